@@ -16,7 +16,6 @@ import pytest
 
 from ckpt_backends.errors import SeveralLayouts
 from ckpt_backends.langgraph_dev import files as server
-from ckpt_backends.langgraph_dev import javascript
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, JAVASCRIPT
 from ckpt_backends.registry import open_store
 from ckpt_cli.reading.states import read_state
@@ -333,9 +332,9 @@ def test_a_file_that_no_server_wrote(folder: Path, data: bytes, reason: str) -> 
 def test_limits_of_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_old(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(javascript, "_MOST_VALUES", 100)
+        patch.setattr(server, "_MOST_VALUES", 100)
         assert "more than 100 values" in ckpt("-s", folder, "threads", "list").err
-    monkeypatch.setattr(javascript, "MOST_BYTES", 1000)
+    monkeypatch.setattr(server, "MOST_BYTES", 1000)
     said = ckpt("-s", folder, "threads", "list")
     assert (said.code, "longer than 1000 bytes" in said.err) == (4, True)
 

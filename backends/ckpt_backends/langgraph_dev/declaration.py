@@ -67,6 +67,6 @@ BACKEND = Backend(
     edits="ckpt_backends.sql.records:edited_row",
     creates={Language.PYTHON: LAYOUT},
     create="ckpt_backends.langgraph_dev.write:create_store",
-    checkpoints="ckpt_backends.langgraph_dev.opening:open_store",
-    changes="ckpt_backends.langgraph_dev.opening:open_writable",
+    checkpoints="ckpt_backends.langgraph_dev.store:open_store",
+    changes="ckpt_backends.langgraph_dev.write:open_writable",
 )

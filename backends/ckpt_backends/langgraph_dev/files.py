@@ -1,4 +1,4 @@
-"""Finds and opens the files of `langgraph dev`, and finds the file of LangGraph.js.
+"""Finds, opens and parses the files of `langgraph dev`, and the one of LangGraph.js.
 
 The server for Python never changes a file in place: it writes `NAME.tmp` and renames that over the
 old file. So an open file never changes. The server replaces its three files one after the other. To
@@ -8,18 +8,23 @@ written.
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, TypeVar
 
 from ckpt_backends import shell
 from ckpt_backends.codec import decode
+from ckpt_backends.codec.json import integer
 from ckpt_backends.codec.pickle import (
     OLD_MODULES,
     Dict,
@@ -38,7 +43,7 @@ from ckpt_backends.errors import (
     UsageError,
     reason_of,
 )
-from ckpt_backends.files import open_regular
+from ckpt_backends.files import open_regular, read_regular
 from ckpt_backends.langgraph_dev.declaration import (
     BACKEND,
     CHECKPOINTS,
@@ -48,11 +53,19 @@ from ckpt_backends.langgraph_dev.declaration import (
     LAYOUT,
     SUFFIX,
 )
-from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
+from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
+from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
 from ckpt_backends.url import StoreUrl
 
-WRITES, BLOBS = (f".langgraph_checkpoint.{number}{SUFFIX}" for number in (2, 3))
-NAMES = (CHECKPOINTS, WRITES, BLOBS)
+FILES = {
+    CHECKPOINT_TABLE: CHECKPOINTS,
+    WRITE_TABLE: f".langgraph_checkpoint.2{SUFFIX}",
+    BLOB_TABLE: f".langgraph_checkpoint.3{SUFFIX}",
+}
+"""By table in archives, the file that holds it."""
+NAMES = tuple(FILES.values())
 TRIES = 60
 PAUSE_SECONDS = 0.05
 WRITING_SECONDS = 2
@@ -118,20 +131,6 @@ def stamps(folder: Path, names: Iterable[str] = NAMES) -> dict[str, Stamp]:
     return found
 
 
-@dataclass(slots=True)
-class Files(Closing):
-    """The three files of the same moment, opened for reading."""
-
-    folder: Path
-    stamps: Mapping[str, Stamp]
-    opened: Mapping[str, BinaryIO]
-    """By name; file 3 may be missing."""
-
-    def close(self) -> None:
-        for file in self.opened.values():
-            file.close()
-
-
 @contextmanager
 def unchanging(path: Path) -> Iterator[None]:
     """Raise `StoreUnavailable` if what lies at the path cannot be read or is removed meanwhile."""
@@ -150,32 +149,26 @@ def being_written(path: Path) -> StoreUnavailable:
     )
 
 
-def open_files(folder: Path) -> Files:
-    """Open all files of the same moment. Raises `StoreUnavailable`."""
+def open_files(folder: Path) -> tuple[dict[str, Stamp], dict[str, BinaryIO]]:
+    """Open all files of the same moment; the third may be missing. Raises `StoreUnavailable`."""
     with unchanging(folder):
         for _ in range(TRIES):
             before = stamps(folder)
             if CHECKPOINTS not in before:
                 raise FileNotFoundError
-            files = Files(folder, before, {name: _open(folder / name) for name in before})
+            files = {name: open_regular(folder / name, buffering=_BUFFER) for name in before}
             if stamps(folder) == before and not _is_written(folder):
-                return files
-            files.close()
+                return before, files
+            for file in files.values():
+                file.close()
             time.sleep(PAUSE_SECONDS)
     raise being_written(folder)
 
 
-def _open(path: Path) -> BinaryIO:
-    return open_regular(path, buffering=_BUFFER)
-
-
 def _is_written(folder: Path) -> bool:
     """Whether the server is writing a file. An old `.tmp` file was left by a killed server."""
-    for name in NAMES:
-        with suppress(FileNotFoundError):
-            if time.time() - (folder / f"{name}.tmp").stat().st_mtime < WRITING_SECONDS:
-                return True
-    return False
+    unfinished = stamps(folder, [f"{name}.tmp" for name in NAMES]).values()
+    return any(time.time() - at / 1e9 < WRITING_SECONDS for *_, at in unfinished)
 
 
 # The three tables of LangGraph's in-memory saver, which `langgraph dev` stores in files.
@@ -194,31 +187,26 @@ def _is_written(folder: Path) -> bool:
 # type for bytes: it stores them as text and a call of `_codecs.encode(text, "latin1")`.
 
 
-Version = str | int | float
-WriteKey = tuple[str, str, str]
-"""Thread, namespace and checkpoint id."""
-ValueKey = tuple[str, str, str, Version]
-"""Thread, namespace, channel and version."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """A typed value: its bytes, or their place in the file."""
+    """A typed value: its bytes, or their place in a file."""
 
     type: str
     data: bytes | FilePosition
     problem: str = ""
     """Why it cannot be read."""
+    spool: BinaryIO | None = None
+    """The file of the bytes, if it is not that of the table."""
 
     @property
     def size(self) -> int:
         return self.data.size if isinstance(self.data, FilePosition) else len(self.data)
 
     def bytes(self, file: BinaryIO) -> bytes:
-        """The bytes of the value. Raises OSError and ValueError."""
+        """The bytes of the value; `file` is that of the table. Raises OSError and ValueError."""
         if not isinstance(self.data, FilePosition):
             return self.data
-        found = self.data.read(file)
+        found = self.data.read(self.spool or file)
         return found.decode("utf-8").encode("latin-1") if self.data.is_text else found
 
     def typed(self, file: BinaryIO) -> TypedBytes:
@@ -248,54 +236,70 @@ class StoredWrite:
     """None if the saver's release did not store task paths."""
 
 
-Checkpoints = dict[str, dict[str, dict[str, StoredCheckpoint]]]
-Writes = dict[WriteKey, dict[tuple[str, int], StoredWrite]]
-Blobs = dict[ValueKey, StoredValue]
-
-
+Entry = StoredCheckpoint | StoredWrite | StoredValue
+EntryKey = tuple[Any, ...]
+"""Thread, namespace, checkpoint id, and of a write the task id and idx; of a value the thread,
+namespace, channel and version, which is a text or, before langgraph-checkpoint 1.0, a number."""
+Table = dict[str, dict[EntryKey, Any]]
+"""The entries of one file, by thread and key."""
 Ignored = list[str]
 """Descriptions of entries that no saver writes. A file with such entries is never written."""
 
 
-def read_checkpoints(root: Node, file: BinaryIO, ignored: Ignored) -> Checkpoints:
-    """Read file 1. Raises ValueError if it is not a dict."""
-    threads: Checkpoints = {}
-    for thread_id, in_thread in _items(root):
+def read_checkpoints(root: Any, nodes: PickleNodes | JsonNodes, ignored: Ignored) -> Table:
+    """Read the checkpoints. Raises ValueError if they are no dict."""
+    threads: Table = {}
+    for thread, in_thread in nodes.items(root):
         with tolerant(ignored, "a thread"):
-            namespaces: dict[str, dict[str, StoredCheckpoint]] = {}
-            for ns, in_ns in _items(in_thread):
+            rows: dict[EntryKey, StoredCheckpoint] = {}
+            thread_id = nodes.text(thread)
+            for space, in_ns in nodes.items(in_thread):
                 with tolerant(ignored, "a namespace"):
-                    rows = namespaces.setdefault(_text(ns, file), {})
-                    for checkpoint_id, row in _items(in_ns):
+                    ns = nodes.text(space)
+                    for own, row in nodes.items(in_ns):
                         with tolerant(ignored, "a checkpoint"):
-                            rows[_text(checkpoint_id, file)] = _checkpoint(row, file)
-            threads[_text(thread_id, file)] = namespaces
+                            body, metadata, parent = nodes.fields(
+                                row, "body, metadata and parent", 3
+                            )
+                            rows[thread_id, ns, nodes.text(own)] = StoredCheckpoint(
+                                nodes.stored(body),
+                                nodes.stored(metadata),
+                                None if parent is None else nodes.text(parent),
+                            )
+            threads[thread_id] = rows
     return threads
 
 
-def read_writes(root: Node, file: BinaryIO, ignored: Ignored) -> Writes:
-    """Read file 2. Raises ValueError if it is not a dict."""
-    writes: Writes = {}
-    for key, rows in _items(root):
+def read_writes(root: Any, nodes: PickleNodes | JsonNodes, ignored: Ignored) -> Table:
+    """Read the writes. Raises ValueError if they are no dict."""
+    writes: Table = {}
+    for key, rows in nodes.items(root):
         with tolerant(ignored, "a checkpoint's writes"):
-            thread_id, ns, checkpoint_id = _texts(key, 3, file)
-            of_one = writes.setdefault((thread_id, ns, checkpoint_id), {})
-            for task, row in _items(rows):
+            place = nodes.place(key)
+            for task, row in nodes.items(rows):
                 with tolerant(ignored, "a write"):
-                    place, write = _write(task, row, file)
-                    of_one[place] = write
+                    own, channel, value, *path = nodes.fields(
+                        row, "task, channel, value and path", 3, 4
+                    )
+                    full = (*place, *nodes.task(task, nodes.text(own)))
+                    writes.setdefault(place[0], {})[full] = StoredWrite(
+                        nodes.text(channel),
+                        nodes.stored(value),
+                        nodes.text(path[0]) if path else None,
+                    )
     return writes
 
 
-def read_blobs(root: Node, file: BinaryIO, ignored: Ignored) -> Blobs:
-    """Read file 3. Raises ValueError if it is not a dict."""
-    blobs: Blobs = {}
-    for key, value in _items(root):
+def read_blobs(root: Any, nodes: PickleNodes, ignored: Ignored) -> Table:
+    """Read the values. Raises ValueError if they are no dict."""
+    blobs: Table = {}
+    for key, value in nodes.items(root):
         with tolerant(ignored, "a value"):
             if not isinstance(key, tuple) or len(key) != 4:
                 raise ValueError("no key of a value")
-            thread_id, ns, channel = _texts(key[:3], 3, file)
-            blobs[thread_id, ns, channel, _version(key[3], file)] = _stored(value, file)
+            thread_id, ns, channel = map(nodes.text, key[:3])
+            of_thread = blobs.setdefault(thread_id, {})
+            of_thread[thread_id, ns, channel, nodes.version(key[3])] = nodes.stored(value)
     return blobs
 
 
@@ -308,45 +312,59 @@ def tolerant(ignored: Ignored, what: str) -> Iterator[None]:
         ignored.append(f"{what}: {error}")
 
 
-def _items(node: Node) -> Iterator[tuple[Node, Node]]:
-    """The items of a dict or defaultdict. If a key occurs twice, the later item counts."""
-    is_default = isinstance(node, Object) and _is(node.callee, "collections", "defaultdict")
-    if not is_default and not isinstance(node, Dict):
-        raise ValueError(f"{_kind(node)} instead of a dict")
-    yield from node.pairs
+class PickleNodes:
+    """Reads what `read_pickle_file` returns for a file. Raises ValueError for other contents."""
 
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
 
-def _checkpoint(row: Node, file: BinaryIO) -> StoredCheckpoint:
-    if not isinstance(row, tuple) or len(row) != 3:
-        raise ValueError(f"{_kind(row)} instead of body, metadata and parent")
-    body, metadata, parent = row
-    return StoredCheckpoint(
-        _stored(body, file),
-        _stored(metadata, file),
-        None if parent is None else _text(parent, file),
-    )
+    def items(self, node: Node) -> Iterable[tuple[Node, Node]]:
+        """The items of a dict or defaultdict. If a key occurs twice, the later item counts."""
+        is_default = isinstance(node, Object) and _is(node.callee, "collections", "defaultdict")
+        if not is_default and not isinstance(node, Dict):
+            raise ValueError(f"{_kind(node)} instead of a dict")
+        pairs: Iterable[tuple[Node, Node]] = node.pairs
+        return pairs
 
+    def fields(self, node: Node, names: str, *lengths: int) -> Sequence[Node]:
+        if not isinstance(node, tuple) or len(node) not in lengths:
+            raise ValueError(f"{_kind(node)} instead of {names}")
+        return node
 
-def _write(task: Node, row: Node, file: BinaryIO) -> tuple[tuple[str, int], StoredWrite]:
-    if not isinstance(task, tuple) or len(task) != 2 or not _is_number(task[1]):
-        raise ValueError("no key of a write")
-    if not isinstance(row, tuple) or len(row) not in {3, 4}:
-        raise ValueError(f"{_kind(row)} instead of task, channel, value and path")
-    task_id, idx = _text(task[0], file), task[1]
-    if _text(row[0], file) != task_id:
-        raise ValueError("a write under the key of another task")
-    path = _text(row[3], file) if len(row) == 4 else None
-    return (task_id, idx), StoredWrite(_text(row[1], file), _stored(row[2], file), path)
+    def text(self, node: Node) -> str:
+        if isinstance(node, FilePosition) and node.is_text:
+            return node.read(self._file).decode("utf-8", "surrogatepass")
+        if not isinstance(node, str):
+            raise ValueError(f"{_kind(node)} instead of text")
+        return node
 
+    def stored(self, node: Node) -> StoredValue:
+        """A value. If something else is stored in place of its bytes, `problem` is set."""
+        tag, data = self.fields(node, "a type and bytes", 2)
+        name, found = self.text(tag), _bytes(data)
+        if found is None:
+            return StoredValue(name, b"", f"{_kind(data)} instead of bytes; no code of it was run")
+        return StoredValue(name, found)
 
-def _stored(node: Node, file: BinaryIO) -> StoredValue:
-    """A typed value. If something else is stored in place of its bytes, `problem` is set."""
-    if not isinstance(node, tuple) or len(node) != 2:
-        raise ValueError(f"{_kind(node)} instead of a type and bytes")
-    tag, data = _text(node[0], file), _bytes(node[1])
-    if data is None:
-        return StoredValue(tag, b"", f"{_kind(node[1])} instead of bytes; no code of it was run")
-    return StoredValue(tag, data)
+    def place(self, key: Node) -> EntryKey:
+        """The thread, namespace and checkpoint id in the key of writes."""
+        if not isinstance(key, tuple) or len(key) != 3:
+            raise ValueError(f"{_kind(key)} as a key")
+        return tuple(map(self.text, key))
+
+    def task(self, key: Node, task_id: str) -> tuple[str, int]:
+        """The task id and idx in the key of a write of this task."""
+        if not isinstance(key, tuple) or len(key) != 2 or not _is_number(key[1]):
+            raise ValueError("no key of a write")
+        if self.text(key[0]) != task_id:
+            raise ValueError("a write under the key of another task")
+        return task_id, key[1]
+
+    def version(self, node: Node) -> str | int | float:
+        if type(node) is float or _is_number(node):
+            version: int | float = node
+            return version
+        return self.text(node)
 
 
 def _bytes(node: Node) -> bytes | FilePosition | None:
@@ -359,45 +377,15 @@ def _bytes(node: Node) -> bytes | FilePosition | None:
             return _bytes(node.args[0])
         if len(node.args) == 2 and (is_array or _is(node.callee, "_codecs", "encode")):
             text, encoding = node.args
-            if encoding in _LATIN_1 and isinstance(text, str):
-                return _latin(text)
-            if encoding in _LATIN_1 and isinstance(text, FilePosition) and text.is_text:
-                return text
+            if encoding in {"latin1", "latin-1"} and isinstance(text, str):
+                with suppress(UnicodeEncodeError):
+                    return text.encode("latin-1")
+            elif encoding in {"latin1", "latin-1"} and isinstance(text, FilePosition):
+                return text if text.is_text else None
         return None
     if isinstance(node, FilePosition) and node.is_text:
         return None
     return node if isinstance(node, bytes | FilePosition) else None
-
-
-_LATIN_1 = ("latin1", "latin-1")
-
-
-def _latin(text: str) -> bytes | None:
-    try:
-        return text.encode("latin-1")
-    except UnicodeEncodeError:
-        return None
-
-
-def _texts(node: Node, length: int, file: BinaryIO) -> list[str]:
-    if not isinstance(node, tuple) or len(node) != length:
-        raise ValueError(f"{_kind(node)} as a key")
-    return [_text(one, file) for one in node]
-
-
-def _text(node: Node, file: BinaryIO) -> str:
-    if isinstance(node, FilePosition) and node.is_text:
-        return node.read(file).decode("utf-8", "surrogatepass")
-    if not isinstance(node, str):
-        raise ValueError(f"{_kind(node)} instead of text")
-    return node
-
-
-def _version(node: Node, file: BinaryIO) -> Version:
-    if type(node) is float or _is_number(node):
-        version: Version = node
-        return version
-    return _text(node, file)
 
 
 def _is_number(node: Node) -> bool:
@@ -429,144 +417,116 @@ def _kind(node: Any) -> str:
     return f"a {type(node).__name__.lower()}"
 
 
+_Entry = TypeVar("_Entry")
+
+
+def grouped(
+    entries: Mapping[EntryKey, _Entry], length: int
+) -> dict[EntryKey, list[tuple[EntryKey, _Entry]]]:
+    """The entries by the beginnings of their keys."""
+    found: dict[EntryKey, list[tuple[EntryKey, _Entry]]] = {}
+    for key, entry in entries.items():
+        found.setdefault(key[:length], []).append((key, entry))
+    return found
+
+
 # The contents of the files of one moment. Each file is parsed when it is first needed.
 
 
-_Table = TypeVar("_Table")
+def named(key: EntryKey, body: TypedBytes) -> tuple[bool, dict[str, EntryKey]] | None:
+    """By channel, the keys of the values that the body of a checkpoint names.
 
-
-@dataclass(frozen=True, slots=True)
-class NamedValues:
-    """The channel values that a checkpoint body names."""
-
-    is_old: bool
-    """Whether the body has a checkpoint format before 4."""
-    places: dict[str, ValueKey]
-    """By channel, the key of its value."""
-
-
-def named(key: CheckpointKey, body: TypedBytes) -> NamedValues | None:
-    """The values that a body names; None if the body cannot be read."""
+    The first item tells whether the body has a checkpoint format before 4. None if the body cannot
+    be read.
+    """
     fields = decode(body)
     if not isinstance(fields, dict):
         return None
     versions = fields.get("channel_versions")
-    return NamedValues(
-        fields.get("v") in {1, 2, 3},
-        {
-            channel: (key.thread_id, key.checkpoint_ns, channel, version)
-            for channel, version in (versions if isinstance(versions, dict) else {}).items()
-            if isinstance(channel, str) and isinstance(version, str | int | float)
-        },
-    )
+    return fields.get("v") in {1, 2, 3}, {
+        channel: (*key[:2], channel, version)
+        for channel, version in (versions if isinstance(versions, dict) else {}).items()
+        if isinstance(channel, str) and isinstance(version, str | int | float)
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """A parsed file."""
-
-    stamp: Stamp
-    table: Any
-    ignored: Ignored
-
-
-_last: dict[str, _Parsed] = {}
-"""Cache: by file name, the file that was parsed last. Commands that change something open the same
+_READERS = {CHECKPOINT_TABLE: read_checkpoints, WRITE_TABLE: read_writes, BLOB_TABLE: read_blobs}
+_last: dict[str, tuple[Stamp, Table, Ignored]] = {}
+"""Cache: by table, the file that was parsed last. Commands that change something open the same
 files twice, and `ckpt ui` opens them often. A replaced file is parsed again."""
 
 
 class Tables(Closing):
-    """The three tables. Values stay in the files.
+    """The three tables of the same moment. Values stay in the files.
 
     Do not change the dicts in place: other `Tables` may share them.
     """
 
     def __init__(self, folder: Path) -> None:
         self.ignored: Ignored = []
-        self.files = self._open(folder)
+        self._folder = folder
+        self._known: dict[str, Table] = {}
+        self.stamps, self._files = self._open()
 
-    def _open(self, folder: Path) -> Files:
-        return open_files(folder)
+    def _open(self) -> tuple[dict[str, Stamp], dict[str, BinaryIO]]:
+        return open_files(self._folder)
 
     def close(self) -> None:
-        self.files.close()
+        for file in self._files.values():
+            file.close()
 
-    @cached_property
-    def checkpoints(self) -> Checkpoints:
-        return self._read(CHECKPOINTS, read_checkpoints, {})
+    def of(self, table: str) -> Table:
+        """The entries of a table. Raises `StoreUnavailable` and `UnknownLayout`."""
+        if table not in self._known:
+            self._known[table] = self._parsed(table) if self.has(table) else {}
+        return self._known[table]
 
-    @cached_property
-    def writes(self) -> Writes:
-        return self._read(WRITES, read_writes, {})
+    def has(self, table: str) -> bool:
+        """Whether there is a file of the table."""
+        return FILES[table] in self._files
 
-    @cached_property
-    def blobs(self) -> Blobs:
-        return self._read(BLOBS, read_blobs, {})
+    def value(self, table: str, stored: StoredValue) -> TypedBytes:
+        """A value of a table. Raises `StoreUnavailable` if the file cannot be read."""
+        with self._readable(table) as file:
+            return stored.typed(file)
 
-    @cached_property
-    def writes_of(self) -> dict[str, list[WriteKey]]:
-        """By thread, the keys of `writes`."""
-        found: dict[str, list[WriteKey]] = {}
-        for key in self.writes:
-            found.setdefault(key[0], []).append(key)
-        return found
+    def bytes(self, table: str, stored: StoredValue) -> bytes:
+        """The bytes of a value of a table, of any length. Raises `StoreUnavailable`."""
+        with self._readable(table) as file:
+            try:
+                return stored.bytes(file)
+            except ValueError as error:
+                raise OSError(str(error)) from error
 
-    @cached_property
-    def blobs_of(self) -> dict[str, list[ValueKey]]:
-        """By thread, the keys of `blobs`."""
-        found: dict[str, list[ValueKey]] = {}
-        for key in self.blobs:
-            found.setdefault(key[0], []).append(key)
-        return found
+    def _parsed(self, table: str) -> Table:
+        stamp = self.stamps[FILES[table]]
+        if table not in _last or _last[table][0] != stamp:
+            ignored: Ignored = []
+            with self._readable(table) as file:
+                try:
+                    found = _READERS[table](read_pickle_file(file), PickleNodes(file), ignored)
+                except ValueError as error:
+                    path = self._folder / FILES[table]
+                    raise UnknownLayout(
+                        f"'{path}' is not as langgraph dev writes it: {error}",
+                        hint="the file may be an incomplete copy; no code of it was run",
+                    ) from error
+            _last[table] = stamp, found, ignored
+        self.ignored += _last[table][2]
+        return _last[table][1]
 
-    def value(self, name: str, stored: StoredValue) -> TypedBytes:
-        """A value of the file `name`. Raises `StoreUnavailable` if the file cannot be read."""
-        try:
-            return stored.typed(self._file(name))
-        except OSError as error:
-            raise self._broken(name, error) from error
-
-    def bytes(self, name: str, stored: StoredValue) -> bytes:
-        """The bytes of a value of the file `name`, of any length. Raises `StoreUnavailable`."""
-        try:
-            return stored.bytes(self._file(name))
-        except (OSError, ValueError) as error:
-            raise self._broken(name, error) from error
-
-    def _read(
-        self, name: str, reader: Callable[[object, BinaryIO, Ignored], _Table], empty: _Table
-    ) -> _Table:
-        if name not in self.files.opened:
-            return empty
-        known = _last.get(name)
-        if known is None or known.stamp != self.files.stamps[name]:
-            known = _last[name] = self._parsed(name, reader)
-        self.ignored += known.ignored
-        table: _Table = known.table
-        return table
-
-    def _parsed(self, name: str, reader: Callable[[object, BinaryIO, Ignored], object]) -> _Parsed:
-        file = self._file(name)
-        ignored: Ignored = []
-        try:
-            table = reader(read_pickle_file(file), file, ignored)
-        except OSError as error:
-            raise self._broken(name, error) from error
-        except ValueError as error:
-            raise UnknownLayout(
-                f"'{self.files.folder / name}' is not as langgraph dev writes it: {error}",
-                hint="the file may be an incomplete copy; no code of it was run",
-            ) from error
-        return _Parsed(self.files.stamps[name], table, ignored)
-
-    def _file(self, name: str) -> BinaryIO:
-        file = self.files.opened[name]
+    @contextmanager
+    def _readable(self, table: str) -> Iterator[BinaryIO]:
+        file, path = self._file(table), self._folder / FILES[table]
         if file.closed:
-            raise StoreUnavailable(f"'{self.files.folder}' is closed")
-        return file
+            raise StoreUnavailable(f"'{path.parent}' is closed")
+        try:
+            yield file
+        except OSError as error:
+            raise StoreUnavailable(f"cannot read '{path}': {error}") from error
 
-    def _broken(self, name: str, error: Exception) -> StoreUnavailable:
-        return StoreUnavailable(f"cannot read '{self.files.folder / name}': {error}")
+    def _file(self, table: str) -> BinaryIO:
+        return self._files[FILES[table]]
 
 
 # Keeps values in a temporary file until the files of `langgraph dev` are written.
@@ -574,18 +534,6 @@ class Tables(Closing):
 
 _SHORT = 256
 """Values up to this size in bytes stay in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpooledValue(StoredValue):
-    """A value whose bytes are in a file of its own."""
-
-    spool: BinaryIO | None = None
-
-    def bytes(self, file: BinaryIO) -> bytes:
-        """The bytes of the value; `file` is not used if they are in the spool."""
-        # Not super(): a dataclass with slots is made twice.
-        return StoredValue.bytes(self, self.spool or file)
 
 
 class Spool(Closing):
@@ -604,10 +552,172 @@ class Spool(Closing):
         self._file.write(value.data)
         place = FilePosition(self._size, size, size, is_text=False)
         self._size += size
-        return SpooledValue(value.type, place, spool=self._file)
+        return StoredValue(value.type, place, spool=self._file)
 
     def close(self) -> None:
         self._file.close()
+
+
+# The file in which the dev server of LangGraph.js stores its checkpoints.
+#
+# The server keeps all threads in memory. Three seconds after a change it writes them to one JSON
+# file, in place. Source: `storage/checkpoint.mjs` and `storage/persist.mjs` in
+# `@langchain/langgraph-api`, 0.0.15 to 2.0.0, and `MemorySaver` in `memory.js` of
+# `@langchain/langgraph-checkpoint`, 0.0.15 to 1.2.2:
+#
+#     {"json": {"storage": {thread: {namespace: {checkpoint id: [body, metadata, parent]}}},
+#               "writes": {'["thread","namespace","checkpoint id"]':
+#                          {"task id,idx": [task id, channel, value, task path]}}},
+#      "meta": ...}
+#
+# Each body, metadata and value is JSON of LangGraph.js, in base64. The type tag is not stored. The
+# task path is missing before 1.2. `meta` tells `superjson` which texts are bytes; it is not needed.
+
+
+_MOST_VALUES = 5_000_000
+"""A checkpoint with its writes has about 30 values; a value takes about 100 bytes of memory."""
+_TAG = "json"
+"""The only type of values that the server can load: it keeps no tags."""
+_SHOWN = 60
+"""Characters of a name in a message."""
+_IDX = re.compile(r"-?[0-9]{1,9}", re.ASCII)
+_Fields = dict[str, Any]
+
+
+class JavaScriptTables(Tables):
+    """The tables of the file, all in memory. No value is stored apart."""
+
+    def _open(self) -> tuple[dict[str, Stamp], dict[str, BinaryIO]]:
+        """Read the file, again if the server writes it meanwhile.
+
+        Raises `StoreUnavailable`, and `UnknownLayout` if no server wrote it.
+        """
+        path = self._folder / JAVASCRIPT
+        with unchanging(path):
+            for _ in range(TRIES):
+                before = stamps(self._folder, (JAVASCRIPT,))
+                data = read_regular(path, MOST_BYTES)
+                if stamps(self._folder, (JAVASCRIPT,)) == before:
+                    try:
+                        self._parse(data)
+                        return before, {}
+                    except ValueError as error:
+                        if abs(time.time() - path.stat().st_mtime) > WRITING_SECONDS:
+                            raise UnknownLayout(
+                                f"'{path}' is not as the server of LangGraph.js writes it: {error}",
+                                hint="the server writes it in place: it is cut off if the server"
+                                " was killed meanwhile, or if the copy is incomplete",
+                            ) from error
+                time.sleep(PAUSE_SECONDS)
+        raise being_written(path)
+
+    def _parse(self, data: bytes) -> None:
+        self.ignored.clear()
+        root = _object(_object(_parsed(data, self.ignored)).get("json"))
+        nodes = JsonNodes()
+        self._known = {
+            CHECKPOINT_TABLE: read_checkpoints(root.get("storage"), nodes, self.ignored),
+            WRITE_TABLE: read_writes(root.get("writes"), nodes, self.ignored),
+            BLOB_TABLE: {},
+        }
+
+    def _file(self, table: str) -> BinaryIO:  # noqa: ARG002 - no value is left in the file
+        return io.BytesIO()
+
+
+def _parsed(data: bytes, ignored: Ignored) -> Any:
+    """The JSON value of a file. Raises ValueError if it is none, or is past a limit."""
+
+    def fields(pairs: list[tuple[str, Any]]) -> _Fields:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            # As for JavaScript, the last one counts.
+            ((again, _),) = Counter(name for name, _ in pairs).most_common(1)
+            ignored.append(f"an earlier value of {_shown(again)}, which occurs twice")
+        return found
+
+    if not data:
+        raise ValueError("it is empty")
+    try:
+        # As Node reads it, which replaces what is no UTF-8.
+        text = data.decode("utf-8-sig", "replace")
+        if sum(map(text.count, "[{,")) > _MOST_VALUES:
+            raise ValueError(f"it has more than {_MOST_VALUES} values")
+        decoder = json.JSONDecoder(
+            object_pairs_hook=fields, parse_int=integer, parse_constant=_no_number
+        )
+        return decoder.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON: {error.msg} at character {error.pos + 1}") from error
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"no JSON: {name}")
+
+
+class JsonNodes:
+    """Reads the parsed JSON of the file, as `PickleNodes` reads pickles."""
+
+    def items(self, node: Any) -> Iterable[tuple[str, Any]]:
+        return _object(node).items()
+
+    def fields(self, node: Any, names: str, *lengths: int) -> Sequence[Any]:  # noqa: ARG002
+        if not isinstance(node, list) or len(node) not in lengths:
+            raise ValueError(f"{_kind_of_json(node)} instead of a list of {lengths[0]}")
+        return node
+
+    def text(self, node: Any) -> str:
+        if not isinstance(node, str):
+            raise ValueError(f"{_kind_of_json(node)} instead of text")
+        return node
+
+    def stored(self, node: Any) -> StoredValue:
+        if not isinstance(node, str):
+            return StoredValue(_TAG, b"", f"{_kind_of_json(node)} instead of base64")
+        try:
+            return StoredValue(_TAG, b64decode(node, validate=True))
+        except ValueError:
+            return StoredValue(_TAG, b"", "its text is not base64")
+
+    def place(self, key: str) -> EntryKey:
+        try:
+            found = json.loads(key)
+        except (ValueError, RecursionError):
+            raise ValueError(f"no key of a checkpoint: {_shown(key)}") from None
+        return tuple(map(self.text, self.fields(found, "a checkpoint", 3)))
+
+    def task(self, key: str, task_id: str) -> tuple[str, int]:
+        own, _, idx = key.rpartition(",")
+        if own != task_id or not _IDX.fullmatch(idx):
+            raise ValueError(f"it has the key of another one: {_shown(key)}")
+        return own, int(idx)
+
+
+def _object(value: Any) -> _Fields:
+    if not isinstance(value, dict):
+        raise ValueError(f"{_kind_of_json(value)} instead of an object")
+    return value
+
+
+def _kind_of_json(value: Any) -> str:
+    """What JSON value something is, for a message."""
+    match value:
+        case None:
+            return "nothing"
+        case dict():
+            return "an object"
+        case list():
+            return f"a list of {len(value)}"
+        case str():
+            return "a text"
+    return "a number" if type(value) is not bool else "true or false"
+
+
+def _shown(name: str) -> str:
+    """The beginning of a name, for a message."""
+    return f"'{name[:_SHOWN]}{'…' if len(name) > _SHOWN else ''}'"
 
 
 # Detects whether `langgraph dev` is running on a folder. It would overwrite every change.

@@ -1,4 +1,4 @@
-"""Reads the files of `langgraph dev` for Python; `javascript` reads the other one in the same way.
+"""Reads the files of `langgraph dev`, of its servers for Python and for LangGraph.js.
 
 No file is unpickled. `codec.pickle` parses each file once without running its code, and long
 values stay in the file until they are needed. Listings use only the keys.
@@ -6,26 +6,29 @@ values stay in the file until they are needed. Listings use only the keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.errors import StoreUnavailable, Unsupported
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import files as server
-from ckpt_backends.langgraph_dev.declaration import BACKEND, CHECKPOINTS, LAYOUT
+from ckpt_backends.langgraph_dev.declaration import BACKEND, JAVASCRIPT, JAVASCRIPT_LAYOUT, LAYOUT
 from ckpt_backends.langgraph_dev.files import (
-    BLOBS,
+    FILES,
     NAMES,
-    WRITES,
+    EntryKey,
+    JavaScriptTables,
     StoredCheckpoint,
-    StoredValue,
     StoredWrite,
     Tables,
-    WriteKey,
+    grouped,
     named,
+    place_of,
     stamps,
 )
+from ckpt_backends.langgraph_dev.records import COLUMNS, row_of
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -40,114 +43,18 @@ from ckpt_backends.model import (
     Write,
     is_wanted,
 )
-from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
-from ckpt_backends.rows import Cell, Row, own_rows
+from ckpt_backends.protocol import (
+    CheckpointOptions,
+    CheckpointQuery,
+    Store,
+    WriteOptions,
+    WriteQuery,
+)
+from ckpt_backends.rows import Row
 from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
 from ckpt_backends.url import StoreUrl
-
-# Converts the entries of `langgraph dev`'s files to rows, and rows to entries.
-#
-# A row has the table name and the columns that LangGraph's SQL savers use for the same data.
-
-
-FILES = {CHECKPOINT_TABLE: CHECKPOINTS, WRITE_TABLE: WRITES, BLOB_TABLE: BLOBS}
-"""By table, the file that holds it."""
-_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
-COLUMNS = {
-    CHECKPOINT_TABLE: (
-        *_KEY,
-        *("parent_checkpoint_id", "type", "checkpoint", "metadata_type", "metadata"),
-    ),
-    WRITE_TABLE: (*_KEY, "task_id", "idx", "task_path", "channel", "type", "blob"),
-    BLOB_TABLE: (*_KEY[:2], "channel", "version", "type", "blob"),
-}
-"""By table, its columns."""
-
-
-Entry = StoredCheckpoint | StoredWrite | StoredValue
-EntryKey = tuple[Any, ...]
-"""Thread, namespace, checkpoint id, and of a write the task id and idx; or a `ValueKey`."""
-Keep = Callable[[TypedBytes], StoredValue]
-"""Keeps the bytes of a value until the files are written."""
-
-
-def row_of(table: str, key: EntryKey, entry: Entry, tables: Tables) -> Row:
-    """An entry as a row."""
-
-    def cells(tag: str, data: str, value: StoredValue) -> dict[str, Cell]:
-        return {tag: value.type, data: tables.bytes(FILES[table], value)}
-
-    match entry:
-        case StoredCheckpoint():
-            place: dict[str, Cell] = dict(zip(_KEY, key, strict=True))
-            body = cells("type", "checkpoint", entry.body)
-            metadata = cells("metadata_type", "metadata", entry.metadata)
-            return Row(table, {**place, "parent_checkpoint_id": entry.parent, **body, **metadata})
-        case StoredWrite():
-            place = dict(zip((*_KEY, "task_id", "idx"), key, strict=True))
-            place |= {"task_path": entry.task_path, "channel": entry.channel}
-            return Row(table, {**place, **cells("type", "blob", entry.value)})
-    place = dict(zip(("thread_id", "checkpoint_ns", "channel", "version"), key, strict=True))
-    return Row(table, {**place, **cells("type", "blob", entry)})
-
-
-def entry_of(row: Row, keep: Keep) -> tuple[EntryKey, Entry]:
-    """A row as an entry, with its key. Raises `Unsupported` if the row is of another layout."""
-    try:
-        match row.table:
-            case "checkpoints":
-                return tuple(_text(row, name) for name in _KEY), StoredCheckpoint(
-                    _stored(row, "type", "checkpoint", keep),
-                    _stored(row, "metadata_type", "metadata", keep),
-                    _optional(row, "parent_checkpoint_id"),
-                )
-            case "checkpoint_writes":
-                idx = row.cells["idx"]
-                if not isinstance(idx, int) or not is_storable(idx):
-                    raise Unsupported(f"column 'idx' of a row of '{row.table}' holds no number")
-                value = _stored(row, "type", "blob", keep)
-                key = (*(_text(row, name) for name in (*_KEY, "task_id")), idx)
-                return key, StoredWrite(_text(row, "channel"), value, _optional(row, "task_path"))
-            case "checkpoint_blobs":
-                version = row.cells["version"]
-                if not isinstance(version, str | int | float) or not is_storable(version):
-                    raise Unsupported(
-                        f"column 'version' of a row of '{row.table}' holds no version"
-                    )
-                key = (*(_text(row, name) for name in (*_KEY[:2], "channel")), version)
-                return key, _stored(row, "type", "blob", keep)
-    except KeyError as error:
-        raise Unsupported(f"cannot restore: a row of '{row.table}' lacks {error}") from error
-    raise Unsupported(
-        f"cannot restore: no table '{row.table}' in this layout",
-        hint="import the archive into a store of the layout that it was exported from",
-    )
-
-
-def _text(row: Row, name: str) -> str:
-    found = row.cells[name]
-    if not isinstance(found, str):
-        raise Unsupported(f"column '{name}' of a row of '{row.table}' holds no text")
-    return found
-
-
-def is_storable(value: object) -> bool:
-    """Whether the server could have stored a number: its pickles have integers of 32 bits here."""
-    return not isinstance(value, int) or -(1 << 31) <= value < 1 << 31
-
-
-def _optional(row: Row, name: str) -> str | None:
-    return None if row.cells[name] is None else _text(row, name)
-
-
-def _stored(row: Row, tag: str, data: str, keep: Keep) -> StoredValue:
-    found: Cell = row.cells[data]
-    if not isinstance(found, bytes):
-        raise Unsupported(f"column '{data}' of a row of '{row.table}' holds no bytes")
-    return keep(TypedBytes(_text(row, tag), found))
-
 
 # Entries of the files that no saver writes, and threads whose entries contradict each other.
 
@@ -157,7 +64,8 @@ _OF_VALUES = ("a checkpoint's writes", "a write", "a value")
 
 def entry_faults(tables: Tables) -> Iterator[Fault]:
     """A fault for each entry of a file that has another form than the saver's."""
-    _ = tables.checkpoints, tables.writes, tables.blobs  # parse the files
+    for table in FILES:
+        tables.of(table)
     for entry in tables.ignored:
         code = "value-unreadable" if entry.startswith(_OF_VALUES) else "body-unreadable"
         yield Fault(code, f"an entry that no saver writes: {entry}")
@@ -165,20 +73,18 @@ def entry_faults(tables: Tables) -> Iterator[Fault]:
 
 def suspects(tables: Tables) -> Iterator[str]:
     """The ids of the threads that `Store.suspect_threads` promises."""
-    for thread_id in {**tables.checkpoints, **tables.writes_of}:
-        if _is_suspect(tables, thread_id):
+    every, writes = tables.of(CHECKPOINT_TABLE), tables.of(WRITE_TABLE)
+    for thread_id in {**every, **writes}:
+        checkpoints = every.get(thread_id, {})
+        parents = (
+            ((*key[:2], row.parent), key[2])
+            for key, row in checkpoints.items()
+            if row.parent is not None
+        )
+        if any(parent not in checkpoints or parent[2] >= own for parent, own in parents) or any(
+            key[:3] not in checkpoints for key in writes.get(thread_id, ())
+        ):
             yield thread_id
-
-
-def _is_suspect(tables: Tables, thread_id: str) -> bool:
-    namespaces = tables.checkpoints.get(thread_id, {})
-    for rows in namespaces.values():
-        for own, row in rows.items():
-            if row.parent is not None and (row.parent not in rows or row.parent >= own):
-                return True
-    return any(
-        own not in namespaces.get(ns, {}) for _, ns, own in tables.writes_of.get(thread_id, ())
-    )
 
 
 _SHOWN = 3
@@ -190,49 +96,52 @@ class DevStore(BaseStore):
     sums_sizes = True
     layout = LAYOUT
     engine = "pickle files"
+    columns = COLUMNS
     names: Collection[str] = NAMES
+    servers_files: Collection[str] = server.SERVERS_FILES
+    """Those that its server writes more often."""
+    reader: type[Tables] = Tables
 
     def __init__(self, url: StoreUrl, folder: Path) -> None:
         self._url = url
         self._folder = folder
         self._open: Tables | None = self._opened()
+        self._grouped: tuple[str | None, dict[EntryKey, Any]] = (None, {})
+        """The writes of the thread that was read last; see `_by_checkpoint`."""
 
     def _opened(self) -> Tables:
         """The tables as they are now, with the checkpoints parsed."""
-        found = self._read()
+        found = self.reader(self._folder)
         try:
-            _ = found.checkpoints
+            found.of(CHECKPOINT_TABLE)
         except BaseException:
             found.close()
             raise
         return found
 
-    def _read(self) -> Tables:
-        return Tables(self._folder)
-
     def _saver(self) -> str:
-        apart = BLOBS in self._tables.files.opened
+        apart = self._tables.has(BLOB_TABLE)
         return (
             f"langgraph-checkpoint {'2.1 or later' if apart else 'before 2.1'},"
             " InMemorySaver of langgraph dev"
         )
 
     def describe(self) -> StoreInfo:
-        files = self._tables.files
+        found = self._tables.stamps
         return StoreInfo(
             layout=self.layout,
             url=str(self._url),
             engine=self.engine,
             saver=self._saver(),
             capabilities=BACKEND.layouts[self.layout],
-            tables=tuple(name for name in self.names if name in files.stamps),
-            size=sum(size for _, _, size, _ in files.stamps.values()),
+            tables=tuple(name for name in self.names if name in found),
+            size=sum(size for _, _, size, _ in found.values()),
             notes=tuple(self.notes()),
         )
 
     def notes(self) -> Sequence[str]:
         found = []
-        if reason := self._running():
+        if reason := server.running(self._folder, self.servers_files):
             found.append(
                 f"langgraph dev may be running ({reason}): checkpoints that it has not saved yet"
                 " are missing here"
@@ -243,86 +152,55 @@ class DevStore(BaseStore):
             found.append(f"ignored {more} more entries")
         return found
 
-    def _running(self) -> str:
-        """Why the server probably runs; `''` if it does not."""
-        return server.running(self._folder)
-
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         found = [
-            (max(newest), thread_id)
-            for thread_id, namespaces in self._tables.checkpoints.items()
-            if (newest := [max(rows) for rows in namespaces.values() if rows])
+            (max(own for _, _, own in rows), thread_id)
+            for thread_id, rows in self._tables.of(CHECKPOINT_TABLE).items()
+            if rows
         ]
         found.sort(key=lambda one: one[1])
         found.sort(key=lambda one: one[0], reverse=True)
         for _, thread_id in found[:limit]:
-            yield self._thread(thread_id, self._tables.checkpoints[thread_id])
+            yield _thread(thread_id, self._tables.of(CHECKPOINT_TABLE)[thread_id])
 
     def thread(self, thread_id: str) -> Thread | None:
-        namespaces = self._tables.checkpoints.get(thread_id, {})
-        return self._thread(thread_id, namespaces) if any(namespaces.values()) else None
-
-    def _thread(
-        self, thread_id: str, namespaces: Mapping[str, Mapping[str, StoredCheckpoint]]
-    ) -> Thread:
-        filled = {ns: rows for ns, rows in namespaces.items() if rows}
-        ids = [one for rows in filled.values() for one in rows]
-        return Thread(
-            thread_id,
-            max(filled[""]) if "" in filled else None,
-            min(ids),
-            max(ids),
-            len(ids),
-            len(filled),
-        )
+        rows = self._entries(CHECKPOINT_TABLE, thread_id)
+        return _thread(thread_id, rows) if rows else None
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
-        for ns, in_ns in self._tables.checkpoints.get(thread_id, {}).items():
-            for name, row in in_ns.items():
-                size = row.body.size + row.metadata.size
-                yield CheckpointKey(thread_id, ns, name), ThreadSize(1, 0, size)
-        for place, _, write in self._writes_of(thread_id):
-            yield CheckpointKey(*place), ThreadSize(0, 1, write.value.size)
+        for key, row in self._entries(CHECKPOINT_TABLE, thread_id).items():
+            yield CheckpointKey(*key), ThreadSize(1, 0, row.body.size + row.metadata.size)
+        for key, write in self._entries(WRITE_TABLE, thread_id).items():
+            yield CheckpointKey(*key[:3]), ThreadSize(0, 1, write.value.size)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         tables = self._tables
         # Also threads that have only values or writes.
-        asked = {*tables.checkpoints, *tables.writes_of, *tables.blobs_of}
+        asked = {thread for table in FILES for thread in tables.of(table)}
         for one in sorted(asked) if thread_id is None else [thread_id]:
             yield from super().usage(one)
 
     def _lengths(
         self, thread_id: str
     ) -> Iterator[tuple[tuple[str, str, str, str | None, str], int]]:
-        tables = self._tables
-        for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
-            for row in in_ns.values():
-                for column, part in (("checkpoint", row.body), ("metadata", row.metadata)):
-                    yield (CHECKPOINT_TABLE, column, ns, None, part.type), part.size
-        for place in tables.blobs_of.get(thread_id, ()):
-            _, ns, channel, _ = place
-            blob = tables.blobs[place]
+        for (_, ns, _), row in self._entries(CHECKPOINT_TABLE, thread_id).items():
+            for column, part in (("checkpoint", row.body), ("metadata", row.metadata)):
+                yield (CHECKPOINT_TABLE, column, ns, None, part.type), part.size
+        for (_, ns, channel, _), blob in self._entries(BLOB_TABLE, thread_id).items():
             yield (BLOB_TABLE, "blob", ns, channel, blob.type), blob.size
-        for key, _, write in self._writes_of(thread_id):
-            value = write.value
-            yield (WRITE_TABLE, "blob", key[1], write.channel, value.type), value.size
+        for key, write in self._entries(WRITE_TABLE, thread_id).items():
+            yield (WRITE_TABLE, "blob", key[1], write.channel, write.value.type), write.value.size
 
     def namespaces(self, thread_id: str) -> list[str]:
-        found = self._tables.checkpoints.get(thread_id, {})
-        return sorted(ns for ns, rows in found.items() if rows)
+        return sorted({ns for _, ns, _ in self._entries(CHECKPOINT_TABLE, thread_id)})
 
     def checkpoints(
         self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
         asked = CheckpointQuery(**options)
-        found = self._tables.checkpoints.get(thread_id, {})
-        wanted = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
-        space = asked.checkpoint_ns
-        for ns in self.namespaces(thread_id) if space is None else [space]:
-            rows = found.get(ns, {})
-            for one in sorted(rows if wanted is None else rows.keys() & wanted, reverse=True):
-                key = CheckpointKey(thread_id, ns, one)
-                yield self._checkpoint(key, rows[one], asked)
+        rows = self._entries(CHECKPOINT_TABLE, thread_id)
+        for key in _chosen(rows, thread_id, asked.checkpoint_ns, asked.checkpoint_ids):
+            yield self._checkpoint(CheckpointKey(*key), rows[key], asked)
 
     def _checkpoint(
         self, key: CheckpointKey, row: StoredCheckpoint, asked: CheckpointQuery
@@ -331,10 +209,10 @@ class DevStore(BaseStore):
         found = Checkpoint(
             key,
             row.parent,
-            value(CHECKPOINTS, row.body) if asked.body else None,
-            value(CHECKPOINTS, row.metadata) if asked.metadata else None,
+            value(CHECKPOINT_TABLE, row.body) if asked.body else None,
+            value(CHECKPOINT_TABLE, row.metadata) if asked.metadata else None,
         )
-        if found.body is None or BLOBS not in self._tables.files.opened:
+        if found.body is None or not self._tables.has(BLOB_TABLE):
             return found
         blobs, missing = self._blobs(key, found.body, asked.values)
         return found._replace(blobs=blobs, missing=missing)
@@ -347,34 +225,31 @@ class DevStore(BaseStore):
         names = named(key, body)
         if names is None:
             return {}, frozenset()
+        is_old, places = names
+        there = self._entries(BLOB_TABLE, key.thread_id)
         found = {}
         missing = set()
-        for channel, place in names.places.items():
-            stored = tables.blobs.get(place)
+        for channel, place in places.items():
+            stored = there.get(place)
             if stored is None:
                 missing.add(channel)
                 continue
             if stored.type == "empty":
                 continue
             blob = Blob(stored.type, stored.size)
-            if is_wanted(channel, blob, values, is_old=names.is_old):
-                blob = blob._replace(value=tables.value(BLOBS, stored))
+            if is_wanted(channel, blob, values, is_old=is_old):
+                blob = blob._replace(value=tables.value(BLOB_TABLE, stored))
             found[channel] = blob
         return found, frozenset(missing)
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
         asked = WriteQuery(**options)
-        tables, values = self._tables, asked.values
-        keys: Collection[WriteKey] = tables.writes_of.get(thread_id, ())
-        ids = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
-        if ids is not None and asked.checkpoint_ns is not None:
-            keys = tables.writes.keys() & {(thread_id, asked.checkpoint_ns, one) for one in ids}
+        values, writes = asked.values, self._by_checkpoint(thread_id)
+        keys = _chosen(writes, thread_id, asked.checkpoint_ns, asked.checkpoint_ids)
         for key in sorted(keys):
-            if asked.checkpoint_ns not in {None, key[1]} or (ids is not None and key[2] not in ids):
-                continue
             rows = [
                 (write.task_path or "", task_id, idx, write)
-                for (task_id, idx), write in tables.writes[key].items()
+                for (*_, task_id, idx), write in writes[key]
                 if asked.channels is None or write.channel in asked.channels
             ]
             for path, task_id, idx, write in sorted(rows, key=lambda row: row[:3]):
@@ -386,43 +261,35 @@ class DevStore(BaseStore):
                     idx,
                     write.channel,
                     write.value.size,
-                    tables.value(WRITES, write.value) if is_read else None,
+                    self._tables.value(WRITE_TABLE, write.value) if is_read else None,
                 )
 
-    def _writes_of(self, thread_id: str) -> Iterator[tuple[WriteKey, tuple[str, int], StoredWrite]]:
-        for key in self._tables.writes_of.get(thread_id, ()):
-            for task, write in self._tables.writes[key].items():
-                yield key, task, write
+    def _by_checkpoint(self, thread_id: str) -> dict[EntryKey, list[tuple[EntryKey, StoredWrite]]]:
+        """The writes of a thread, of which the checkpoints are often asked for one by one."""
+        if self._grouped[0] != thread_id:
+            self._grouped = thread_id, grouped(self._entries(WRITE_TABLE, thread_id), 3)
+        return self._grouped[1]
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
-        tables = self._tables
-        for key in tables.blobs_of.get(thread_id, ()):
-            _, ns, channel, version = key
-            yield BlobKey(ns, channel, str(version)), tables.blobs[key].size
+        for (_, ns, channel, version), value in self._entries(BLOB_TABLE, thread_id).items():
+            yield BlobKey(ns, channel, str(version)), value.size
 
     def rows(self, thread_id: str) -> Iterator[Row]:
-        tables = self._tables
-        for key in tables.blobs_of.get(thread_id, ()):
-            yield row_of(BLOB_TABLE, key, tables.blobs[key], tables)
-        for place, task, write in self._writes_of(thread_id):
-            yield row_of(WRITE_TABLE, (*place, *task), write, tables)
-        for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
-            for own, found in in_ns.items():
-                yield row_of(CHECKPOINT_TABLE, (thread_id, ns, own), found, tables)
-
-    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        return own_rows(thread_id, rows, COLUMNS)
+        for table in reversed(FILES):
+            for key, entry in self._entries(table, thread_id).items():
+                yield row_of(table, key, entry, self._tables)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         thread, ns, one = key.thread_id, key.checkpoint_ns, key.checkpoint_id
         places = {
-            CHECKPOINTS: f"[{thread!r}][{ns!r}][{one!r}]",
-            WRITES: f"[{thread!r}, {ns!r}, {one!r}]",
-            BLOBS: f"[{thread!r}, {ns!r}, CHANNEL, VERSION]",
+            CHECKPOINT_TABLE: f"[{thread!r}][{ns!r}][{one!r}]",
+            WRITE_TABLE: f"[{thread!r}, {ns!r}, {one!r}]",
+            BLOB_TABLE: f"[{thread!r}, {ns!r}, CHANNEL, VERSION]",
         }
-        opened = self._tables.files.opened
         return [
-            f"{self._folder / name} {place}" for name, place in places.items() if name in opened
+            f"{self._folder / FILES[table]} {place}"
+            for table, place in places.items()
+            if self._tables.has(table)
         ]
 
     def faults(self) -> Iterator[Fault]:
@@ -432,9 +299,10 @@ class DevStore(BaseStore):
         return suspects(self._tables)
 
     def refresh(self) -> None:
-        if stamps(self._folder, self.names) == self._tables.files.stamps:
+        if stamps(self._folder, self.names) == self._tables.stamps:
             return
         fresh = self._opened()
+        self._grouped = (None, {})
         self.close()
         self._open = fresh
 
@@ -443,8 +311,74 @@ class DevStore(BaseStore):
             self._open.close()
             self._open = None
 
+    def _entries(self, table: str, thread_id: str) -> dict[EntryKey, Any]:
+        return self._tables.of(table).get(thread_id, {})
+
     @property
     def _tables(self) -> Tables:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
+
+
+def _thread(thread_id: str, keys: Iterable[EntryKey]) -> Thread:
+    ids = [own for _, _, own in keys]
+    of_root = (own for _, ns, own in keys if not ns)
+    spaces = {ns for _, ns, _ in keys}
+    head = max(of_root, default=None)
+    return Thread(thread_id, head, min(ids), max(ids), len(ids), len(spaces))
+
+
+def _chosen(
+    keys: Collection[EntryKey],
+    thread_id: str,
+    checkpoint_ns: str | None,
+    checkpoint_ids: Collection[str] | None,
+) -> list[EntryKey]:
+    """Those of a thread's checkpoints that are asked for, by namespace and from new to old."""
+    if checkpoint_ns is not None and checkpoint_ids is not None:
+        named = {(thread_id, checkpoint_ns, one) for one in checkpoint_ids}
+        found = [key for key in named if key in keys]
+    else:
+        ids = None if checkpoint_ids is None else set(checkpoint_ids)
+        found = [
+            key
+            for key in keys
+            if checkpoint_ns in {None, key[1]} and (ids is None or key[2] in ids)
+        ]
+    found.sort(key=lambda key: key[2], reverse=True)
+    return sorted(found, key=lambda key: key[1])
+
+
+class JavaScriptDevStore(DevStore):
+    """A folder of the dev server of LangGraph.js, opened for reading."""
+
+    layout = JAVASCRIPT_LAYOUT
+    engine = "JSON file"
+    names = (JAVASCRIPT,)
+    servers_files = server.JAVASCRIPT_FILES
+    reader = JavaScriptTables
+
+    def _saver(self) -> str:
+        has_paths = any(
+            write.task_path is not None
+            for rows in self._tables.of(WRITE_TABLE).values()
+            for write in rows.values()
+        )
+        since = " 1.2 or later" if has_paths else ""
+        return f"LangGraph.js checkpoint{since}, MemorySaver of its dev server"
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        path = self._folder / JAVASCRIPT
+        place = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
+        names = "".join(f"[{json.dumps(one, ensure_ascii=False)}]" for one in key)
+        return [
+            f"{path} .json.storage{names}",
+            f"{path} .json.writes[{json.dumps(place, ensure_ascii=False)}]",
+        ]
+
+
+def open_store(url: StoreUrl) -> Store:
+    """Open a folder for reading. Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`."""
+    folder, layout = place_of(url)
+    return (JavaScriptDevStore if layout == JAVASCRIPT_LAYOUT else DevStore)(url, folder)

@@ -20,11 +20,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from ckpt_backends.changes import Remaining, Remains, moved
 from ckpt_backends.codec.edits import plain
-from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, Unsupported, reason_of
+from ckpt_backends.errors import (
+    Refused,
+    StoreChanged,
+    StoreUnavailable,
+    Unsupported,
+    only_read,
+    reason_of,
+)
 from ckpt_backends.files import (
     create_part,
     locked,
@@ -34,29 +42,32 @@ from ckpt_backends.files import (
     to_disk,
     writing,
 )
-from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, FOLDER, SUFFIX
+from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, FOLDER, JAVASCRIPT_LAYOUT, SUFFIX
 from ckpt_backends.langgraph_dev.files import (
-    BLOBS,
+    FILES,
     NAMES,
     QUIET_SECONDS,
     SERVERS_FILES,
     SERVERS_MEMORY,
     SERVERS_OWN,
-    WRITES,
+    Entry,
+    EntryKey,
     Spool,
     StoredCheckpoint,
     StoredValue,
     StoredWrite,
+    Table,
     Tables,
-    ValueKey,
-    Version,
+    grouped,
     named,
+    place_of,
     running,
     stamps,
 )
-from ckpt_backends.langgraph_dev.store import FILES, Entry, EntryKey, entry_of, is_storable, row_of
-from ckpt_backends.model import CheckpointKey, Kind, Progress, Record, silent, time_of
+from ckpt_backends.langgraph_dev.records import entry_of, is_storable, row_of
+from ckpt_backends.model import Kind, Progress, Record, silent, time_of
 from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
+from ckpt_backends.protocol import WritableStore
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
@@ -78,55 +89,31 @@ from ckpt_backends.url import StoreUrl
 # The rows of threads in tables that are changed in memory.
 
 
-_TABLES = {Kind.WRITE: WRITE_TABLE, Kind.VALUE: BLOB_TABLE, Kind.CHECKPOINT: CHECKPOINT_TABLE}
-
-
 class DevRows(Rows):
     """The new contents of the files, before they are saved."""
 
-    tables = _TABLES
+    tables = MappingProxyType(
+        {Kind.WRITE: WRITE_TABLE, Kind.VALUE: BLOB_TABLE, Kind.CHECKPOINT: CHECKPOINT_TABLE}
+    )
 
     def __init__(self, contents: Tables, spool: Spool) -> None:
         self.touched: set[str] = set()
-        """The files that must be written."""
+        """The tables that must be written."""
         self._contents = contents
         self._keep = spool.kept
-        self._entries: dict[Kind, dict[str, dict[EntryKey, Any]]] = {
-            kind: defaultdict(dict) for kind in self.tables
+        self.entries: dict[str, dict[str, dict[EntryKey, Any]]] = {
+            table: defaultdict(dict, {one: dict(rows) for one, rows in contents.of(table).items()})
+            for table in FILES
         }
-        """By kind, thread and key."""
-        for thread_id, namespaces in contents.checkpoints.items():
-            for ns, rows in namespaces.items():
-                for own, row in rows.items():
-                    self._entries[Kind.CHECKPOINT][thread_id][thread_id, ns, own] = row
-        for place, writes in contents.writes.items():
-            of_thread = self._entries[Kind.WRITE][place[0]]
-            of_thread.update({(*place, *task): one for task, one in writes.items()})
-        for key, value in contents.blobs.items():
-            self._entries[Kind.VALUE][key[0]][key] = value
-        first = next(iter(contents.writes.values()), {})
-        self._has_paths = all(one.task_path is not None for one in first.values())
-
-    def made(self) -> Tables:
-        """The tables as they are to be saved."""
-        tables = self._contents
-        tables.checkpoints, tables.writes = {}, {}
-        for thread_id, ns, own in self._all(Kind.CHECKPOINT):
-            row = self._entries[Kind.CHECKPOINT][thread_id][thread_id, ns, own]
-            tables.checkpoints.setdefault(thread_id, {}).setdefault(ns, {})[own] = row
-        for key in self._all(Kind.WRITE):
-            tables.writes.setdefault(key[:3], {})[key[3:]] = self._entries[Kind.WRITE][key[0]][key]
-        values = self._entries[Kind.VALUE]
-        tables.blobs = {key: values[key[0]][key] for key in self._all(Kind.VALUE)}
-        return tables
-
-    def _all(self, kind: Kind) -> Iterator[Any]:
-        return chain.from_iterable(self._entries[kind].values())
+        """By table, thread and key."""
+        writes = chain.from_iterable(rows.values() for rows in contents.of(WRITE_TABLE).values())
+        first: StoredWrite | None = next(writes, None)
+        self._has_paths = first is None or first.task_path is not None
 
     def heads(self, thread_ids: Sequence[str]) -> Heads:
         found: dict[str, dict[str, NamespaceState]] = {one: {} for one in thread_ids}
         for thread_id, spaces in found.items():
-            for _, ns, own in self._entries[Kind.CHECKPOINT].get(thread_id, ()):
+            for _, ns, own in self.entries[CHECKPOINT_TABLE].get(thread_id, ()):
                 head, number = spaces.get(ns, ("", 0))
                 spaces[ns] = NamespaceState(max(head, own), number + 1)
         return found
@@ -134,10 +121,9 @@ class DevRows(Rows):
     def states(self, thread_ids: Sequence[str]) -> Mapping[str, ThreadState]:
         found = {}
         for one in thread_ids:
-            rows = {kind: len(self._entries[kind].get(one, ())) for kind in self.tables}
-            newest = max(
-                (key[2] for key in self._entries[Kind.CHECKPOINT].get(one, ())), default=""
-            )
+            keys = {kind: self._keys(kind, Where([one])) for kind in self.tables}
+            newest = max((key[2] for key in keys[Kind.CHECKPOINT]), default="")
+            rows = {kind: len(some) for kind, some in keys.items()}
             found[one] = ThreadState(time_of(newest), rows)
         return found
 
@@ -145,62 +131,66 @@ class DevRows(Rows):
         return len(self._keys(kind, where))
 
     def add(self, parts: Iterable[Record]) -> None:
-        values: dict[ValueKey, StoredValue] = {}
-        versions: dict[ValueKey, Version] = {}
+        values: dict[EntryKey, StoredValue] = {}
+        versions: dict[EntryKey, str | int | float] = {}
         """As the bodies have them: releases before 1.0 had numbers."""
         for part in parts:
             if part.kind is Kind.VALUE:
-                place = part.key.thread_id, part.key.checkpoint_ns, part.channel, part.version
+                place = *part.key[:2], part.channel, part.version
                 values[place] = self._keep(part.value)
             elif part.kind is Kind.WRITE:
-                _check_number(part)
+                if not is_storable(part.idx):
+                    raise CannotHold(
+                        f"a write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}' has"
+                        f" the index {part.idx}"
+                    )
                 path = part.task_path if self._has_paths else None
                 write = StoredWrite(part.channel, self._keep(part.value), path)
-                self._put(Kind.WRITE, (*part.key, part.task_id, part.idx), write)
+                self._put(WRITE_TABLE, (*part.key, part.task_id, part.idx), write)
             else:
                 if values and not (part.value.encrypted or part.value.type.endswith("+aes")):
                     _note_versions(part, versions)
                 stored = self._keep(part.value), self._keep(part.metadata)
-                self._put(Kind.CHECKPOINT, part.key, StoredCheckpoint(*stored, part.parent))
+                self._put(CHECKPOINT_TABLE, part.key, StoredCheckpoint(*stored, part.parent))
         for key, value in values.items():
-            self._put(Kind.VALUE, (*key[:3], versions.get(key, key[3])), value)
+            self._put(BLOB_TABLE, (*key[:3], versions.get(key, key[3])), value)
 
-    def _put(self, kind: Kind, key: EntryKey, entry: Entry) -> None:
+    def _put(self, table: str, key: EntryKey, entry: Entry) -> None:
         """Add an entry. Raises `StoreChanged` if there is one with this key."""
-        if key in self._entries[kind][key[0]]:
-            raise conflict(self.tables[kind])
-        self._entries[kind][key[0]][key] = entry
-        self.touched.add(FILES[self.tables[kind]])
+        if key in self.entries[table][key[0]]:
+            raise conflict(table)
+        self.entries[table][key[0]][key] = entry
+        self.touched.add(table)
 
     def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
-        keys = self._keys(kind, where)
+        keys, table = self._keys(kind, where), self.tables[kind]
         for key in keys:
-            entry = self._entries[kind][key[0]][key]
+            entry = self.entries[table][key[0]][key]
             if target.body is not None:
                 entry = replace(entry, body=self._keep(target.body))
             if target.metadata is not None:
                 entry = replace(entry, metadata=self._keep(target.metadata))
             own = key[2] if target.checkpoint_id is None else target.checkpoint_id
-            self._put(kind, (target.thread_id, key[1], own, *key[3:]), entry)
+            self._put(table, (target.thread_id, key[1], own, *key[3:]), entry)
         return len(keys)
 
     def remove(self, kind: Kind, where: Where) -> int:
-        keys = self._keys(kind, where)
+        keys, table = self._keys(kind, where), self.tables[kind]
         for key in keys:
-            del self._entries[kind][key[0]][key]
-            self.touched.add(FILES[self.tables[kind]])
+            del self.entries[table][key[0]][key]
+            self.touched.add(table)
         return len(keys)
 
     def named(self, where: Where) -> Iterator[tuple[str, str]]:
         for key in self._keys(Kind.CHECKPOINT, where):
-            row = self._entries[Kind.CHECKPOINT][key[0]][key]
-            found = named(CheckpointKey(*key), self._contents.value(CHECKPOINTS, row.body))
+            row = self.entries[CHECKPOINT_TABLE][key[0]][key]
+            found = named(key, self._contents.value(CHECKPOINT_TABLE, row.body))
             if found is None:
                 raise Unsupported(
                     f"cannot copy checkpoint '{key[2]}': its body cannot be read",
                     hint="copy another checkpoint of the thread",
                 )
-            yield from ((place[2], str(place[3])) for place in found.places.values())
+            yield from ((place[2], str(place[3])) for place in found[1].values())
 
     def restore(self, row: Row) -> bool:
         """Add a row. Returns False if it already exists."""
@@ -209,7 +199,7 @@ class DevRows(Rows):
         if found not in (None, row):
             raise conflict(row.table)
         if found is None:
-            self._put(_KINDS[row.table], key, entry)
+            self._put(row.table, key, entry)
         return found is None
 
     def replace(self, edit: RowEdit) -> bool:
@@ -218,20 +208,20 @@ class DevRows(Rows):
         key, entry = entry_of(edit.new, self._keep)
         if self._row(table, key) != edit.stored:
             return False
-        self._entries[_KINDS[table]][key[0]][key] = entry
-        self.touched.add(FILES[table])
+        self.entries[table][key[0]][key] = entry
+        self.touched.add(table)
         return True
 
     def _row(self, table: str, key: EntryKey) -> Row | None:
         """The row with a key; None if there is none."""
-        found = self._entries[_KINDS[table]][key[0]].get(key)
+        found = self.entries[table][key[0]].get(key)
         return None if found is None else row_of(table, key, found, self._contents)
 
     def _keys(self, kind: Kind, where: Where) -> list[EntryKey]:
         return [
             key
             for thread_id in where.thread_ids
-            for key in self._entries[kind].get(thread_id, ())
+            for key in self.entries[self.tables[kind]].get(thread_id, ())
             if (
                 where.takes_value(key[1], key[2], str(key[3]))
                 if kind is Kind.VALUE
@@ -240,18 +230,7 @@ class DevRows(Rows):
         ]
 
 
-_KINDS = {table: kind for kind, table in _TABLES.items()}
-
-
-def _check_number(part: Record) -> None:
-    if not is_storable(part.idx):
-        raise CannotHold(
-            f"a write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}' has the index"
-            f" {part.idx}"
-        )
-
-
-def _note_versions(part: Record, versions: dict[ValueKey, Version]) -> None:
+def _note_versions(part: Record, versions: dict[EntryKey, str | int | float]) -> None:
     """Remember the versions in a body, by thread, namespace, channel and their text."""
     key = part.key
     where = f"checkpoint '{key.checkpoint_id}'"
@@ -281,11 +260,13 @@ _THREAD = b"ccollections\ndefaultdict\ncbuiltins\ndict\n\x85R"
 """A `defaultdict(dict)`."""
 
 
-def write_table(name: str, tables: Tables, out: BinaryIO) -> None:
-    """Write the table of the file `name` as a pickle to `out`."""
-    pickle = _Pickle(out, lambda stored: tables.bytes(name, stored))
+def write_table(table: str, entries: Table, tables: Tables, out: BinaryIO) -> None:
+    """Write a table as a pickle to `out`. `tables` reads its values."""
+    pickle = _Pickle(out, lambda stored: tables.bytes(table, stored))
     pickle.put(_PROTOCOL + _EMPTY_DICT)
-    _WRITERS[name](pickle, tables)
+    for thread_id, rows in entries.items():
+        if rows:
+            _WRITERS[table](pickle, thread_id, rows)
     pickle.put(_STOP)
 
 
@@ -300,17 +281,18 @@ class _Pickle:
     def put(self, code: bytes) -> None:
         self._out.write(code)
 
-    def texts(self, *texts: str) -> None:
-        for text in texts:
-            place = self._known.get(text)
-            if place is None:
-                place = self._known[text] = len(self._known)
-                self.put(plain(text) + _PUT + struct.pack("<I", place))
+    def plain(self, *values: str | float | None) -> None:
+        for value in values:
+            if not isinstance(value, str):
+                self.put(plain(value))
+            elif value in self._known:
+                self.put(_GET + struct.pack("<I", self._known[value]))
             else:
-                self.put(_GET + struct.pack("<I", place))
+                place = self._known[value] = len(self._known)
+                self.put(plain(value) + _PUT + struct.pack("<I", place))
 
     def value(self, stored: StoredValue) -> None:
-        self.texts(stored.type)
+        self.plain(stored.type)
         data = self._read(stored)
         size = len(data)
         is_short = size < 1 << 32
@@ -319,84 +301,53 @@ class _Pickle:
         self.put(_TUPLE2)
 
 
-def _checkpoints(pickle: _Pickle, tables: Tables) -> None:
-    for thread_id, namespaces in tables.checkpoints.items():
-        pickle.texts(thread_id)
-        pickle.put(_THREAD)
-        for ns, rows in namespaces.items():
-            pickle.texts(ns)
-            pickle.put(_EMPTY_DICT)
-            for checkpoint_id, row in rows.items():
-                pickle.texts(checkpoint_id)
-                pickle.value(row.body)
-                pickle.value(row.metadata)
-                if row.parent is None:
-                    pickle.put(plain(None))
-                else:
-                    pickle.texts(row.parent)
-                pickle.put(_TUPLE3 + _SETITEM)
-            pickle.put(_SETITEM)
+def _checkpoints(
+    pickle: _Pickle, thread_id: str, rows: Mapping[EntryKey, StoredCheckpoint]
+) -> None:
+    pickle.plain(thread_id)
+    pickle.put(_THREAD)
+    for (_, ns), in_ns in grouped(rows, 2).items():
+        pickle.plain(ns)
+        pickle.put(_EMPTY_DICT)
+        for (_, _, checkpoint_id), row in in_ns:
+            pickle.plain(checkpoint_id)
+            pickle.value(row.body)
+            pickle.value(row.metadata)
+            pickle.plain(row.parent)
+            pickle.put(_TUPLE3 + _SETITEM)
         pickle.put(_SETITEM)
+    pickle.put(_SETITEM)
 
 
-def _writes(pickle: _Pickle, tables: Tables) -> None:
-    for key, rows in tables.writes.items():
-        pickle.texts(*key)
+def _writes(pickle: _Pickle, thread_id: str, rows: Mapping[EntryKey, StoredWrite]) -> None:  # noqa: ARG001
+    for place, writes in grouped(rows, 3).items():
+        pickle.plain(*place)
         pickle.put(_TUPLE3 + _EMPTY_DICT)
-        for (task_id, idx), write in rows.items():
-            pickle.texts(task_id)
-            pickle.put(plain(idx) + _TUPLE2 + _MARK)
-            pickle.texts(task_id, write.channel)
+        for (*_, task_id, idx), write in writes:
+            pickle.plain(task_id, idx)
+            pickle.put(_TUPLE2 + _MARK)
+            pickle.plain(task_id, write.channel)
             pickle.value(write.value)
             if write.task_path is not None:
-                pickle.texts(write.task_path)
+                pickle.plain(write.task_path)
             pickle.put(_TUPLE + _SETITEM)
         pickle.put(_SETITEM)
 
 
-def _blobs(pickle: _Pickle, tables: Tables) -> None:
-    for (thread_id, ns, channel, version), stored in tables.blobs.items():
+def _blobs(pickle: _Pickle, thread_id: str, rows: Mapping[EntryKey, StoredValue]) -> None:  # noqa: ARG001
+    for key, stored in rows.items():
         pickle.put(_MARK)
-        pickle.texts(thread_id, ns, channel)
-        if isinstance(version, str):
-            pickle.texts(version)
-        else:
-            pickle.put(plain(version))
+        pickle.plain(*key)
         pickle.put(_TUPLE)
         pickle.value(stored)
         pickle.put(_SETITEM)
 
 
-_WRITERS = {CHECKPOINTS: _checkpoints, WRITES: _writes, BLOBS: _blobs}
-
-
-# Overwrites old files of `langgraph dev`, and names those of the server that are left.
-
-
-def remains_of(folder: Path, old: OldFiles, note: str) -> Remains:
-    """Overwrite the replaced files, and unfinished ones of a killed server.
-
-    `note` is about a file that only the server changes; `''` if there is none.
-    """
-    places: list[Remaining] = [Remaining(f"'{SERVERS_OWN}'", note)] if note else []
-    for name in SERVERS_MEMORY:
-        if (folder / name).exists():
-            reason = "long-term memory of the server, which ckpt does not change"
-            places.append(Remaining(f"'{name}'", reason))
-    for name in NAMES:
-        unfinished = folder / f"{name}.tmp"
-        try:
-            places += overwrite_and_remove(unfinished, f"'{unfinished.name}'")
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            reason = reason_of(error)
-            places.append(Remaining(f"'{unfinished.name}'", reason, is_reachable=True))
-    found = old.remains()
-    return found._replace(places=(*places, *found.places))
-
-
-_ORDER = (BLOBS, WRITES, CHECKPOINTS)
+_WRITERS: Mapping[str, Callable[[_Pickle, str, Any], None]] = {
+    CHECKPOINT_TABLE: _checkpoints,
+    WRITE_TABLE: _writes,
+    BLOB_TABLE: _blobs,
+}
 
 
 class WritableDevStore(RecordStore):
@@ -422,8 +373,24 @@ class WritableDevStore(RecordStore):
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
         progress("overwrite old files")
+        note = self.finish_removal()
+        places: list[Remaining] = [Remaining(f"'{SERVERS_OWN}'", note)] if note else []
+        for name in SERVERS_MEMORY:
+            if (self._folder / name).exists():
+                reason = "long-term memory of the server, which ckpt does not change"
+                places.append(Remaining(f"'{name}'", reason))
         with locked(self._folder):
-            return remains_of(self._folder, self._old or OldFiles(), self.finish_removal())
+            # What a killed server left.
+            for path in (self._folder / f"{name}.tmp" for name in NAMES):
+                try:
+                    places += overwrite_and_remove(path, f"'{path.name}'")
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    reason = reason_of(error)
+                    places.append(Remaining(f"'{path.name}'", reason, is_reachable=True))
+            found = (self._old or OldFiles()).remains()
+        return found._replace(places=(*places, *found.places))
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with self._transaction(()) as draft:
@@ -432,7 +399,7 @@ class WritableDevStore(RecordStore):
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
         with Tables(self._folder) as tables:
-            if tables.checkpoints and BLOBS not in tables.files.opened:
+            if tables.of(CHECKPOINT_TABLE) and not tables.has(BLOB_TABLE):
                 raise Unsupported(
                     f"cannot add threads to '{self._folder}': langgraph-checkpoint before 2.1 wrote"
                     " it, which stores values in another form",
@@ -473,28 +440,27 @@ class WritableDevStore(RecordStore):
                 )
             yield draft
             try:
-                self._save(draft)
+                self._save(draft, tables)
             except OSError as error:
                 raise StoreUnavailable(
                     f"cannot write to '{self._url}': {reason_of(error)}"
                 ) from error
 
-    def _save(self, draft: DevRows) -> None:
+    def _save(self, draft: DevRows, tables: Tables) -> None:
         with ExitStack() as stack:
             made: dict[str, Path] = {}
-            tables = draft.made()
-            for name in _ORDER:
-                if name in draft.touched:
+            for table, name in reversed(FILES.items()):
+                if table in draft.touched:
                     path = self._folder / name
                     like = path if path.exists() else self._folder / CHECKPOINTS
                     part, out = create_part(path, like=like)
                     stack.callback(part.unlink, missing_ok=True)
                     stack.enter_context(out)
                     made[name] = part
-                    write_table(name, tables, out)
+                    write_table(table, draft.entries[table], tables, out)
                     to_disk(out)
             self._refuse_server()
-            if stamps(self._folder) != tables.files.stamps:
+            if stamps(self._folder) != tables.stamps:
                 raise StoreChanged(
                     f"'{self._url}' changed meanwhile, so nothing was written",
                     hint="the server may have been started; stop it, then run the command again",
@@ -509,12 +475,17 @@ class WritableDevStore(RecordStore):
         sync_folder(self._folder)
 
     def _refuse_server(self) -> None:
-        if reason := running(self._folder):
-            raise StoreUnavailable(
-                f"cannot write to '{self._url}': langgraph dev is running and would overwrite the"
-                f" change: {reason}",
-                hint=f"stop the server, wait {QUIET_SECONDS} seconds, then run the command again",
-            )
+        reason = "langgraph dev is running and would overwrite the change"
+        _refuse_server(self._folder, f"write to '{self._url}': {reason}")
+
+
+def _refuse_server(folder: Path, what: str) -> None:
+    """Raise `StoreUnavailable` for `what` if a server probably runs on the folder."""
+    if reason := running(folder):
+        raise StoreUnavailable(
+            f"cannot {what}: {reason}",
+            hint=f"stop the server, wait {QUIET_SECONDS} seconds, then run the command again",
+        )
 
 
 # Makes the files of `langgraph dev` in a new folder.
@@ -541,20 +512,16 @@ def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - P
                 f"cannot make a store in '{folder}': it has other files, such as '{foreign[0]}'",
                 hint=f"name a folder '{FOLDER}' that does not exist, or a project without one",
             )
-        if reason := running(folder):
-            raise StoreUnavailable(
-                f"cannot make a store in '{folder}': langgraph dev is running: {reason}",
-                hint=f"stop the server, wait {QUIET_SECONDS} seconds, then run the command again",
-            )
+        _refuse_server(folder, f"make a store in '{folder}': langgraph dev is running")
         # The first file, by which the folder is recognised, comes last.
-        for name in (BLOBS, WRITES, CHECKPOINTS):
+        for name in reversed(NAMES):
             with writing(folder / name) as file:
                 file.write(_EMPTY)
     except OSError as error:
         raise StoreUnavailable(f"cannot make a store in '{folder}': {reason_of(error)}") from error
 
 
-_OWN = frozenset({WRITES, BLOBS, *SERVERS_FILES})
+_OWN = frozenset({*NAMES, *SERVERS_FILES})
 
 
 def _folder(url: StoreUrl) -> Path:
@@ -564,3 +531,20 @@ def _folder(url: StoreUrl) -> Path:
         return path.parent
     is_own = path.name == FOLDER or (path / CHECKPOINTS).exists()
     return path if is_own else path / FOLDER
+
+
+def open_writable(url: StoreUrl) -> WritableStore:
+    """Open a folder for changing.
+
+    Raises the errors of `open_store`, `StoreUnavailable` while its server runs, and `Unsupported`
+    for LangGraph.js and on systems other than POSIX.
+    """
+    folder, layout = place_of(url)
+    if layout == JAVASCRIPT_LAYOUT:
+        raise only_read(str(url))
+    if os.name != "posix":
+        raise Unsupported(
+            f"cannot write to '{url}': folders cannot be locked on this system",
+            hint="run the command on Linux or macOS",
+        )
+    return WritableDevStore(url, folder)
