@@ -273,7 +273,9 @@ def _looked_at(
             one = one._replace(
                 source=seen.source or one.source, step=seen.number, by_hand=_by_hand(seen.metadata)
             )
-        if before is not None and ran_here(one.source):
+        if not ran_here(one.source):
+            one = one._replace(nodes=())
+        elif before is not None:
             if seen is None:
                 one = one._replace(nodes=finished(before.step))
             else:

@@ -124,9 +124,7 @@ def test_the_timeline_has_the_steps_of_the_head_and_their_nodes(filled: FilledSt
         for one, before in zip(steps[1:], steps, strict=False):
             here = by_id[one["checkpoint_id"]]
             assert here["parent_checkpoint_id"] == before["checkpoint_id"]
-            # A layout that keeps one write of each number may not know every task of a step.
-            if here["nodes"] is not None:
-                assert sorted(one["nodes"]) == sorted(here["nodes"]), thread_id
+            assert sorted(one["nodes"]) == sorted(here["nodes"]), thread_id
             assert (one["ended_at"], one["step"]) == (here["ts"], here["step"])
             assert (one["cause"] == "input") == (here["source"] == "input")
 
