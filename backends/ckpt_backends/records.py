@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from ckpt_backends.base import BaseStore, BaseWritableStore
 from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, Removal, Removed, gone, moved
+from ckpt_backends.codec import decode
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes, in_chunks
 from ckpt_backends.rows import (
@@ -202,6 +203,13 @@ def check_numbers(before: Heads, after: Heads, added: Mapping[tuple[str, str], i
             old, new = (one[ns].checkpoints if ns in one else 0 for one in (had, has))
             if new != old + added.get((thread_id, ns), 0):
                 raise moved(thread_id)
+
+
+def copied_from(one: Record) -> str | None:
+    """The id of the original that a copy names in its metadata (`forked_from`); None if none."""
+    fields = decode(one.metadata)
+    name = fields.get("forked_from") if isinstance(fields, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def removed_threads(

@@ -12,7 +12,7 @@ from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.cursor import ARRAY, MAP, STR, Cursor, write_header
 from ckpt_backends.codec.json import items, members, skip_space
-from ckpt_backends.codec.lossless import encode_lossless
+from ckpt_backends.codec.lossless import encode_lossless, pack_lossless
 from ckpt_backends.codec.pickle import Dict, Machine, Node
 from ckpt_backends.codec.values import (
     DEFAULT_LIMITS,
@@ -476,6 +476,27 @@ def _split_json(data: bytes) -> dict[str | int, bytes]:
         raise ValueError("neither a map nor a list")
     items = value.items() if isinstance(value, dict) else enumerate(value)
     return {name: json.dumps(one).encode() for name, one in items}
+
+
+def msgpack_map(entries: Mapping[str, bytes]) -> bytes:
+    """The map with these entries, whose values are msgpack."""
+    packed = (pack_lossless(name) + one for name, one in entries.items())
+    return write_header(MAP, len(entries)) + b"".join(packed)
+
+
+def as_msgpack(value: TypedBytes) -> bytes:
+    """A plain value as a part of a msgpack value. Raises `Unsupported` if it cannot be one."""
+    if not value.problem and not value.part:
+        match value.type:
+            case "msgpack":
+                return value.data
+            case "json":
+                return pack_lossless(json.loads(value.data))
+            case "bytes":
+                return pack_lossless(value.data)
+            case "null":
+                return pack_lossless(None)
+    raise Unsupported(f"cannot write a value of type '{value.type}' into a msgpack value")
 
 
 # Builds new values from parts of stored values, without changing the bytes of any part.

@@ -7,9 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from redis import exceptions
 
@@ -22,10 +22,10 @@ from ckpt_backends.apps.plainredis.records import (
     TIMELINE,
     WRITES,
     CheckpointContents,
+    field_of,
     stored_checkpoint,
     stored_write,
     told_of,
-    unread_value,
     unwrapped,
     wrapped,
     wrapped_checkpoint,
@@ -33,10 +33,9 @@ from ckpt_backends.apps.plainredis.records import (
 )
 from ckpt_backends.changes import Change, CopyOfCheckpoint, Inside, gone, moved
 from ckpt_backends.codec import decode_checkpoint
-from ckpt_backends.codec.values import MOST_BYTES
+from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import (
-    USERS,
     Blob,
     BlobKey,
     Checkpoint,
@@ -48,9 +47,16 @@ from ckpt_backends.model import (
     Usage,
     Write,
     in_chunks,
+    is_read,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
+from ckpt_backends.records import copied_from
+from ckpt_backends.redis.engine.connection import (
+    Command,
+    RedisConnection,
+    with_contents,
+    with_sizes,
+)
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
     CHECKPOINT,
@@ -58,6 +64,7 @@ from ckpt_backends.redis.engine.keyspace import (
     MEMBER,
     STRING,
     ZSET,
+    ApartEntry,
     CheckpointEntry,
     CheckpointKeys,
     KeysByCheckpoint,
@@ -81,19 +88,21 @@ from ckpt_backends.redis.engine.layout import (
     NO_EXPIRY,
     CommandPlan,
     KeyFinder,
+    Owner,
     PurgeLock,
     RecognisedStore,
     Recogniser,
     RedisLayout,
     Step,
+    SummedSizes,
     ThreadKey,
     ThreadRemoval,
-    copied_from,
     expiring,
     gone_from_list,
     namespaces_of,
     run,
     unlink,
+    watch_tasks,
 )
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.rows import Cell, Row, not_of
@@ -117,11 +126,12 @@ from ckpt_backends.url import StoreUrl
 USUAL_PREFIX = "lg"
 _TIMELINES_AT_ONCE = 100
 NAMES_AT_ONCE = 500
+_CHECKPOINTS_AT_ONCE = 50
+_CALLS = re.compile(rf"(.*?):({CALL}):(.*)", re.DOTALL)
 _CALLED = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceEntries:
+class NamespaceEntries(NamedTuple):
     """A namespace of a thread."""
 
     thread_id: str
@@ -135,8 +145,8 @@ class NamespaceEntries:
         return raw(f"{self.thread_id}:{self.checkpoint_ns}")
 
 
-class PlainTimelines(RedisLayout):
-    """The names of keys, and the timelines of all namespaces."""
+class Plain(RedisLayout):
+    """The layout of langgraph-checkpoint-plainredis."""
 
     name = "redis-plain"
     saver = "langgraph-checkpoint-plainredis 0.1"
@@ -149,6 +159,22 @@ class PlainTimelines(RedisLayout):
         self.threads = raw(f"{prefix}:threads")
         self.seq = raw(f"{prefix}:seq")
         self.tables = (f"{prefix}:cp:*", f"{prefix}:blob:*", f"{prefix}:wr:*")
+
+    def open(self, url: StoreUrl) -> Store:
+        return PlainRedisStore(self, url)
+
+    def finder(self) -> PlainKeyFinder:
+        return PlainKeyFinder(self)
+
+    def plan(self, change: Change) -> PlainPlan:
+        return PlainPlan(self, change)
+
+    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[PlainRemoval]:
+        finder = self.finder()
+        for one, keys in zip(thread_ids, finder.find(thread_ids), strict=True):
+            yield PlainRemoval(finder, lock, keys, one)
+
+    # Keys and timelines
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         """The key of a checkpoint."""
@@ -192,9 +218,8 @@ class PlainTimelines(RedisLayout):
     def known(self, suffixes: Collection[bytes]) -> dict[bytes, NamespaceEntries]:
         """By suffix (THREAD:NS), its timeline, for the suffixes that are registered."""
         found: dict[bytes, NamespaceEntries] = {}
-        start, ordered = raw(f"{self.prefix}:idx:"), sorted(suffixes)
-        for at in range(0, len(ordered), NAMES_AT_ONCE):
-            some = ordered[at : at + NAMES_AT_ONCE]
+        start = raw(f"{self.prefix}:idx:")
+        for some in in_chunks(sorted(suffixes), NAMES_AT_ONCE):
             answer = self.connection.ask("HMGET", self.threads, *(start + one for one in some))
             for suffix, told in zip(some, answer, strict=True):
                 timeline = None if told is None else timeline_of(start + suffix, told)
@@ -222,8 +247,7 @@ class PlainTimelines(RedisLayout):
     def _there(self, places: list[CheckpointEntry]) -> list[CheckpointEntry]:
         """The checkpoints that still exist, without expired ones."""
         found: list[CheckpointEntry] = []
-        for start in range(0, len(places), NAMES_AT_ONCE):
-            some = places[start : start + NAMES_AT_ONCE]
+        for some in in_chunks(places, NAMES_AT_ONCE):
             if self.connection.number_of([one.name for one in some]) == len(some):
                 found += some
                 continue
@@ -235,13 +259,13 @@ class PlainTimelines(RedisLayout):
         for _, places in self.entries_of(self.timelines()):
             yield from namespaces_of(places)
 
-    def places(
-        self, thread_ids: Collection[str]
-    ) -> dict[str, dict[tuple[str, str], CheckpointEntry]]:
-        """By thread, its checkpoints by namespace and id. Does not search for values."""
-        found: dict[str, dict[tuple[str, str], CheckpointEntry]] = {one: {} for one in thread_ids}
+    def listed(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
+        """The timelines of some threads and their checkpoints, in the order of storing."""
+        found = {one: ThreadKeys() for one in thread_ids}
         for timeline, places in self.entries_of(self.timelines(thread_ids)):
-            found[timeline.thread_id].update(by_id(places))
+            one, ns = found[timeline.thread_id], timeline.checkpoint_ns
+            one.lists[ns] = timeline.name
+            one.places |= {(ns, place.key.checkpoint_id): place for place in places}
         return found
 
     def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
@@ -257,44 +281,308 @@ class PlainTimelines(RedisLayout):
             for (one, own), score in zip(asked, list(scores), strict=True)
             if score is not None
         ]
-        there = self.connection.ask_all(("EXISTS", one.name) for one in places)
-        yield from (one for one, is_there in zip(places, there, strict=True) if is_there)
+        yield from self._there(places)
 
+    # What no timeline names. Keys are not escaped and may be ambiguous, so the thread of a key is
+    # looked up in the registry.
 
-def by_id(places: Sequence[CheckpointEntry]) -> dict[tuple[str, str], CheckpointEntry]:
-    return {(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in places}
+    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
+        """All keys of some threads, including orphans. Needs one SCAN for writes and values."""
+        found = self.listed(thread_ids)
+        pattern = literally(f"{self.prefix}:") + b"[bw][lr]*:" + beginning(thread_ids)
+        pattern += b":*" if len(thread_ids) == 1 else b"*"
+        for names in self.connection.scan_once(pattern):
+            writes, blobs = self._sorted(names)
+            for write, key in writes:
+                if key.thread_id in found:
+                    found[key.thread_id].writes.append(write)
+            for blob in blobs:
+                if blob.thread_id in found:
+                    found[blob.thread_id].apart.append(blob)
+        for one in found.values():
+            one.writes.sort(key=lambda write: write.name)
+            one.apart.sort()
+        return found
+
+    def pages(self) -> Iterator[ThreadKeys]:
+        for _, places in self.entries_of(self.timelines()):
+            yield ThreadKeys(mixed=places)
+        for names in self.connection.scan_once(literally(f"{self.prefix}:") + b"[bw][lr]*:*"):
+            writes, blobs = self._sorted(names)
+            yield ThreadKeys(writes=[write for write, _ in writes], apart=blobs)
+
+    def _sorted(
+        self, names: Sequence[bytes]
+    ) -> tuple[list[tuple[WriteEntry, CheckpointKey]], list[ApartEntry]]:
+        """The writes and the values among these keys, with their threads."""
+        write = raw(f"{self.prefix}:wr:")
+        keys = self.keys_of([one for one in names if one.startswith(write)])
+        writes = [(WriteEntry(name, key.checkpoint_id), key) for name, key in keys.items()]
+        blob = raw(f"{self.prefix}:blob:")
+        return writes, list(self._blobs_of([one for one in names if one.startswith(blob)]))
+
+    def keys_of(self, names: Sequence[bytes]) -> dict[bytes, CheckpointKey]:
+        """By key of writes, its checkpoint; it may not exist."""
+        start = len(raw(f"{self.prefix}:wr:"))
+        parts = {name: name[start:].rpartition(b":") for name in names}
+        known = self.known({suffix for suffix, _, _ in parts.values()})
+        found = {}
+        for name, (suffix, _, own) in parts.items():
+            place = known[suffix][:2] if suffix in known else self.place_of(suffix)
+            found[name] = CheckpointKey(*place, text(own))
+        return found
+
+    def _blobs_of(self, names: Sequence[bytes]) -> Iterator[ApartEntry]:
+        """The values with these keys, with their threads and channels.
+
+        Every part of a key except the version may contain colons, so a key may be ambiguous. Then
+        the checkpoints are read to find the one that names the value. If none does, the value is
+        left out.
+        """
+        start = len(raw(f"{self.prefix}:blob:"))
+        places = {name: name[start:].rpartition(b":")[0] for name in names}
+        ways = {name: list(_ways(place)) for name, place in places.items()}
+        known = self.known({suffix for some in ways.values() for suffix, _ in some})
+        unsure: dict[bytes, list[ApartEntry]] = {}
+        for name, some in ways.items():
+            version = text(name.rpartition(b":")[2])
+            may_be = [
+                _apart(name, *known[suffix][:2], text(channel), version)
+                for suffix, channel in some
+                if suffix in known
+            ]
+            if len(may_be) == 1:
+                yield may_be[0]
+            elif may_be:
+                unsure[name] = may_be
+            elif (place := _guessed(text(places[name]))) is not None:
+                yield _apart(name, *place, version)
+        yield from self._settled(unsure)
+
+    def _settled(self, unsure: Mapping[bytes, Sequence[ApartEntry]]) -> Iterator[ApartEntry]:
+        namespaces = {
+            (one.thread_id, one.key.checkpoint_ns) for some in unsure.values() for one in some
+        }
+        for timeline, places in self.entries_of(self.timeline(*one) for one in sorted(namespaces)):
+            here = (timeline.thread_id, timeline.checkpoint_ns)
+            named = {name for _, names in self.named(places) for name in names}
+            for name in sorted(named & unsure.keys()):
+                for one in unsure[name]:
+                    if (one.thread_id, one.key.checkpoint_ns) == here:
+                        yield one
+
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+        told = measured(self.connection, [one.name for one in found.apart])
+        for one, (_, _, size) in zip(found.apart, told, strict=True):
+            yield *one, size
+
+    def named(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[CheckpointEntry, list[bytes]]]:
+        """For each checkpoint, the keys of the values that it names; they may not exist."""
+        for place, stored in self._stored(places):
+            yield place, list(self._blob_names(place.key, stored).values())
+
+    def _blob_names(self, key: CheckpointKey, stored: CheckpointContents) -> dict[str, bytes]:
+        """By channel, the key of the value that a checkpoint names."""
+        return {
+            channel: self.blob_name(key.thread_id, BlobKey(key.checkpoint_ns, channel, version))
+            for channel, version in versions_of(decode_checkpoint(stored.body)).items()
+        }
+
+    # Contents of keys
+
+    def _stored(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[CheckpointEntry, CheckpointContents]]:
+        for place, size, answer in with_contents(
+            self.connection, places, lambda one: ("STRLEN", one.name), lambda one: ("GET", one.name)
+        ):
+            if size > MOST_BYTES:
+                yield place, stored_checkpoint(unread("", size))
+            elif answer is not None:  # otherwise expired or deleted since
+                yield place, stored_checkpoint(unwrapped(answer))
+
+    def checkpoints(
+        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
+    ) -> Iterator[Checkpoint]:
+        apart = SeparateValues(self.connection, asked.values)
+        for some in in_chunks(self._stored(places), _CHECKPOINTS_AT_ONCE):
+            named = [self._blob_names(one.key, stored) for one, stored in some if asked.body]
+            apart.prepare(named)
+            for number, (place, stored) in enumerate(some):
+                yield Checkpoint(
+                    place.key,
+                    stored.parent,
+                    stored.body if asked.body else None,
+                    stored.metadata if asked.metadata else None,
+                    apart.blobs(named[number]) if asked.body else None,
+                    missing=apart.missing(named[number]) if asked.body else frozenset(),
+                )
+
+    def _fields(self, places: Sequence[WriteEntry]) -> Iterator[tuple[WriteEntry, bytes]]:
+        """The fields of the hashes of writes. Each field is one write."""
+        answers = self.connection.ask_all(("HKEYS", one.name) for one in places)
+        for one, answer in zip(places, answers, strict=True):
+            yield from ((one, name) for name in sorted(answer or ()))
+
+    def writes(
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        for some in in_chunks(places, NAMES_AT_ONCE):
+            for key, own, _, channel, value in self._stored_writes(some):
+                task_id, idx = task_of(own)
+                wanted = values if isinstance(values, bool) else channel in values
+                length = len(value.data) if value.whole is None else value.whole
+                yield Write(key, task_id, "", idx, channel, length, value if wanted else None)
+
+    def _stored_writes(
+        self, places: Sequence[WriteEntry]
+    ) -> Iterator[tuple[CheckpointKey, bytes, int, str, TypedBytes]]:
+        """The writes in these hashes: field, length of the text, channel and value."""
+        keys = self.keys_of([one.name for one in places])
+        for (place, own), size, answer in with_contents(
+            self.connection,
+            list(self._fields(places)),
+            lambda one: ("HSTRLEN", one[0].name, one[1]),
+            lambda one: ("HGET", one[0].name, one[1]),
+        ):
+            if size > MOST_BYTES:
+                yield keys[place.name], own, size, *stored_write(unread("", size))
+            elif answer is not None:  # otherwise gone since
+                yield keys[place.name], own, size, *stored_write(unwrapped(answer))
+
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
+        return [WriteEntry(self.writes_name(key), key.checkpoint_id) for key in keys]
+
+    def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        keys = self.keys_of(names)
+        places = [WriteEntry(name, keys[name].checkpoint_id) for name in names]
+        for place, _ in self._fields(places):
+            yield place.name, keys[place.name], True
+
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
+        """The lengths of the stored texts. Base64 makes them a third longer than the values."""
+        cp, blob, wr = self.tables
+        told = measured(self.connection, [one.name for one in found.checkpoints])
+        for place, (tag, _, size) in zip(found.checkpoints, told, strict=True):
+            where = (place.key.thread_id, place.key.checkpoint_ns, None, tag, 1)
+            if size:  # otherwise it was removed meanwhile
+                own = place.key.checkpoint_id
+                yield own, Usage(cp, "checkpoint", *where, size)
+                # Metadata is stored in the same text.
+                yield own, Usage(cp, "metadata", *where, 0)
+        told = measured(self.connection, [one.name for one in found.apart])
+        for one, (tag, _, size) in zip(found.apart, told, strict=True):
+            if size:
+                ns, channel = one.key.checkpoint_ns, one.key.channel
+                yield "", Usage(blob, "value", one.thread_id, ns, channel, tag, 1, size)
+        for key, _, size, channel, value in self._stored_writes(found.writes):
+            of_write = (wr, "value", key.thread_id, key.checkpoint_ns)
+            yield key.checkpoint_id, Usage(*of_write, channel, value.type, 1, size)
+
+    def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        """As `usage` adds up to, but reads no value."""
+        sums = SummedSizes(thread_ids)
+        texts = [(one.key.thread_id, one.name, 1, 0) for one in found.checkpoints]
+        texts += [(one.thread_id, one.name, 0, 1) for one in found.apart]
+        lengths = self.connection.ask_all(("STRLEN", name) for _, name, _, _ in texts)
+        for (thread_id, _, own, apart), length in zip(texts, lengths, strict=True):
+            sums.add(thread_id, int(length or 0), checkpoints=own, blobs=apart)
+        keys = self.keys_of([one.name for one in found.writes])
+        fields = list(self._fields(found.writes))
+        lengths = self.connection.ask_all(("HSTRLEN", write.name, own) for write, own in fields)
+        for (write, _), length in zip(fields, lengths, strict=True):
+            sums.add(keys[write.name].thread_id, int(length or 0), writes=1)
+        return sums.of(thread_ids)
+
+    def faults(self) -> Iterator[Fault]:
+        """`index-stale` for each timeline that is not in the registry."""
+        start = raw(f"{self.prefix}:idx:")
+        for names in self.connection.scan(literally(f"{self.prefix}:idx:") + b"*", ZSET):
+            told = self.connection.ask("HMGET", self.threads, *names)
+            for name in [one for one, entry in zip(names, told, strict=True) if entry is None]:
+                thread_id, ns = self.place_of(name.removeprefix(start))
+                entry = json.dumps({"thread": thread_id, "ns": ns}, ensure_ascii=False)
+                yield Fault(
+                    "index-stale",
+                    "the namespace is not in the registry of threads, so the saver does not list"
+                    " it",
+                    thread_id,
+                    ns,
+                    fix=f"HSET {quoted(self.threads)} {quoted(name)} {quoted(raw(entry))}",
+                )
+
+    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
+        yield from super().expiring_keys(found)
+        yield from (ThreadKey(name, "idx", ns) for ns, name in found.lists.items())
+        yield from (ThreadKey(one.name, "blob", one.key.checkpoint_ns) for one in found.apart)
+
+    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
+        yield from super().thread_faults(thread_id, found)
+        for ns, name in found.lists.items():
+            ids: list[bytes] = self.connection.ask("ZRANGE", name, 0, -1) or []
+            keys = [CheckpointKey(thread_id, ns, text(own)) for own in ids[::-1]]
+            yield from gone_from_list(self, name, keys, "ZREM {}")
+
+    def threads_with_writes(self) -> Iterator[str]:
+        for names in self.connection.scan(literally(f"{self.prefix}:wr:") + b"*"):
+            yield from (key.thread_id for key in self.keys_of(names).values())
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        timeline = self.timeline(key.thread_id, key.checkpoint_ns)
+        start = literally(f"{self.prefix}:blob:") + literally(text(timeline.suffix))
+        return [
+            f"GET {quoted(self.checkpoint_name(key))}",
+            f"HGETALL {quoted(self.writes_name(key))}",
+            f"ZREVRANGE {quoted(timeline.name)} 0 -1",
+            f"SCAN 0 MATCH {quoted(start + b':*')}",
+        ]
 
 
 def timeline_of(name: bytes, told: bytes) -> NamespaceEntries | None:
     """The timeline of an entry in the registry; None if the entry has another form."""
-    try:
+    with suppress(ValueError, RecursionError):
         match json.loads(told):
             case {"thread": str() | int() as thread, "ns": str(ns)}:
                 found = NamespaceEntries(str(thread), ns, name)
                 return found if name.endswith(b":idx:" + found.suffix) else None
-    except (ValueError, RecursionError):
-        pass
     return None
 
 
-# Timelines that are not in the registry, so that their threads are not listed.
+def task_of(name: bytes) -> tuple[str, int]:
+    """Task id and idx of a write, from the name of its field."""
+    task_id, _, idx = text(name).rpartition(":")
+    return (task_id, int(idx)) if re.fullmatch(r"-?\d+", idx) else (text(name), 0)
 
 
-def registry_faults(layout: PlainTimelines) -> Iterator[Fault]:
-    """`index-stale` for each of them."""
-    start = raw(f"{layout.prefix}:idx:")
-    for names in layout.connection.scan(literally(f"{layout.prefix}:idx:") + b"*", ZSET):
-        told = layout.connection.ask("HMGET", layout.threads, *names)
-        for name in [one for one, entry in zip(names, told, strict=True) if entry is None]:
-            thread_id, ns = layout.place_of(name.removeprefix(start))
-            entry = json.dumps({"thread": thread_id, "ns": ns}, ensure_ascii=False)
-            yield Fault(
-                "index-stale",
-                "the namespace is not in the registry of threads, so the saver does not list it",
-                thread_id,
-                ns,
-                fix=f"HSET {quoted(layout.threads)} {quoted(name)} {quoted(raw(entry))}",
-            )
+def versions_of(body: Any) -> dict[str, str]:
+    """By channel, its version in a decoded body, as text like in the keys."""
+    found = body.get("channel_versions") if isinstance(body, dict) else None
+    return {
+        channel: str(version)
+        for channel, version in (found if isinstance(found, dict) else {}).items()
+        if isinstance(channel, str)
+    }
+
+
+def _apart(name: bytes, thread_id: str, ns: str, channel: str, version: str) -> ApartEntry:
+    return ApartEntry(name, thread_id, BlobKey(ns, channel, version))
+
+
+def _ways(place: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """All ways to split THREAD:NS:CHANNEL into THREAD:NS and CHANNEL."""
+    end = place.find(b":")
+    while (end := place.find(b":", end + 1)) >= 0:
+        yield place[:end], place[end + 1 :]
+
+
+def _guessed(place: str) -> tuple[str, str, str] | None:
+    """Thread, namespace and channel of a value in an unregistered namespace; None if ambiguous."""
+    if called := _CALLS.fullmatch(place):
+        return called[1], called[2], called[3]
+    thread_id, is_root, channel = place.partition("::")
+    return (thread_id, "", channel) if is_root else None
 
 
 # Reads the separate values of langgraph-checkpoint-plainredis.
@@ -302,7 +590,6 @@ def registry_faults(layout: PlainTimelines) -> Iterator[Fault]:
 
 EMPTY = "empty"
 """Type of the entry for a channel without a value."""
-_CONTROL = ("__", "branch:", "join:", "start:")
 _SMALL, _KEPT = 4096, 10_000
 """Values up to `_SMALL` bytes are read together and cached for the next checkpoints that have them.
 The cache is cleared when it has more than `_KEPT` values."""
@@ -330,7 +617,7 @@ class SeparateValues:
             name
             for names in named
             for channel, name in names.items()
-            if self._is_wanted(channel) and 0 < self._heads[name][2] <= _SMALL
+            if is_read(channel, self._wanted) and 0 < self._heads[name][2] <= _SMALL
         }
         small = sorted(wanted - self._small.keys())
         found = self._connection.ask_all(("GET", name) for name in small)
@@ -343,26 +630,18 @@ class SeparateValues:
             tag, size, length = self._heads[name]
             if not length or tag == EMPTY:
                 continue
-            if not self._is_wanted(channel):
+            if not is_read(channel, self._wanted):
                 found[channel] = Blob(tag, size)
             elif length > MOST_BYTES:
-                found[channel] = Blob(tag, size, unread_value(length))
-            else:
-                kept = self._small.get(name) if name in self._small else None
-                answer = kept or self._connection.ask("GET", name)
-                if answer is not None:
-                    value = unwrapped(answer)
-                    found[channel] = Blob(value.type, len(value.data), value)
+                found[channel] = Blob(tag, size, unread("", length))
+            elif answer := self._small.get(name) or self._connection.ask("GET", name):
+                value = unwrapped(answer)
+                found[channel] = Blob(value.type, len(value.data), value)
         return found
 
     def missing(self, names: Mapping[str, bytes]) -> frozenset[str]:
         """The channels of a checkpoint that have no entry, not even that of an empty channel."""
         return frozenset(channel for channel, name in names.items() if not self._heads[name][2])
-
-    def _is_wanted(self, channel: str) -> bool:
-        if channel.startswith(_CONTROL) and channel not in USERS:
-            return True
-        return self._wanted if isinstance(self._wanted, bool) else channel in self._wanted
 
 
 def measured(connection: RedisConnection, names: Sequence[bytes]) -> Iterator[tuple[str, int, int]]:
@@ -382,335 +661,6 @@ def measured(connection: RedisConnection, names: Sequence[bytes]) -> Iterator[tu
         yield (*told_of(length or 0, head or b"", tail or b""), length or 0)
 
 
-# Finds and reads the keys of langgraph-checkpoint-plainredis that no timeline names.
-#
-# Keys are not escaped and may be ambiguous, so the thread of a key is looked up in the registry.
-
-
-_CHECKPOINTS_AT_ONCE = 50
-_CALLS = re.compile(rf"(.*?):({CALL}):(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class BlobEntry:
-    """A separate value."""
-
-    name: bytes
-    thread_id: str
-    key: BlobKey
-
-
-@dataclass(slots=True)
-class PlainThreadKeys(ThreadKeys):
-    """The keys of one thread, including those of its values."""
-
-    blob_places: list[BlobEntry] = field(default_factory=list)
-    timelines: list[NamespaceEntries] = field(default_factory=list)
-
-
-class PlainContents(PlainTimelines):
-    """All keys of threads, and what they contain."""
-
-    def find(self, thread_ids: Collection[str]) -> dict[str, PlainThreadKeys]:
-        """All keys of some threads, including orphans. Needs one SCAN for writes and values."""
-        found = {one: PlainThreadKeys() for one in thread_ids}
-        for timeline, places in self.entries_of(self.timelines(thread_ids)):
-            one = found[timeline.thread_id]
-            one.timelines.append(timeline)
-            one.places.update(by_id(places))
-        pattern = literally(f"{self.prefix}:") + b"[bw][lr]*:" + beginning(thread_ids)
-        pattern += b":*" if len(thread_ids) == 1 else b"*"
-        for names in self.connection.scan_once(pattern):
-            writes, blobs = self._sorted(names)
-            for write, key in writes:
-                if key.thread_id in found:
-                    found[key.thread_id].writes.append(write)
-            for blob in blobs:
-                if blob.thread_id in found:
-                    found[blob.thread_id].blob_places.append(blob)
-        for one in found.values():
-            one.writes.sort(key=lambda write: write.name)
-            one.blob_places.sort(key=lambda blob: blob.name)
-        return found
-
-    def pages(self) -> Iterator[ThreadKeys]:
-        for _, places in self.entries_of(self.timelines()):
-            yield PlainThreadKeys(mixed=places)
-        for names in self.connection.scan_once(literally(f"{self.prefix}:") + b"[bw][lr]*:*"):
-            writes, blobs = self._sorted(names)
-            yield PlainThreadKeys(writes=[write for write, _ in writes], blob_places=blobs)
-
-    def _sorted(
-        self, names: Sequence[bytes]
-    ) -> tuple[list[tuple[WriteEntry, CheckpointKey]], list[BlobEntry]]:
-        """The writes and the values among these keys, with their threads."""
-        write = raw(f"{self.prefix}:wr:")
-        keys = self.keys_of([one for one in names if one.startswith(write)])
-        writes = [(WriteEntry(name, key.checkpoint_id), key) for name, key in keys.items()]
-        blob = raw(f"{self.prefix}:blob:")
-        return writes, list(self._blobs_of([one for one in names if one.startswith(blob)]))
-
-    def keys_of(self, names: Sequence[bytes]) -> dict[bytes, CheckpointKey]:
-        """By key of writes, its checkpoint; it may not exist."""
-        start = len(raw(f"{self.prefix}:wr:"))
-        parts = {name: name[start:].rpartition(b":") for name in names}
-        known = self.known({suffix for suffix, _, _ in parts.values()})
-        found = {}
-        for name, (suffix, _, own) in parts.items():
-            timeline = known.get(suffix)
-            if timeline is not None:
-                place = (timeline.thread_id, timeline.checkpoint_ns)
-            else:
-                place = self.place_of(suffix)
-            found[name] = CheckpointKey(*place, text(own))
-        return found
-
-    def _blobs_of(self, names: Sequence[bytes]) -> Iterator[BlobEntry]:
-        """The values with these keys, with their threads and channels.
-
-        Every part of a key except the version may contain colons, so a key may be ambiguous. Then
-        the checkpoints are read to find the one that names the value. If none does, the value is
-        left out.
-        """
-        start = len(raw(f"{self.prefix}:blob:"))
-        places = {name: name[start:].rpartition(b":")[0] for name in names}
-        ways = {name: list(_ways(place)) for name, place in places.items()}
-        known = self.known({suffix for some in ways.values() for suffix, _ in some})
-        unsure: dict[bytes, list[BlobEntry]] = {}
-        for name, some in ways.items():
-            version = text(name.rpartition(b":")[2])
-            may_be = [
-                BlobEntry(
-                    name,
-                    known[suffix].thread_id,
-                    BlobKey(known[suffix].checkpoint_ns, text(channel), version),
-                )
-                for suffix, channel in some
-                if suffix in known
-            ]
-            if len(may_be) == 1:
-                yield may_be[0]
-            elif may_be:
-                unsure[name] = may_be
-            elif (place := _guessed(text(places[name]))) is not None:
-                thread_id, ns, channel = place
-                yield BlobEntry(name, thread_id, BlobKey(ns, channel, version))
-        yield from self._settled(unsure)
-
-    def _settled(self, unsure: Mapping[bytes, Sequence[BlobEntry]]) -> Iterator[BlobEntry]:
-        namespaces = {
-            (one.thread_id, one.key.checkpoint_ns) for some in unsure.values() for one in some
-        }
-        for timeline, places in self.entries_of(self.timeline(*one) for one in sorted(namespaces)):
-            here = (timeline.thread_id, timeline.checkpoint_ns)
-            named = {name for _, names in self.named(places) for name in names}
-            for name in sorted(named & unsure.keys()):
-                for one in unsure[name]:
-                    if (one.thread_id, one.key.checkpoint_ns) == here:
-                        yield one
-
-    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
-        places = found.blob_places if isinstance(found, PlainThreadKeys) else []
-        told = measured(self.connection, [one.name for one in places])
-        for one, (_, _, size) in zip(places, told, strict=True):
-            yield one.name, one.thread_id, one.key, size
-
-    def named(
-        self, places: Sequence[CheckpointEntry]
-    ) -> Iterator[tuple[CheckpointEntry, list[bytes]]]:
-        """For each checkpoint, the keys of the values that it names; they may not exist."""
-        for place, stored in self._stored(places):
-            yield place, list(self._blob_names(place.key, stored).values())
-
-    def _blob_names(self, key: CheckpointKey, stored: CheckpointContents) -> dict[str, bytes]:
-        """By channel, the key of the value that a checkpoint names."""
-        return {
-            channel: self.blob_name(key.thread_id, BlobKey(key.checkpoint_ns, channel, version))
-            for channel, version in versions_of(decode_checkpoint(stored.body)).items()
-        }
-
-    # Contents of keys
-
-    def _stored(
-        self, places: Sequence[CheckpointEntry]
-    ) -> Iterator[tuple[CheckpointEntry, CheckpointContents]]:
-        for some in with_sizes(places, self._lengths):
-            answers = self.connection.ask_all(
-                ("GET", place.name) for place, size in some if size <= MOST_BYTES
-            )
-            for place, size in some:
-                if size > MOST_BYTES:
-                    yield place, stored_checkpoint(unread_value(size))
-                elif (answer := next(answers)) is not None:  # expired or deleted since
-                    yield place, stored_checkpoint(unwrapped(answer))
-
-    def _lengths(self, places: Sequence[CheckpointEntry | BlobEntry]) -> Iterator[Any]:
-        return self.connection.ask_all(("STRLEN", one.name) for one in places)
-
-    def checkpoints(
-        self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
-    ) -> Iterator[Checkpoint]:
-        apart = SeparateValues(self.connection, asked.values)
-        stream = self._stored(places)
-        while some := list(islice(stream, _CHECKPOINTS_AT_ONCE)):
-            named = [self._blob_names(one.key, stored) for one, stored in some if asked.body]
-            apart.prepare(named)
-            for number, (place, stored) in enumerate(some):
-                yield Checkpoint(
-                    place.key,
-                    stored.parent,
-                    stored.body if asked.body else None,
-                    stored.metadata if asked.metadata else None,
-                    apart.blobs(named[number]) if asked.body else None,
-                    missing=apart.missing(named[number]) if asked.body else frozenset(),
-                )
-
-    def fields(self, places: Sequence[WriteEntry]) -> Iterator[tuple[WriteEntry, bytes]]:
-        """The fields of the hashes of writes. Each field is one write."""
-        answers = self.connection.ask_all(("HKEYS", one.name) for one in places)
-        for one, answer in zip(places, answers, strict=True):
-            yield from ((one, name) for name in sorted(answer or ()))
-
-    def lengths_of_fields(self, items: Sequence[tuple[WriteEntry, bytes]]) -> Iterator[Any]:
-        """The stored length of each field."""
-        return self.connection.ask_all(("HSTRLEN", one.name, name) for one, name in items)
-
-    def writes(
-        self, places: Sequence[WriteEntry], values: bool | Collection[str]
-    ) -> Iterator[Write]:
-        for start in range(0, len(places), NAMES_AT_ONCE):
-            some = places[start : start + NAMES_AT_ONCE]
-            keys = self.keys_of([one.name for one in some])
-            for place, name, size, answer in self._read_fields(list(self.fields(some))):
-                task_id, idx = task_of(name)
-                channel, value = _channel_and_value(size, answer)
-                wanted = values if isinstance(values, bool) else channel in values
-                length = len(value.data) if value.whole is None else value.whole
-                yield Write(
-                    *(keys[place.name], task_id, "", idx, channel, length),
-                    value if wanted else None,
-                )
-
-    def _read_fields(
-        self, items: Sequence[tuple[WriteEntry, bytes]]
-    ) -> Iterator[tuple[WriteEntry, bytes, int, bytes | None]]:
-        """The fields with their lengths and contents; None if the contents are too long."""
-        for some in with_sizes(items, self.lengths_of_fields):
-            answers = self.connection.ask_all(
-                ("HGET", one.name, name) for (one, name), size in some if size <= MOST_BYTES
-            )
-            for (one, name), size in some:
-                if size > MOST_BYTES:
-                    yield one, name, size, None
-                elif (answer := next(answers)) is not None:  # gone since
-                    yield one, name, size, answer
-
-    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
-        return [WriteEntry(self.writes_name(key), key.checkpoint_id) for key in keys]
-
-    def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
-        keys = self.keys_of(names)
-        places = [WriteEntry(name, keys[name].checkpoint_id) for name in names]
-        for place, _ in self.fields(places):
-            yield place.name, keys[place.name], True
-
-    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
-        """The lengths of the stored texts. Base64 makes them a third longer than the values."""
-        cp, blob, wr = self.tables
-        checkpoints = found.checkpoints
-        for place, (tag, _, size) in zip(checkpoints, self._measured(checkpoints), strict=True):
-            where = (place.key.thread_id, place.key.checkpoint_ns, None, tag, 1)
-            if size:  # otherwise it was removed meanwhile
-                own = place.key.checkpoint_id
-                yield own, Usage(cp, "checkpoint", *where, size)
-                # Metadata is stored in the same text.
-                yield own, Usage(cp, "metadata", *where, 0)
-        blobs = found.blob_places if isinstance(found, PlainThreadKeys) else []
-        for one, (tag, _, size) in zip(blobs, self._measured(blobs), strict=True):
-            if size:
-                ns, channel = one.key.checkpoint_ns, one.key.channel
-                yield "", Usage(blob, "value", one.thread_id, ns, channel, tag, 1, size)
-        keys = self.keys_of([one.name for one in found.writes])
-        for write, _, size, answer in self._read_fields(list(self.fields(found.writes))):
-            channel, value = _channel_and_value(size, answer)
-            key = keys[write.name]
-            of_write = (wr, "value", key.thread_id, key.checkpoint_ns)
-            yield key.checkpoint_id, Usage(*of_write, channel, value.type, 1, size)
-
-    def _measured(
-        self, places: Sequence[CheckpointEntry] | Sequence[BlobEntry]
-    ) -> Iterator[tuple[str, int, int]]:
-        return measured(self.connection, [one.name for one in places])
-
-    def faults(self) -> Iterator[Fault]:
-        return registry_faults(self)
-
-    def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
-        yield from super().expiring_keys(found)
-        if isinstance(found, PlainThreadKeys):
-            for one in found.timelines:
-                yield ThreadKey(one.name, "idx", one.checkpoint_ns)
-            for blob in found.blob_places:
-                yield ThreadKey(blob.name, "blob", blob.key.checkpoint_ns)
-
-    def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
-        yield from super().thread_faults(thread_id, found)
-        for one in found.timelines if isinstance(found, PlainThreadKeys) else ():
-            ids: list[bytes] = self.connection.ask("ZRANGE", one.name, 0, -1) or []
-            keys = [CheckpointKey(thread_id, one.checkpoint_ns, text(own)) for own in ids[::-1]]
-            yield from gone_from_list(self, one.name, keys, "ZREM {}")
-
-    def threads_with_writes(self) -> Iterator[str]:
-        for names in self.connection.scan(literally(f"{self.prefix}:wr:") + b"*"):
-            yield from (key.thread_id for key in self.keys_of(names).values())
-
-    def sources(self, key: CheckpointKey) -> list[str]:
-        timeline = self.timeline(key.thread_id, key.checkpoint_ns)
-        start = literally(f"{self.prefix}:blob:") + literally(text(timeline.suffix))
-        return [
-            f"GET {quoted(self.checkpoint_name(key))}",
-            f"HGETALL {quoted(self.writes_name(key))}",
-            f"ZREVRANGE {quoted(timeline.name)} 0 -1",
-            f"SCAN 0 MATCH {quoted(start + b':*')}",
-        ]
-
-
-def _channel_and_value(size: int, stored: bytes | None) -> tuple[str, TypedBytes]:
-    """Channel and value of a write; `stored` is None if it is too long to read."""
-    return stored_write(unread_value(size) if stored is None else unwrapped(stored))
-
-
-def task_of(name: bytes) -> tuple[str, int]:
-    """Task id and idx of a write, from the name of its field."""
-    task_id, _, idx = text(name).rpartition(":")
-    return (task_id, int(idx)) if re.fullmatch(r"-?\d+", idx) else (text(name), 0)
-
-
-def versions_of(body: Any) -> dict[str, str]:
-    """By channel, its version in a decoded body, as text like in the keys."""
-    found = body.get("channel_versions") if isinstance(body, dict) else None
-    return {
-        channel: str(version)
-        for channel, version in (found if isinstance(found, dict) else {}).items()
-        if isinstance(channel, str)
-    }
-
-
-def _ways(place: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """All ways to split THREAD:NS:CHANNEL into THREAD:NS and CHANNEL."""
-    end = place.find(b":")
-    while (end := place.find(b":", end + 1)) >= 0:
-        yield place[:end], place[end + 1 :]
-
-
-def _guessed(place: str) -> tuple[str, str, str] | None:
-    """Thread, namespace and channel of a value in an unregistered namespace; None if ambiguous."""
-    if called := _CALLS.fullmatch(place):
-        return called[1], called[2], called[3]
-    thread_id, is_root, channel = place.partition("::")
-    return (thread_id, "", channel) if is_root else None
-
-
 # Reads checkpoints of langgraph-checkpoint-plainredis.
 #
 # The keys of checkpoints and their writes are known from the timelines. A SCAN over all keys is
@@ -720,37 +670,17 @@ def _guessed(place: str) -> tuple[str, str, str] | None:
 class PlainRedisStore(RedisStore):
     """A Redis database with this layout, opened for reading."""
 
-    def __init__(self, layout: PlainContents, url: StoreUrl) -> None:
+    def __init__(self, layout: Plain, url: StoreUrl) -> None:
         super().__init__(layout, url)
         self._plain = layout
-        self._quick: dict[str, dict[tuple[str, str], CheckpointEntry]] = {}
-
-    def size(self, thread_id: str) -> ThreadSize:
-        return self.sizes([thread_id])[0]
-
-    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        found = self._plain.find(thread_ids)
-        return [self._size(thread_id, found) for thread_id in thread_ids]
-
-    def _size(self, thread_id: str, found: Mapping[str, PlainThreadKeys]) -> ThreadSize:
-        one = found[thread_id]
-        names = [place.name for place in one.checkpoints] + [blob.name for blob in one.blob_places]
-        lengths = [
-            int(length or 0)
-            for length in self._connection.ask_all(("STRLEN", name) for name in names)
-        ]
-        fields = list(self._plain.fields(one.writes))
-        written = sum(int(length or 0) for length in self._plain.lengths_of_fields(fields))
-        return ThreadSize(
-            len(one.places), len(fields), sum(lengths) + written, len(one.blob_places)
-        )
+        self._quick: dict[str, ThreadKeys] = {}
 
     def refresh(self) -> None:
         super().refresh()
         self._quick.clear()
 
     def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], CheckpointEntry]:
-        return self._remembered(self._quick, thread_id, self._plain.places)
+        return self._remembered(self._quick, thread_id, self._plain.listed).places
 
     def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WriteEntry]:
         if wanted is None:
@@ -772,29 +702,7 @@ _Item = tuple[str, bytes, bytes]
 """Kind, key, and the field for kinds in `_BY_FIELD`; otherwise `b""`."""
 
 
-@dataclass(slots=True)
-class PlainKeysByCheckpoint(KeysByCheckpoint):
-    """The keys of a thread."""
-
-    thread_id: str = ""
-    found: PlainThreadKeys = field(default_factory=PlainThreadKeys)
-
-    @property
-    def places(self) -> list[CheckpointEntry]:
-        """The checkpoints, in undefined order."""
-        return list(self.found.places.values())
-
-    @property
-    def writes_of_heads(self) -> dict[bytes, int]:
-        """By key of the writes of a namespace's newest checkpoint, the number of its writes."""
-        return {
-            name: one.writes.count(name)
-            for one in self.heads.values()
-            for name in one.names[WRITES]
-        }
-
-
-class PlainKeyFinder(KeyFinder[PlainContents]):
+class PlainKeyFinder(KeyFinder[Plain]):
     """Finds the keys of threads in this layout."""
 
     types: Mapping[str, str] = {
@@ -807,12 +715,12 @@ class PlainKeyFinder(KeyFinder[PlainContents]):
 
     _raised = 0
 
-    def find(self, thread_ids: Sequence[str]) -> Iterator[PlainKeysByCheckpoint]:
-        found = self.layout.find(thread_ids)
-        for one in thread_ids:
-            owners = self.layout.owners_of([write.name for write in found[one].writes])
-            groups = self._groups(one, found[one], owners)
-            yield PlainKeysByCheckpoint(groups, {}, thread_id=one, found=found[one])
+    def _grouped(
+        self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
+    ) -> KeysByCheckpoint:
+        groups = self._groups(thread_id, found, owners)
+        lists = {ns: {TIMELINE: [name]} for ns, name in found.lists.items()}
+        return KeysByCheckpoint(groups, lists, {one.key: one.name for one in found.apart})
 
     def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
         checkpoint = self.layout.checkpoint_name(key)
@@ -831,19 +739,20 @@ class PlainKeyFinder(KeyFinder[PlainContents]):
                     about = {"key": text(name), "type": self.types[kind], "expires_at": expiry}
                     yield Row(kind, {**about, **self._cells(kind, own, answer)})
 
-    def _items(self, keys: PlainKeysByCheckpoint) -> Iterator[_Item]:
+    def _items(self, keys: KeysByCheckpoint) -> Iterator[_Item]:
         # First, because `parts` tells other keys apart by them.
-        for one in keys.found.timelines:
-            yield TIMELINE, one.name, b""
-            yield THREADS, self.layout.threads, one.name
-        yield from ((BLOBS, one.name, b"") for one in keys.found.blob_places)
+        for kinds in keys.shared.values():
+            for name in kinds[TIMELINE]:
+                yield TIMELINE, name, b""
+                yield THREADS, self.layout.threads, name
+        yield from ((BLOBS, name, b"") for name in sorted(keys.blobs.values()))
         names = sorted({name for one in keys.groups.values() for name in one.names[WRITES]})
         found = self.connection.ask_all(("HKEYS", name) for name in names)
         for name, own in zip(names, found, strict=True):
             yield from ((WRITES, name, one) for one in sorted(own or ()))
         # In the order of storing, so that each head comes last.
-        for place in sorted(keys.places, key=lambda one: (not one.key.checkpoint_ns, one.rank)):
-            yield CHECKPOINT, place.name, b""
+        for owner in sorted(keys.checkpoints, key=lambda one: not one.key.checkpoint_ns):
+            yield CHECKPOINT, owner.names[CHECKPOINT][0], b""
 
     def _lengths(self, items: Sequence[_Item]) -> Iterator[Any]:
         return self.connection.ask_all(
@@ -887,7 +796,7 @@ class PlainKeyFinder(KeyFinder[PlainContents]):
                 spaces.add(ns)
             yield row
         for rest in values:
-            if not any(rest.startswith(f"{ns}:") for ns in _beginnings(rest) & spaces):
+            if _beginnings(rest).isdisjoint(spaces):
                 raise Refused(
                     f"it has a value that belongs to no checkpoint of thread '{thread_id}'"
                 )
@@ -920,22 +829,10 @@ class PlainKeyFinder(KeyFinder[PlainContents]):
             # INCRBY is safe even if savers use the counter at the same time.
             yield ("INCRBY", self.layout.seq, missing)
 
-    def numbers(self, names: Iterable[bytes]) -> Iterator[int]:
-        """The current number of writes in each of these keys."""
-        answers = self.connection.ask_all(("HKEYS", name) for name in names)
-        return (len(one or ()) for one in answers)
-
-    def remaining(self, thread_id: str) -> set[tuple[str, str]]:
-        """The current checkpoints of a thread, as (namespace, checkpoint id)."""
-        return set(self.layout.places([thread_id])[thread_id])
-
 
 def own_field(row: Row) -> bytes:
     """The field that a row contains; `b""` if it contains a whole key."""
-    if row.table not in _BY_FIELD:
-        return b""
-    name = next(one for one in row.cells if one.startswith(MEMBER))
-    return raw(name.removeprefix(MEMBER))
+    return raw(field_of(row)) if row.table in _BY_FIELD else b""
 
 
 def _read(item: _Item) -> Command:
@@ -963,26 +860,23 @@ class PlainRemoval(ThreadRemoval):
     """The removal of one thread, or of a part of it."""
 
     def __init__(
-        self, finder: PlainKeyFinder, lock: PurgeLock, keys: PlainKeysByCheckpoint
+        self, finder: PlainKeyFinder, lock: PurgeLock, keys: KeysByCheckpoint, thread_id: str
     ) -> None:
         super().__init__(finder.connection, lock, keys)
         self._layout = finder.layout
-        self._finder = finder
-        self._of_thread = keys
+        self._thread_id = thread_id
         self._left = {one.at for one in keys.checkpoints}
         """The checkpoints that must exist when the next step runs."""
         self._going: list[set[tuple[str, str]]] = [set()]
         """For each step, the checkpoints that it removes."""
 
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        heads = self._of_thread.writes_of_heads
-        watched = [*(one.name for one in self._of_thread.found.timelines), *heads]
-        if watched:
-            pipe.watch(*watched)
-        if self._finder.remaining(self._of_thread.thread_id) != self._left:
+        if timelines := [name for kinds in self.keys.shared.values() for name in kinds[TIMELINE]]:
+            pipe.watch(*timelines)
+        there = self._layout.listed([self._thread_id])[self._thread_id].places
+        if there.keys() != self._left:
             raise exceptions.WatchError("a checkpoint was added, or is gone")
-        if list(self._finder.numbers(heads)) != list(heads.values()):
-            raise exceptions.WatchError("a task went on")
+        watch_tasks(pipe, self.keys, WRITES, self._layout.owners_of)
         run(pipe, step, rows)
         self._left -= self._going.pop(0)
 
@@ -991,18 +885,13 @@ class PlainRemoval(ThreadRemoval):
         self._run_watched(pipe, step, rows)
 
     def _steps(self, inside: Inside | None) -> list[Step]:
-        owners, going = (
-            list(self._of_thread.groups.values()),
-            [one.name for one in self._of_thread.found.blob_places],
-        )
+        owners, going = list(self.keys.groups.values()), sorted(self.keys.blobs.values())
         if inside is not None:
             wanted = {(ns, one) for ns, ids in inside.checkpoints.items() for one in ids}
             owners = [one for one in owners if one.at in wanted]
-            going = [self._layout.blob_name(self._of_thread.thread_id, key) for key in inside.blobs]
-        ranks = {one.key: one.rank for one in self._of_thread.places}
-        owners.sort(
-            key=lambda one: (one.is_there, not one.key.checkpoint_ns, ranks.get(one.key, 0.0))
-        )
+            going = [self._layout.blob_name(self._thread_id, key) for key in inside.blobs]
+        # The groups of a namespace are in the order of storing.
+        owners.sort(key=lambda one: (one.is_there, not one.key.checkpoint_ns))
         last = self._last_to_name(owners, set(going))
         first = [name for name in going if name not in last]
         steps: list[Step] = [[unlink(BLOBS, first)] if first else []]
@@ -1018,15 +907,16 @@ class PlainRemoval(ThreadRemoval):
             steps[-1] += self._commands(owner, blobs)
             if owner.is_there:
                 self._going[-1].add(owner.at)
-        steps[-1] += list(self._ends(owners, whole=inside is None))
+        steps[-1] += list(self._ends())
         return steps
 
     def _last_to_name(
         self, owners: Sequence[CheckpointKeys], blobs: set[bytes]
     ) -> dict[bytes, CheckpointKey]:
         """By value, the last checkpoint in this order that names it; both are removed together."""
-        places = {one.key: one for one in self._of_thread.places}
-        ordered = [places[one.key] for one in owners if one.key in places]
+        ordered = [
+            CheckpointEntry(one.key, one.names[CHECKPOINT][0]) for one in owners if one.is_there
+        ]
         last: dict[bytes, CheckpointKey] = {}
         for place, names in self._layout.named(ordered):
             last.update({name: place.key for name in names if name in blobs})
@@ -1041,19 +931,15 @@ class PlainRemoval(ThreadRemoval):
             found += [("", ("ZREM", timeline.name, owner.key.checkpoint_id))]
         return found
 
-    def _ends(
-        self, owners: Sequence[CheckpointKeys], *, whole: bool
-    ) -> Iterator[tuple[str, Command]]:
+    def _ends(self) -> Iterator[tuple[str, Command]]:
         """Commands that remove the timelines without remaining checkpoints, the root's last."""
-        left = Counter(one.key.checkpoint_ns for one in self._of_thread.checkpoints)
-        left.subtract(one.key.checkpoint_ns for one in owners if one.is_there)
-        for one in sorted(
-            self._of_thread.found.timelines, key=lambda one: one.checkpoint_ns, reverse=True
-        ):
-            if whole or not left[one.checkpoint_ns]:
+        left = {at[0] for at in self._left.difference(*self._going)}
+        for ns in sorted(self.keys.shared, reverse=True):
+            if ns not in left:
                 # The timeline may still contain ids of expired checkpoints.
-                yield unlink("", [one.name])
-                yield THREADS, ("HDEL", self._layout.threads, one.name)
+                for name in self.keys.shared[ns][TIMELINE]:
+                    yield unlink("", [name])
+                    yield THREADS, ("HDEL", self._layout.threads, name)
 
 
 # Plans changes of threads of langgraph-checkpoint-plainredis in the same form as its saver.
@@ -1078,18 +964,18 @@ class _Added:
 class PlainPlan(CommandPlan):
     """The plan of a change for the layout `redis-plain`."""
 
-    def __init__(self, layout: PlainContents, change: Change) -> None:
+    def __init__(self, layout: Plain, change: Change) -> None:
         super().__init__(layout.connection, change)
         self._layout = layout
         thread_id = change.thread_id
-        self._known = layout.places([thread_id])[thread_id]
+        self._known = layout.listed([thread_id])[thread_id].places
         self._added: list[_Added] = []
         self.watched = [layout.timeline(thread_id, ns).name for ns in sorted(change.heads) or [""]]
         self.beside = [layout.threads, layout.seq]
 
     def _places(self) -> Iterable[CheckpointEntry]:
         thread_id = self._change.thread_id
-        return self._layout.places([thread_id])[thread_id].values()
+        return self._layout.listed([thread_id])[thread_id].places.values()
 
     def commands(self) -> Iterator[Command]:
         yield from self._removals()
@@ -1161,7 +1047,7 @@ class PlainPlan(CommandPlan):
         if removed and not left:
             # The last checkpoint of the thread is removed, so remove all its values.
             found = self._layout.find([self._change.thread_id])[self._change.thread_id]
-            names += [one.name for one in found.blob_places]
+            names += [one.name for one in found.apart]
         self._removed = set(names)
         if names:
             yield ("UNLINK", *dict.fromkeys(names))
@@ -1264,23 +1150,6 @@ class PlainPlan(CommandPlan):
                 return self._expiry_of(one.key)
         head = self._known.get((ns, self._change.heads.get(ns, "")))
         return NO_EXPIRY if head is None else self._left(head.name)
-
-
-class Plain(PlainContents):
-    """The layout of langgraph-checkpoint-plainredis."""
-
-    def open(self, url: StoreUrl) -> Store:
-        return PlainRedisStore(self, url)
-
-    def finder(self) -> PlainKeyFinder:
-        return PlainKeyFinder(self)
-
-    def plan(self, change: Change) -> PlainPlan:
-        return PlainPlan(self, change)
-
-    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[PlainRemoval]:
-        finder = self.finder()
-        return (PlainRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
 
 
 class PlainRecogniser(Recogniser):

@@ -15,13 +15,14 @@ from base64 import b64decode, b64encode
 from binascii import Error
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.edits import split
-from ckpt_backends.codec.values import unread
+from ckpt_backends.codec.edits import array_of, as_msgpack, msgpack_map, split
+from ckpt_backends.codec.lossless import pack_lossless
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, Record, TypedBytes
-from ckpt_backends.redis.engine.keyspace import ABOUT, CHECKPOINT
+from ckpt_backends.redis.engine.keyspace import ABOUT, CHECKPOINT, MEMBER
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 
@@ -37,8 +38,7 @@ UNKNOWN = "?"
 """The channel of a write that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointContents:
+class CheckpointContents(NamedTuple):
     """The contents of a checkpoint's key."""
 
     body: TypedBytes
@@ -119,40 +119,18 @@ def wrapped_checkpoint(body: TypedBytes, metadata: TypedBytes, parent: str | Non
             f"cannot write a checkpoint whose body is of type '{body.type}' here",
             hint="only bodies of type 'msgpack' can be copied",
         )
-    parts = {"checkpoint": body.data, "metadata": _msgpack(metadata), "parent_id": _packed(parent)}
-    data = bytes([0x80 + len(parts)])
-    return wrapped(
-        TypedBytes("msgpack", data + b"".join(_packed(key) + one for key, one in parts.items()))
-    )
+    entries = {
+        "checkpoint": body.data,
+        "metadata": as_msgpack(metadata),
+        "parent_id": pack_lossless(parent),
+    }
+    return wrapped(TypedBytes("msgpack", msgpack_map(entries)))
 
 
 def wrapped_write(task_id: str, channel: str, value: TypedBytes) -> bytes:
     """The stored text of a write. Raises `Unsupported` if msgpack cannot contain its type."""
-    parts = (_packed(task_id), _packed(channel), _msgpack(value))
-    return wrapped(TypedBytes("msgpack", bytes([0x90 + len(parts)]) + b"".join(parts)))
-
-
-def _msgpack(value: TypedBytes) -> bytes:
-    if value.type == "msgpack":
-        return value.data
-    if value.type == "null":
-        return _packed(None)
-    if value.type == "json":
-        return _packed(json.loads(value.data))
-    if value.type == "bytes":
-        return _packed(value.data)
-    raise Unsupported(f"cannot write a value of type '{value.type}' into a msgpack body")
-
-
-def _packed(value: object) -> bytes:
-    import ormsgpack
-
-    return ormsgpack.packb(value)
-
-
-def unread_value(length: int) -> TypedBytes:
-    """The placeholder for a value that is too long to read."""
-    return unread("", length)
+    parts = [pack_lossless(task_id), pack_lossless(channel), as_msgpack(value)]
+    return wrapped(TypedBytes("msgpack", array_of(parts)))
 
 
 # The parts of a thread of langgraph-checkpoint-plainredis. Needs no server.
@@ -229,9 +207,13 @@ class _Registry:
         value = unwrapped(_content(row))
         match row.table:
             case "checkpoint":
-                return self._checkpoint(name, value, expires_at)
+                key = self._key(name, "cp")
+                self._ids.setdefault(key.checkpoint_ns, set()).add(key.checkpoint_id)
+                found, where = stored_checkpoint(value), f"checkpoint '{key.checkpoint_id}'"
+                body, metadata = _read(found.body, where), _read(found.metadata, where)
+                return Record.checkpoint(key, found.parent, body, metadata, expires_at)
             case "writes":
-                task_id, _, idx = _field(row).rpartition(":")
+                task_id, _, idx = field_of(row).rpartition(":")
                 channel, stored = stored_write(value)
                 key = self._key(name, "wr")
                 where = f"a write at checkpoint '{key.checkpoint_id}'"
@@ -247,17 +229,8 @@ class _Registry:
                 )
         raise Unsupported(f"a row of the unknown kind '{row.table}'")
 
-    def _checkpoint(self, name: str, value: TypedBytes, expires_at: int | None) -> Record:
-        key = self._key(name, "cp")
-        self._ids.setdefault(key.checkpoint_ns, set()).add(key.checkpoint_id)
-        found = stored_checkpoint(value)
-        where = f"checkpoint '{key.checkpoint_id}'"
-        body, metadata = _read(found.body, where), _read(found.metadata, where)
-        return Record.checkpoint(key, found.parent, body, metadata, expires_at)
-
     def _key(self, name: str, kind: str) -> CheckpointKey:
-        thread_id, ns, own = self._place(name, kind)
-        return CheckpointKey(thread_id, ns, own)
+        return CheckpointKey(*self._place(name, kind))
 
     def _place(self, name: str, kind: str) -> tuple[str, str, str]:
         """Thread, namespace, and the rest of a key. The longest namespace that fits is meant."""
@@ -280,9 +253,10 @@ def _content(row: Row) -> bytes:
     return found if isinstance(found, bytes) else b""
 
 
-def _field(row: Row) -> str:
+def field_of(row: Row) -> str:
+    """The field of a hash that a row contains."""
     name = next(name for name in row.cells if name not in ABOUT)
-    return name[1:]
+    return name.removeprefix(MEMBER)
 
 
 # Changes the values in keys of langgraph-checkpoint-plainredis.

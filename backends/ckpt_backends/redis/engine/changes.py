@@ -19,6 +19,7 @@ from redis import exceptions
 from ckpt_backends.changes import MOVED, Change, CopyOfCheckpoint, Inside, Removal, Removed, moved
 from ckpt_backends.errors import PartlyDone
 from ckpt_backends.model import CheckpointKey, Record, TypedBytes, Write
+from ckpt_backends.records import copied_from
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, keys_of
 from ckpt_backends.redis.engine.keyspace import (
     APART,
@@ -40,7 +41,6 @@ from ckpt_backends.redis.engine.layout import (
     Reception,
     Step,
     ThreadRemoval,
-    copied_from,
     expiring,
     removed,
     run,

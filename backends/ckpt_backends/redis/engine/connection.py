@@ -468,6 +468,22 @@ def with_sizes(
         yield from in_batches(zip(part, sizes, strict=True), _bytes_read, _BYTES_AT_ONCE)
 
 
+def with_contents(
+    connection: RedisConnection,
+    items: Sequence[_Item],
+    measure: Callable[[_Item], Command],
+    read: Callable[[_Item], Command],
+) -> Iterator[tuple[_Item, int, Any]]:
+    """The items with their sizes and contents, in order, by two commands for each.
+
+    The contents are None for an item that is too large to read, or does not exist any more.
+    """
+    for some in with_sizes(items, lambda part: connection.ask_all(map(measure, part))):
+        answers = connection.ask_all(read(item) for item, size in some if size <= MOST_BYTES)
+        for item, size in some:
+            yield item, size, next(answers) if size <= MOST_BYTES else None
+
+
 def _bytes_read(item: tuple[Any, int]) -> int:
     return item[1] if item[1] <= MOST_BYTES else 0
 

@@ -99,6 +99,14 @@ class WriteEntry(NamedTuple):
     """The checkpoint id in the key. The document may contain another one, which counts."""
 
 
+class ApartEntry(NamedTuple):
+    """A separate value whose key tells what it is."""
+
+    name: bytes
+    thread_id: str
+    key: BlobKey
+
+
 @dataclass(slots=True)
 class ThreadKeys:
     """The keys of one thread, or some keys of all threads."""
@@ -110,6 +118,10 @@ class ThreadKeys:
     """Checkpoints of several threads."""
     blobs: list[bytes] = field(default_factory=list)
     """Keys of separate values. Their thread is in their contents."""
+    apart: list[ApartEntry] = field(default_factory=list)
+    """Separate values whose thread is in their keys."""
+    lists: dict[str, bytes] = field(default_factory=dict)
+    """By namespace, the key of the list of its checkpoints, if the layout has such lists."""
 
     @property
     def checkpoints(self) -> list[CheckpointEntry]:

@@ -62,7 +62,6 @@ from contextlib import contextmanager
 from redis import exceptions
 
 from ckpt_backends.changes import GONE, MOVED, Inside, Removal, Removed, gone, moved
-from ckpt_backends.codec import decode
 from ckpt_backends.errors import Refused
 from ckpt_backends.redis.engine.connection import keys_of
 
@@ -901,13 +900,6 @@ def heads_of(places: Iterable[CheckpointEntry]) -> dict[str, str]:
     return {ns: one.key.checkpoint_id for ns, one in heads.items()}
 
 
-def copied_from(one: Record) -> str | None:
-    """The id of the original that a copy names in its metadata (`forked_from`); None if none."""
-    fields = decode(one.metadata)
-    name = fields.get("forked_from") if isinstance(fields, dict) else None
-    return name if isinstance(name, str) else None
-
-
 # A lock that allows only one purge at a time: a key that expires if its owner is killed.
 
 
@@ -1056,6 +1048,23 @@ class ThreadRemoval(ABC):
 
     def _existing(self, names: Iterable[bytes]) -> Iterator[bool]:
         return (bool(one) for one in self._connection.ask_all(("EXISTS", name) for name in names))
+
+
+def watch_tasks(
+    pipe: Any, keys: KeysByCheckpoint, kind: str, owners_of: Callable[..., Iterable[Owner]]
+) -> None:
+    """Watch the keys of the writes of heads, where all writes of a checkpoint share one.
+
+    A new write adds no key then. `kind` is that of the writes, `owners_of` a method of the layout.
+    Raises `WatchError` if a task has gone on.
+    """
+    known = {
+        name: one.writes.count(name) for one in keys.heads.values() for name in one.names[kind]
+    }
+    if known:
+        pipe.watch(*known)
+        if Counter(name for name, _, _ in owners_of(list(known))) != Counter(known):
+            raise exceptions.WatchError("a task went on")
 
 
 def unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:

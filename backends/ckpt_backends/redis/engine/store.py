@@ -172,7 +172,10 @@ class RedisStore(BaseStore):
         # A key may appear under several threads if its beginning is ambiguous: count it once.
         writes = {write.name: write for one in found.values() for write in one.writes}
         blobs = {name: None for one in found.values() for name in one.blobs}
-        every = ThreadKeys(writes=list(writes.values()), mixed=places, blobs=list(blobs))
+        apart = [value for one in found.values() for value in one.apart]
+        every = ThreadKeys(
+            writes=list(writes.values()), mixed=places, blobs=list(blobs), apart=apart
+        )
         return self._layout.sizes(every, thread_ids)
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from itertools import islice
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
-
-from redis import exceptions
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from ckpt_backends.changes import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.codec.values import MOST_BYTES, unread
@@ -25,10 +22,12 @@ from ckpt_backends.model import (
     TypedBytes,
     Usage,
     Write,
+    in_chunks,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.records import copied_from
 from ckpt_backends.redis.engine.changes import KeyRemoval, expiring_at
-from ckpt_backends.redis.engine.connection import Command, with_sizes
+from ckpt_backends.redis.engine.connection import Command, with_contents
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
     LIST,
@@ -63,11 +62,11 @@ from ckpt_backends.redis.engine.layout import (
     Sample,
     Step,
     ThreadKey,
-    copied_from,
     expiring,
     gone_from_list,
     namespaces_by_name,
     unlink,
+    watch_tasks,
 )
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.valkey.declaration import BACKEND
@@ -81,6 +80,7 @@ from ckpt_backends.redis.valkey.records import (
     WriteRecord,
     checkpoint_text,
     key_of,
+    new_checkpoint,
     start_of,
     stored_checkpoint,
     stored_writes,
@@ -92,28 +92,6 @@ from ckpt_backends.servers import understood
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
-
-# Faults of the lists by which ValkeySaver finds the checkpoints of a namespace.
-
-
-def list_faults(
-    layout: RedisLayout, name: bytes, here: Collection[CheckpointEntry]
-) -> Iterator[Fault]:
-    """What is wrong with the list of a namespace in which these checkpoints were found."""
-    ids: list[bytes] = layout.connection.ask("LRANGE", name, 0, -1) or []
-    place = next(iter(here)).key.thread_id, next(iter(here)).key.checkpoint_ns
-    listed = [CheckpointKey(*place, text(own)) for own in dict.fromkeys(ids)]
-    if listed:
-        yield from gone_from_list(layout, name, listed, "LREM {} 0")
-        for one in sorted({one.key for one in here} - set(listed)):
-            detail = "not in the list of its namespace, so the saver loads it only by its id"
-            yield Fault("index-stale", detail, *place, one.checkpoint_id)
-        return
-    newest_first = sorted((raw(one.key.checkpoint_id) for one in here), reverse=True)
-    detail = "there is no list of checkpoints, so the saver finds none here"
-    fix = f"RPUSH {quoted(name)} {' '.join(map(quoted, newest_first))}"
-    yield Fault("index-stale", detail, *place, fix=fix)
-
 
 # The keys of ValkeySaver of langgraph-checkpoint-aws 1.2, and what they contain.
 #
@@ -132,29 +110,39 @@ def list_faults(
 # renews that of the list with each checkpoint.
 
 
+_Place = TypeVar("_Place", CheckpointEntry, WriteEntry)
 _AT_ONCE = 500
 _UNLISTED = float("-inf")
 _FIRST = 0.0
 """The rank of the first id in a list. Those behind it have negative ranks."""
+_UNLISTED_FAULT = "not in the list of its namespace, so the saver loads it only by its id"
 _GONE = "expired or removed, but the saver still uses it as the head, so it loads nothing"
 
 
-@dataclass(slots=True)
-class ValkeyThreadKeys(ThreadKeys):
-    """The keys of one thread, with its lists."""
-
-    lists: dict[str, bytes] = field(default_factory=dict)
-    """By namespace, the key of its list."""
-
-
-class ValkeyContents(RedisLayout):
-    """All keys of threads, and what they contain."""
+class ValkeyStrings(RedisLayout):
+    """The layout of ValkeySaver."""
 
     name = "valkey"
     saver = "ValkeySaver of langgraph-checkpoint-aws 1.2"
     capabilities = BACKEND.layouts["valkey"]
     tables = (f"{CHECKPOINT}:{{*", f"{WRITES}:{{*")
     is_by_arrival = True
+
+    def open(self, url: StoreUrl) -> Store:
+        return RedisStore(self, url)
+
+    def finder(self) -> ValkeyKeyFinder:
+        return ValkeyKeyFinder(self)
+
+    def plan(self, change: Change) -> ValkeyPlan:
+        return ValkeyPlan(self, change)
+
+    def reception(self, arrival: Arrival) -> ValkeyReception:
+        return ValkeyReception(self, arrival)
+
+    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ValkeyRemoval]:
+        finder = self.finder()
+        return (ValkeyRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
 
     # Keys
 
@@ -173,7 +161,7 @@ class ValkeyContents(RedisLayout):
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
         names = partial(self.connection.scan, literally(f"{CHECKPOINT}:{{{prefix}") + b"*", STRING)
         listed = namespaces_by_name(names, self._identified, b":")
-        while some := list(islice(listed, _AT_ONCE)):
+        for some in in_chunks(listed, _AT_ONCE):
             heads = self.connection.ask_all(
                 ("LINDEX", self.list_name(one.thread_id, one.checkpoint_ns), 0) for one in some
             )
@@ -188,8 +176,8 @@ class ValkeyContents(RedisLayout):
                 newest = max(one.newest, head)
                 yield replace(one, head=head, newest=newest, checkpoints=number)
 
-    def find(self, thread_ids: Collection[str]) -> dict[str, ValkeyThreadKeys]:
-        found = {one: ValkeyThreadKeys() for one in thread_ids}
+    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
+        found = {one: ThreadKeys() for one in thread_ids}
         pattern = b"*:{" + beginning(thread_ids) + (b"}:*" if len(thread_ids) == 1 else b"*")
         names: dict[bytes, list[bytes]] = {
             raw(f"{kind}:{{"): [] for kind in (CHECKPOINT, WRITES, THREADS)
@@ -213,7 +201,7 @@ class ValkeyContents(RedisLayout):
                 self._add_gone_head(found[key.thread_id], key)
         return found
 
-    def _add_gone_head(self, found: ValkeyThreadKeys, head: CheckpointKey) -> None:
+    def _add_gone_head(self, found: ThreadKeys, head: CheckpointKey) -> None:
         """Add the head that a list names, if its checkpoint is gone and others are left."""
         at = (head.checkpoint_ns, head.checkpoint_id)
         if at not in found.places and any(ns == head.checkpoint_ns for ns, _ in found.places):
@@ -255,11 +243,8 @@ class ValkeyContents(RedisLayout):
 
     def _whole_start(self, name: bytes) -> CheckpointStart:
         """The ids in a checkpoint that another saver wrote, or none if it is too long."""
-        (size,) = self.connection.ask_all([("STRLEN", name)])
-        if int(size or 0) <= MOST_BYTES:
-            (answer,) = self.connection.ask_all([("GET", name)])
-            return stored_checkpoint(answer or b"").start
-        return CheckpointStart(None, None, None)
+        ((_, _, answer),) = self._texts([WriteEntry(name, "")])
+        return stored_checkpoint(answer or b"").start
 
     def _ranked(self, places: Sequence[CheckpointEntry]) -> Iterator[CheckpointEntry]:
         """The same checkpoints, with their places in the lists."""
@@ -304,51 +289,42 @@ class ValkeyContents(RedisLayout):
 
     # Contents
 
-    def _lengths(self, places: Sequence[CheckpointEntry | WriteEntry]) -> Iterator[Any]:
-        return self.connection.ask_all(("STRLEN", one.name) for one in places)
+    def _texts(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, int, bytes | None]]:
+        """The places with the sizes and contents of their keys; see `with_contents`."""
+        measure, read = (lambda one: ("STRLEN", one.name)), (lambda one: ("GET", one.name))
+        return with_contents(self.connection, places, measure, read)
 
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        for some in with_sizes(places, self._lengths):
-            answers = self.connection.ask_all(
-                ("GET", place.name) for place, size in some if size <= MOST_BYTES
+        for place, size, answer in self._texts(places):
+            parent = place.parent
+            if size > MOST_BYTES:
+                body = metadata = unread("", size)
+            elif answer is not None:
+                stored = stored_checkpoint(answer)
+                body, metadata, parent = stored.body, stored.metadata, stored.start.parent
+            elif place.rank == _FIRST:
+                body = metadata = TypedBytes("", b"", problem=_GONE)
+            else:  # expired or deleted since
+                continue
+            yield Checkpoint(
+                place.key,
+                parent,
+                body if asked.body else None,
+                metadata if asked.metadata else None,
             )
-            for place, size in some:
-                parent = place.parent
-                if size > MOST_BYTES:
-                    body = metadata = unread("", size)
-                elif (answer := next(answers)) is not None:
-                    stored = stored_checkpoint(answer)
-                    body, metadata, parent = stored.body, stored.metadata, stored.start.parent
-                elif place.rank == _FIRST:
-                    body = metadata = TypedBytes("", b"", problem=_GONE)
-                else:  # expired or deleted since
-                    continue
-                yield Checkpoint(
-                    place.key,
-                    parent,
-                    body if asked.body else None,
-                    metadata if asked.metadata else None,
-                )
 
     def _records(
         self, names: Sequence[bytes]
     ) -> Iterator[tuple[bytes, CheckpointKey, WriteRecord]]:
         """The writes under these keys, in the order of arrival."""
         keys = self._owners(names)
-        places = [WriteEntry(one, "") for one in keys]
-        for some in with_sizes(places, self._lengths):
-            answers = self.connection.ask_all(
-                ("GET", place.name) for place, size in some if size <= MOST_BYTES
-            )
-            for place, size in some:
-                if size > MOST_BYTES:
-                    found = [WriteRecord("", 0, UNKNOWN, unread("", size), size, None)]
-                else:
-                    answer = next(answers)
-                    found = [] if answer is None else stored_writes(answer)
-                yield from ((place.name, keys[place.name], one) for one in found)
+        for place, size, answer in self._texts([WriteEntry(one, "") for one in keys]):
+            found = [] if answer is None else stored_writes(answer)
+            if size > MOST_BYTES:
+                found = [WriteRecord("", 0, UNKNOWN, unread("", size), size, None)]
+            yield from ((place.name, keys[place.name], one) for one in found)
 
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
@@ -363,9 +339,8 @@ class ValkeyContents(RedisLayout):
         """The lengths of the stored texts. Base64 makes them a third longer than the values."""
         checkpoints = found.checkpoints
         names = [one.name for one in checkpoints]
-        for place, start, size in zip(
-            checkpoints, self._starts(names), self._lengths(checkpoints), strict=True
-        ):
+        sizes = self.connection.ask_all(("STRLEN", one) for one in names)
+        for place, start, size in zip(checkpoints, self._starts(names), sizes, strict=True):
             key = place.key
             tag = (start.tag if start is not None else None) or ""
             where = (key.thread_id, key.checkpoint_ns, None)
@@ -379,14 +354,24 @@ class ValkeyContents(RedisLayout):
 
     def expiring_keys(self, found: ThreadKeys) -> Iterator[ThreadKey]:
         yield from super().expiring_keys(found)
-        if isinstance(found, ValkeyThreadKeys):
-            yield from (ThreadKey(name, THREADS, ns) for ns, name in found.lists.items())
+        yield from (ThreadKey(name, THREADS, ns) for ns, name in found.lists.items())
 
     def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
         yield from super().thread_faults(thread_id, found)
         for ns in sorted({ns for ns, _ in found.places}):
-            here = [one for (space, _), one in found.places.items() if space == ns]
-            yield from list_faults(self, self.list_name(thread_id, ns), here)
+            here = [one.key for (space, _), one in found.places.items() if space == ns]
+            name = self.list_name(thread_id, ns)
+            (ids,) = self.ids([name])
+            listed = [CheckpointKey(thread_id, ns, text(own)) for own in dict.fromkeys(ids)]
+            if listed:
+                yield from gone_from_list(self, name, listed, "LREM {} 0")
+                for one in sorted(set(here) - set(listed)):
+                    yield Fault("index-stale", _UNLISTED_FAULT, *one)
+                continue
+            newest_first = sorted((raw(one.checkpoint_id) for one in here), reverse=True)
+            detail = "there is no list of checkpoints, so the saver finds none here"
+            fix = f"RPUSH {quoted(name)} {' '.join(map(quoted, newest_first))}"
+            yield Fault("index-stale", detail, thread_id, ns, fix=fix)
 
     def threads_with_writes(self) -> Iterator[str]:
         for names in self.connection.scan(raw(f"{WRITES}:{{*"), STRING):
@@ -423,7 +408,7 @@ def _may_be_of(rest: bytes, thread_ids: Collection[str]) -> bool:
 # The lists are removed first, so that the saver never finds an id without its checkpoint.
 
 
-class ValkeyKeyFinder(KeyFinder[ValkeyContents]):
+class ValkeyKeyFinder(KeyFinder[ValkeyStrings]):
     """Finds the keys of threads in this layout."""
 
     types: Mapping[str, str] = {WRITES: STRING, CHECKPOINT: STRING, THREADS: LIST}
@@ -436,9 +421,7 @@ class ValkeyKeyFinder(KeyFinder[ValkeyContents]):
         self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
     ) -> KeysByCheckpoint:
         groups = self._groups(thread_id, found, owners)
-        spaces = {ns: self.layout.list_name(thread_id, ns) for ns, _ in groups}
-        if isinstance(found, ValkeyThreadKeys):
-            spaces |= found.lists
+        spaces = {ns: self.layout.list_name(thread_id, ns) for ns, _ in groups} | found.lists
         return KeysByCheckpoint(groups, {ns: {THREADS: [one]} for ns, one in spaces.items()})
 
     def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
@@ -476,17 +459,7 @@ class ValkeyRemoval(KeyRemoval):
     goes_together = False
 
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        known = {
-            name: one.writes.count(name)
-            for one in self.keys.heads.values()
-            for name in one.names[WRITES]
-        }
-        if known:
-            # All writes of a checkpoint share a key, so a new one adds no key.
-            pipe.watch(*known)
-            now = Counter(name for name, _, _ in self._layout.owners_of(list(known)))
-            if now != Counter(known):
-                raise exceptions.WatchError("a task went on")
+        watch_tasks(pipe, self.keys, WRITES, self._layout.owners_of)
         super()._run_watched(pipe, step, rows)
 
     def _lists_without(self, owners: Sequence[CheckpointKeys]) -> Iterator[tuple[str, Command]]:
@@ -524,17 +497,15 @@ _MISSING = -2
 class ValkeyPlan(CommandPlan):
     """The plan of a change for the layout `valkey`."""
 
-    def __init__(self, layout: ValkeyContents, change: Change) -> None:
+    def __init__(self, layout: ValkeyStrings, change: Change) -> None:
         super().__init__(layout.connection, change)
         self._layout = layout
         self._expiries: dict[CheckpointKey, int] = {}
         """The times to live of the new checkpoints, in milliseconds."""
-        new = [one.source._replace(thread_id=change.thread_id) for one in change.copies]
-        new += [one.key for one in change.checkpoints]
         read = [*(change.removed or ()), *change.relied_on]
         read += [one.source for one in change.copies]
         read += [some.source for some in change.copies_of_writes]
-        spaces = {*change.heads, *(one.checkpoint_ns for one in (*new, *read))} or {""}
+        spaces = {*change.heads, *(one.checkpoint_ns for one in (*change.added, *read))} or {""}
         self.watched = [
             *(layout.list_name(change.thread_id, ns) for ns in sorted(spaces)),
             *(layout.checkpoint_name(one) for one in dict.fromkeys(read)),
@@ -554,15 +525,13 @@ class ValkeyPlan(CommandPlan):
         for copy in self._in_order(change.copies):
             target = copy.source._replace(thread_id=change.thread_id)
             yield from self._copy(copy, target)
-            found = self._stored_writes(copy.source)
-            writes[target] = [one.fields for one in _chosen(copy.source, found, copy.writes)]
+            writes[target] = self._chosen(copy.source, copy.writes)
         for one in change.checkpoints:
             yield from self._add(one)
         for write in change.writes:
             writes.setdefault(write.key, []).append(write_fields(write))
         for some in change.copies_of_writes:
-            found = _chosen(some.source, self._stored_writes(some.source), some.tasks)
-            writes.setdefault(some.target, []).extend(one.fields for one in found)
+            writes.setdefault(some.target, []).extend(self._chosen(some.source, some.tasks))
         for key, elements in writes.items():
             if elements:
                 name = self._make(self._layout.writes_name(key))
@@ -589,18 +558,13 @@ class ValkeyPlan(CommandPlan):
 
     def _add(self, one: Record) -> Iterator[Command]:
         key = one.key
-        fields: dict[str, Any] = {"thread_id": key.thread_id}
-        fields["checkpoint_id"] = key.checkpoint_id
-        fields["parent_checkpoint_id"] = one.parent
         origin = self._layout.checkpoint_name(
             key._replace(checkpoint_id=copied_from(one) or key.checkpoint_id)
         )
         left = self._left(self._layout.list_name(key.thread_id, key.checkpoint_ns))
         if left == _MISSING:
             left = max(self._left(origin), NO_EXPIRY)
-        name = self._make(self._layout.checkpoint_name(key))
-        yield ("SET", name, checkpoint_text(fields, one.value, one.metadata))
-        yield from self._come(key, name, left)
+        yield from self._set(key, new_checkpoint(one), left)
 
     def _copy(self, copy: CopyOfCheckpoint, target: CheckpointKey) -> Iterator[Command]:
         old = self._layout.checkpoint_name(copy.source)
@@ -618,12 +582,13 @@ class ValkeyPlan(CommandPlan):
                 hint="choose another checkpoint",
             )
         fields = {**stored.fields, "thread_id": target.thread_id}
-        name = self._make(self._layout.checkpoint_name(target))
-        yield ("SET", name, checkpoint_text(fields, copy.body, copy.metadata))
-        yield from self._come(target, name, self._left(old))
+        made = checkpoint_text(fields, copy.body, copy.metadata)
+        yield from self._set(target, made, self._left(old))
 
-    def _come(self, key: CheckpointKey, name: bytes, expiry: int) -> Iterator[Command]:
+    def _set(self, key: CheckpointKey, made: bytes, expiry: int) -> Iterator[Command]:
         self._expiries[key] = expiry
+        name = self._make(self._layout.checkpoint_name(key))
+        yield ("SET", name, made)
         yield from expiring(name, expiry)
 
     def _lists(self) -> Iterator[Command]:
@@ -659,34 +624,29 @@ class ValkeyPlan(CommandPlan):
     def _in_order(self, copies: Sequence[CopyOfCheckpoint]) -> list[CopyOfCheckpoint]:
         """The same copies, in the order in which the saver stored the originals."""
         names = [self._layout.checkpoint_name(one.source) for one in copies]
-        ranks = {one.name: one.rank for one in self._layout.entries(names)}
-        pairs = sorted(
-            zip(names, copies, strict=True),
-            key=lambda one: (ranks.get(one[0], 0.0), one[1].source.checkpoint_id),
-        )
-        return [copy for _, copy in pairs]
+        ranks = {one.key: one.rank for one in self._layout.entries(names)}
+        return sorted(copies, key=lambda one: (ranks.get(one.source, 0.0), one.source))
 
     def _stored_writes(self, key: CheckpointKey) -> list[WriteRecord]:
-        (answer,) = self._connection.ask_all([("GET", self._layout.writes_name(key))])
-        return stored_writes(answer) if answer else []
+        return stored_writes(self._connection.ask("GET", self._layout.writes_name(key)) or b"[]")
 
-
-def _chosen(
-    source: CheckpointKey, found: Sequence[WriteRecord], tasks: Sequence[tuple[str, int]] | None
-) -> list[WriteRecord]:
-    """The writes of these tasks; all if None. Raises `StoreChanged` if one is gone."""
-    if tasks is not None:
-        wanted = set(tasks)
-        if wanted - {(one.task_id, one.idx) for one in found}:
-            raise gone(source)
-        found = [one for one in found if (one.task_id, one.idx) in wanted]
-    if any(one.fields is None for one in found):
-        raise Unsupported(
-            f"the writes of checkpoint '{source.checkpoint_id}' cannot be read, so they cannot be"
-            " copied",
-            hint="choose another checkpoint",
-        )
-    return list(found)
+    def _chosen(
+        self, source: CheckpointKey, tasks: Sequence[tuple[str, int]] | None
+    ) -> list[dict[str, Any]]:
+        """The writes of these tasks; all if None. Raises `StoreChanged` if one is gone."""
+        found = self._stored_writes(source)
+        if tasks is not None:
+            wanted = set(tasks)
+            found = [one for one in found if (one.task_id, one.idx) in wanted]
+            if len(wanted) != len({(one.task_id, one.idx) for one in found}):
+                raise gone(source)
+        if any(one.fields is None for one in found):
+            raise Unsupported(
+                f"the writes of checkpoint '{source.checkpoint_id}' cannot be read, so they cannot"
+                " be copied",
+                hint="choose another checkpoint",
+            )
+        return [one.fields for one in found]
 
 
 # Stores threads of other stores as ValkeySaver would.
@@ -699,51 +659,36 @@ _NAMES_AT_ONCE = 1000
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
-class _Expiry:
+class _WaitingWrite(NamedTuple):
+    """A write whose text is in the file. Tasks are sorted by the first three fields."""
+
+    order: str
+    task_id: str
+    idx: int
+    start: int
+    size: int
+    expires_at: int | None
+
+
+def _last_of(times: Collection[int | None]) -> int | None:
     """When a key expires that holds several things: with the last of them, if all of them do."""
-
-    def __init__(self) -> None:
-        self.at: int | None = 0
-
-    def add(self, at: int | None) -> None:
-        if self.at is not None:
-            self.at = None if at is None else max(self.at, at)
-
-
-class _WaitingWrites:
-    """The writes of one checkpoint: the places of their texts in the file."""
-
-    def __init__(self) -> None:
-        self._places: list[tuple[tuple[str, str, int], int, int]] = []
-        self._has_paths = False
-        self.expiry = _Expiry()
-
-    def add(self, part: Record, start: int, size: int) -> None:
-        """Add a write, whose text is at this place in the file."""
-        self._places.append(((part.order, part.task_id, part.idx), start, size))
-        self._has_paths |= bool(part.order)
-        self.expiry.add(part.expires_at)
-
-    def in_order(self) -> Iterator[tuple[int, int]]:
-        """The places in the order of the tasks, if it is known, or else as they came."""
-        found = sorted(self._places) if self._has_paths else self._places
-        yield from ((start, size) for _, start, size in found)
+    known = [one for one in times if one is not None]
+    return max(known) if len(known) == len(times) else None
 
 
 class ValkeyReception(Reception):
     """The texts of checkpoints and of their writes, and the lists of checkpoints."""
 
-    def __init__(self, layout: ValkeyContents, arrival: Arrival) -> None:
+    def __init__(self, layout: ValkeyStrings, arrival: Arrival) -> None:
         super().__init__(layout, arrival)
         self._contents = layout
         self._connection = layout.connection
         self._file: BinaryIO = TemporaryFile()  # noqa: SIM115 - closed with this object
-        self._writes: dict[CheckpointKey, _WaitingWrites] = {}
+        self._writes: dict[CheckpointKey, list[_WaitingWrite]] = {}
         self._merged: list[CheckpointKey] = []
         """The checkpoints that have writes in the store already."""
-        self._ids: dict[str, list[str]] = {}
-        """By namespace, the checkpoints that come."""
-        self._expiries: dict[str, _Expiry] = {}
+        self._new: dict[str, dict[str, int | None]] = {}
+        """By namespace, the checkpoints that come, with their times of expiry."""
 
     def documents(self, part: Record) -> Iterator[NewDocument]:
         if part.kind is Kind.CHECKPOINT:
@@ -758,24 +703,16 @@ class ValkeyReception(Reception):
         name = self._contents.checkpoint_name(key)
         self._check_key(key, name)
         _check_metadata(part.metadata.data, f"the metadata of checkpoint '{key.checkpoint_id}'")
-        self._ids.setdefault(key.checkpoint_ns, []).append(key.checkpoint_id)
-        self._expiries.setdefault(key.checkpoint_ns, _Expiry()).add(part.expires_at)
-        fields = {
-            "thread_id": key.thread_id,
-            "checkpoint_id": key.checkpoint_id,
-            "parent_checkpoint_id": part.parent,
-        }
-        made = checkpoint_text(fields, part.value, part.metadata)
-        return NewDocument(name, made, part.expires_at, is_string=True)
+        self._new.setdefault(key.checkpoint_ns, {})[key.checkpoint_id] = part.expires_at
+        return NewDocument(name, new_checkpoint(part), part.expires_at, is_string=True)
 
     def _add_write(self, part: Record) -> None:
         key = part.key
         self._check_key(key, self._contents.writes_name(key))
-        fields = write_fields(part)
-        data = json.dumps(fields, separators=(",", ":")).encode()
-        waiting = self._writes.setdefault(key, _WaitingWrites())
-        waiting.add(part, self._file.tell(), len(data))
-        self._file.write(data)
+        start = self._file.tell()
+        size = self._file.write(json.dumps(write_fields(part)).encode())
+        task = part.order, part.task_id, part.idx
+        self._writes.setdefault(key, []).append(_WaitingWrite(*task, start, size, part.expires_at))
 
     def _check_key(self, key: CheckpointKey, name: bytes) -> None:
         """Raise `CannotHold` if a key may be that of another thread, or cannot be written."""
@@ -793,12 +730,14 @@ class ValkeyReception(Reception):
                 self._merged.append(key)
             else:
                 made = writes_text(self._elements(waiting))
-                yield NewDocument(name, made, waiting.expiry.at, is_string=True)
+                expires_at = _last_of([one.expires_at for one in waiting])
+                yield NewDocument(name, made, expires_at, is_string=True)
 
-    def _elements(self, waiting: _WaitingWrites) -> Iterator[object]:
-        for start, size in waiting.in_order():
-            self._file.seek(start)
-            yield json.loads(self._file.read(size))
+    def _elements(self, waiting: Sequence[_WaitingWrite]) -> Iterator[Any]:
+        """The writes in the order of the tasks, if it is known, or else as they came."""
+        for one in sorted(waiting) if any(one.order for one in waiting) else waiting:
+            self._file.seek(one.start)
+            yield json.loads(self._file.read(one.size))
 
     def heads(self) -> dict[str, str]:
         # The lists tell them; finding all keys of a thread takes a SCAN over the database.
@@ -811,7 +750,7 @@ class ValkeyReception(Reception):
         return [*lists, *map(self._contents.writes_name, self._merged)]
 
     def _spaces(self) -> list[str]:
-        return sorted({*self.arrival.heads, *self._ids} or {""})
+        return sorted({*self.arrival.heads, *self._new} or {""})
 
     def _list_name(self, ns: str) -> bytes:
         return self._contents.list_name(self.arrival.thread_id, ns)
@@ -819,7 +758,7 @@ class ValkeyReception(Reception):
     def last(self) -> Iterator[Command]:
         for key in self._merged:
             yield from self._merging(key)
-        for ns in sorted(self._ids, reverse=True):
+        for ns in sorted(self._new, reverse=True):
             yield from self._listing(ns)
 
     def _merging(self, key: CheckpointKey) -> Iterator[Command]:
@@ -835,17 +774,17 @@ class ValkeyReception(Reception):
     def _listing(self, ns: str) -> Iterator[Command]:
         """Put the new checkpoints into the list of a namespace, the newest in front."""
         name = self._list_name(ns)
-        new = sorted(self._ids[ns])
+        new = sorted(self._new[ns])
         stored = [text(one) for one in self._connection.ask("LRANGE", name, 0, -1) or []]
         if stored and new[0] < stored[0]:
             # Older ones have expired here, and come again.
             new = sorted({*stored, *new})
             yield ("LTRIM", name, 1, 0)
-        for start in range(0, len(new), _NAMES_AT_ONCE):
-            yield ("LPUSH", name, *map(raw, new[start : start + _NAMES_AT_ONCE]))
+        for some in in_chunks(new, _NAMES_AT_ONCE):
+            yield ("LPUSH", name, *map(raw, some))
         left = int(self._connection.ask("PTTL", name)) if stored else 0
         if left != NO_EXPIRY:
-            expires_at = self._expiries[ns].at
+            expires_at = _last_of(self._new[ns].values())
             yield from [("PERSIST", name)] if expires_at is None else expiring_at(name, expires_at)
 
 
@@ -869,26 +808,6 @@ def _integer(digits: str) -> int:
 
 
 _BEGINNING = b"checkpoint:{"
-
-
-class ValkeyStrings(ValkeyContents):
-    """The layout of ValkeySaver."""
-
-    def open(self, url: StoreUrl) -> Store:
-        return RedisStore(self, url)
-
-    def finder(self) -> ValkeyKeyFinder:
-        return ValkeyKeyFinder(self)
-
-    def plan(self, change: Change) -> ValkeyPlan:
-        return ValkeyPlan(self, change)
-
-    def reception(self, arrival: Arrival) -> ValkeyReception:
-        return ValkeyReception(self, arrival)
-
-    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ValkeyRemoval]:
-        finder = self.finder()
-        return (ValkeyRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
 
 
 class ValkeyRecogniser(Recogniser):

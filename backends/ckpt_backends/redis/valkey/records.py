@@ -178,6 +178,16 @@ def checkpoint_text(
     return _dumped(parts)
 
 
+def new_checkpoint(part: Record) -> bytes:
+    """A new checkpoint."""
+    fields = {
+        "thread_id": part.key.thread_id,
+        "checkpoint_id": part.key.checkpoint_id,
+        "parent_checkpoint_id": part.parent,
+    }
+    return checkpoint_text(fields, part.value, part.metadata)
+
+
 def write_fields(part: Record) -> dict[str, Any]:
     """A write as an element of the list."""
     return {
@@ -322,24 +332,15 @@ def _cell_bytes(cell: Cell) -> bytes:
 # Changes the values in the texts of ValkeySaver.
 
 
-_WRITES = "writes"
-
-
 def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
     """The row with the values that `change` returns; the same row if they are equal.
 
     Raises `CannotHold` for a text that cannot be read.
     """
-    if row.table not in (CHECKPOINT, _WRITES):
+    edits = {CHECKPOINT: _edit_checkpoint, WRITES: _edit_writes}
+    if row.table not in edits:
         return row
-    stored = row.cells["value"]
-    text = stored if isinstance(stored, bytes) else str(stored).encode()
-    name = str(row.cells["key"])
-    made = (
-        _edit_checkpoint(name, text, change)
-        if row.table == CHECKPOINT
-        else _edit_writes(name, text, change)
-    )
+    made = edits[row.table](str(row.cells["key"]), _cell_bytes(row.cells["value"]), change)
     return row if made is None else Row(row.table, {**row.cells, "value": made})
 
 
