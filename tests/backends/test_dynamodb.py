@@ -26,7 +26,7 @@ from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.dynamodb import connect as clients
 from ckpt_backends.dynamodb.records import decompressed, writes_partition
 from ckpt_backends.dynamodb.store import _owner
-from ckpt_backends.dynamodb.writer import PARTITION
+from ckpt_backends.dynamodb.write import PARTITION
 from ckpt_backends.encryption import NO_KEY
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.model import CheckpointKey
@@ -535,7 +535,7 @@ def test_a_long_thread_is_copied_and_removed_whole(place: DynamoDbHarness) -> No
 def test_a_lease_of_another_run_is_waited_for_and_ends(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.dynamodb.writer._PATIENCE", 0.2)
+    monkeypatch.setattr("ckpt_backends.dynamodb.write._PATIENCE", 0.2)
     held = {"PK": {"S": PARTITION}, "SK": {"S": "purge"}, "lease_holder": {"S": "other"}}
     later = {**held, "held_until": {"N": "99999999999999"}}
     place.client.put_item(TableName=place.table, Item=later)
@@ -788,7 +788,7 @@ def test_a_killed_purge_leaves_a_remainder_that_the_next_one_removes(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dice = random.Random(7)
-    monkeypatch.setattr("ckpt_backends.dynamodb.writer._PATIENCE", 30.0)
+    monkeypatch.setattr("ckpt_backends.dynamodb.write._PATIENCE", 30.0)
     kept, cut = place.rows("trip"), 0
     for _ in range(6):
         for number in range(4):
@@ -836,8 +836,6 @@ def test_reading_the_declaration_imports_no_driver() -> None:
 
 
 def test_an_endpoint_in_clear_text_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ckpt_backends.dynamodb import connect
-    from ckpt_backends.dynamodb import connect as clients
     from ckpt_backends.errors import InsecureConnection
     from ckpt_backends.url import parse_url
 
@@ -850,4 +848,4 @@ def test_an_endpoint_in_clear_text_is_warned_of(monkeypatch: pytest.MonkeyPatch)
         pytest.warns(InsecureConnection, match="from 'dynamo.invalid' comes over an unencrypted"),
         pytest.raises((StoreUnavailable, UsageError)),
     ):
-        connect.connect(url)
+        clients.DynamoConnection(url)

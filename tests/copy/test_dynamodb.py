@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.dynamodb.records import parts_of
-from ckpt_backends.dynamodb.writer import DynamoWriter
+from ckpt_backends.dynamodb.write import DynamoWriter
 from ckpt_backends.errors import Refused, StoreChanged
 from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store

@@ -7,12 +7,12 @@ eventually consistent, which costs half.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from functools import cache, cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from botocore import exceptions
@@ -22,6 +22,7 @@ from botocore.loaders import create_loader
 from botocore.session import Session
 
 from ckpt_backends.codec.values import MOST_BYTES
+from ckpt_backends.dynamodb.declaration import BACKEND
 from ckpt_backends.errors import (
     CkptError,
     StoreChanged,
@@ -29,6 +30,7 @@ from ckpt_backends.errors import (
     UnknownLayout,
     UsageError,
 )
+from ckpt_backends.model import in_chunks
 from ckpt_backends.servers import is_local, unexpected, warn_unencrypted
 from ckpt_backends.url import StoreUrl, split_url
 
@@ -127,17 +129,16 @@ def explained(url: StoreUrl, verb: str = "read") -> Iterator[None]:
 @contextmanager
 def explained_change(url: StoreUrl) -> Iterator[None]:
     """Turn errors of writing into `StoreChanged` or `StoreUnavailable`."""
-    try:
-        yield
-    except ClientError as error:
-        if is_conflict(error):
+    with explained(url, "write to"):
+        try:
+            yield
+        except ClientError as error:
+            if not is_conflict(error):
+                raise
             raise StoreChanged(
                 f"'{url}' changed meanwhile, so nothing was written",
                 hint="an agent or another command may be changing it; run the command again",
             ) from None
-        raise unavailable(url, error, "write to") from None
-    except (BotoCoreError, OSError) as error:
-        raise unavailable(url, error, "write to") from None
 
 
 def is_conflict(error: ClientError) -> bool:
@@ -207,9 +208,7 @@ _ACTIONS = {
 # Makes the clients of boto3 for the URL of a table. Credentials come from boto3's own chain.
 
 
-PARAMS = frozenset(
-    {"layout", "region", "endpoint", "bucket", "s3_endpoint", "key_prefix", "profile"}
-)
+_PARAMS = {"layout", *BACKEND.params}
 AT_ONCE = 8
 """Number of requests that run at the same time."""
 _TABLE = re.compile(r"[\w.-]{3,255}", re.ASCII)
@@ -231,10 +230,10 @@ def session_of(url: StoreUrl) -> Session:
             f"cannot open '{url}': not the name of a table",
             hint="write dynamodb://TABLE?region=eu-central-1",
         )
-    if unknown := sorted(url.params.keys() - PARAMS):
+    if unknown := sorted(url.params.keys() - _PARAMS):
         raise UsageError(
             f"cannot read the URL '{url}': unknown parameter '{unknown[0]}'",
-            hint=f"known: {', '.join(sorted(PARAMS))}",
+            hint=f"known: {', '.join(sorted(_PARAMS))}",
         )
     if url.params.get("layout", "dynamodb") != "dynamodb":
         raise UnknownLayout(
@@ -282,14 +281,14 @@ def client_of(url: StoreUrl, session: Session, service: str) -> Any:
     return client
 
 
-_KEYS = {"PK": "HASH", "SK": "RANGE"}
-_TTL = "#ttl"
+KEYS = {"PK": "HASH", "SK": "RANGE"}
+"""The attributes of the key of a table, with their roles."""
 _KEYS_PER_REQUEST = 100
 """DynamoDB's limit for BatchGetItem."""
 _SAMPLED = 25
 """Items among which a time to live is looked for."""
-_ROUNDS = 100
-"""Number of times that keys are asked for again which DynamoDB left out."""
+_ROUNDS, _PAUSE = 12, 0.05
+"""Number of times that a request is sent for what DynamoDB left out, and the first pause."""
 
 Attributes = dict[str, Any]
 """An item as boto3 returns it: by name, a map of one DynamoDB type to a value."""
@@ -299,19 +298,7 @@ _Given = TypeVar("_Given")
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True, slots=True)
-class ScanPage:
-    """One page of a scan."""
-
-    items: Sequence[Attributes]
-    scanned: int
-    """Number of items that were read, of which `items` are those that match."""
-    units: float
-    """Read units that DynamoDB counts for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(NamedTuple):
     """An object of S3; `data` is None if it is too long to read."""
 
     data: bytes | None
@@ -319,19 +306,23 @@ class StoredObject:
 
 
 class DynamoConnection:
-    """A table, and its bucket. The methods raise `StoreUnavailable`."""
+    """The table of a URL, and its bucket.
 
-    def __init__(self, url: StoreUrl, table: str, session: Any) -> None:
+    The methods raise `StoreUnavailable`, and the first one `UnknownLayout` and `UsageError`, too.
+    """
+
+    def __init__(self, url: StoreUrl) -> None:
         self.url = url
-        self.table = table
-        self._session = session
-        params = url.params
-        self.bucket: str | None = params.get("bucket") or None
-        prefix = params.get("key_prefix", "").strip("/")
+        self.table = url.path
+        self._session = session_of(url)
+        self.bucket: str | None = url.params.get("bucket") or None
+        prefix = url.params.get("key_prefix", "").strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
         with explained(url, "open"):
-            self.client = client_of(url, session, "dynamodb")
-            self.about: Mapping[str, Any] = self.client.describe_table(TableName=table)["Table"]
+            self.client = client_of(url, self._session, "dynamodb")
+            self.about: Mapping[str, Any] = self.client.describe_table(TableName=self.table)[
+                "Table"
+            ]
         self._check_keys()
 
     def _check_keys(self) -> None:
@@ -340,7 +331,7 @@ class DynamoConnection:
             one.get("AttributeName"): one.get("AttributeType")
             for one in self.about["AttributeDefinitions"]
         }
-        if found != _KEYS or any(types.get(name) != "S" for name in _KEYS):
+        if found != KEYS or any(types.get(name) != "S" for name in KEYS):
             raise UnknownLayout(
                 f"'{self.url}' is not a table of DynamoDBSaver",
                 hint="its keys must be PK (partition) and SK (sort), both strings",
@@ -356,46 +347,30 @@ class DynamoConnection:
         """The key in the bucket of a payload whose item names `ref_key`."""
         return self._prefix + ref_key
 
-    def query(self, partition: str, **options: Any) -> Iterator[Attributes]:
+    def query(self, partition: str) -> Iterator[Attributes]:
         """The items of a partition in the order of their sort keys."""
-        asked = {
-            "TableName": self.table,
-            "ConsistentRead": True,
-            "KeyConditionExpression": "PK = :pk",
-            "ExpressionAttributeValues": {":pk": {"S": partition}},
-            **options,
-        }
-        while True:
-            with explained(self.url):
-                answer = self.client.query(**asked)
-                items, last = answer["Items"], answer.get("LastEvaluatedKey")
-            yield from items
-            if not last:
-                return
-            asked["ExclusiveStartKey"] = last
+        for page in self._pages(
+            "query",
+            ConsistentRead=True,
+            KeyConditionExpression="PK = :pk",
+            ExpressionAttributeValues={":pk": {"S": partition}},
+        ):
+            yield from page["Items"]
 
-    def scan(self, prefixes: Sequence[str]) -> Iterator[ScanPage]:
-        """The keys (PK, SK) of the items in partitions that begin with one of the prefixes."""
-        names = [f":p{number}" for number in range(len(prefixes))]
-        asked = {
-            "TableName": self.table,
-            "ProjectionExpression": "PK, SK",
-            "FilterExpression": " OR ".join(f"begins_with(PK, {name})" for name in names),
-            "ExpressionAttributeValues": {
-                name: {"S": one} for name, one in zip(names, prefixes, strict=True)
-            },
-            "ReturnConsumedCapacity": "TOTAL",
-        }
-        while True:
-            with explained(self.url):
-                answer = self.client.scan(**asked)
-                units = float(answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0))
-                page = ScanPage(answer["Items"], int(answer.get("ScannedCount", 0)), units)
-                last = answer.get("LastEvaluatedKey")
-            yield page
-            if not last:
-                return
-            asked["ExclusiveStartKey"] = last
+    def scan(self, prefixes: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        """Answers with the keys (PK, SK) of the items in partitions with one of the prefixes."""
+        values = {f":p{number}": {"S": one} for number, one in enumerate(prefixes)}
+        return self._pages(
+            "scan",
+            ProjectionExpression="PK, SK",
+            FilterExpression=" OR ".join(f"begins_with(PK, {name})" for name in values),
+            ExpressionAttributeValues=values,
+            ReturnConsumedCapacity="TOTAL",
+        )
+
+    def _pages(self, operation: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
+        with explained(self.url):
+            yield from self.client.get_paginator(operation).paginate(TableName=self.table, **asked)
 
     def expiring_attribute(self) -> str:
         """The attribute by which DynamoDB removes items; `''` if it removes none."""
@@ -408,79 +383,71 @@ class DynamoConnection:
     def has_times_to_live(self) -> bool:
         """Whether one of a few items has a time to live."""
         with explained(self.url):
-            answer = self.client.scan(
-                TableName=self.table,
-                Limit=_SAMPLED,
-                ProjectionExpression=_TTL,
-                ExpressionAttributeNames={_TTL: "ttl"},
-            )
+            answer = self.client.scan(TableName=self.table, Limit=_SAMPLED, **_projection("ttl"))
         return any(answer["Items"])
 
-    def get(self, keys: Iterable[Key], projection: str | None = None) -> dict[Key, Attributes]:
+    def get(self, keys: Iterable[Key], names: Sequence[str] | None = None) -> dict[Key, Attributes]:
         """The items with these keys, by key; missing ones are left out.
 
-        `projection` names the attributes to read besides the keys; None for all.
+        `names` are the attributes to read besides the keys; None for all.
         """
         # DynamoDB refuses a key that is asked for twice.
-        wanted = list(dict.fromkeys(keys))
-        parts = [
-            wanted[start : start + _KEYS_PER_REQUEST]
-            for start in range(0, len(wanted), _KEYS_PER_REQUEST)
-        ]
+        parts = list(in_chunks(dict.fromkeys(keys), _KEYS_PER_REQUEST))
+        some = {} if names is None else _projection("PK", "SK", *names)
         found: dict[Key, Attributes] = {}
-        for some in self.together(lambda part: self._get(part, projection), parts):
-            found.update(some)
+        for items in self.together(lambda part: self._get(part, some), parts):
+            found |= {(one["PK"]["S"], one["SK"]["S"]): one for one in items}
         return found
 
-    def _get(self, keys: Sequence[Key], projection: str | None) -> dict[Key, Attributes]:
-        asked: Any = {"Keys": [key_attributes(one) for one in keys], "ConsistentRead": True}
-        if projection is not None:
-            asked["ProjectionExpression"] = ", ".join(filter(None, ("PK", "SK", projection)))
-            if _TTL in projection:
-                # `ttl` is a reserved word.
-                asked["ExpressionAttributeNames"] = {_TTL: "ttl"}
-        found: dict[Key, Attributes] = {}
-        for _ in range(_ROUNDS):
-            with explained(self.url):
-                answer = self.client.batch_get_item(RequestItems={self.table: asked})
-                for item in answer["Responses"].get(self.table, ()):
-                    found[item["PK"]["S"], item["SK"]["S"]] = item
-                rest = answer.get("UnprocessedKeys", {}).get(self.table)
-            if not rest:
-                return found
-            asked = rest
-        raise StoreUnavailable(
-            f"cannot read '{self.url}': the table throttles requests",
-            hint="run the command again later, or raise the table's read capacity",
-        )
+    def _get(self, keys: Sequence[Key], some: Mapping[str, Any]) -> list[Attributes]:
+        asked = {"Keys": list(map(key_attributes, keys)), "ConsistentRead": True, **some}
+        with explained(self.url):
+            answers = self.answers(self.client.batch_get_item, asked, "UnprocessedKeys")
+            return [one for answer in answers for one in answer["Responses"].get(self.table, ())]
+
+    def answers(
+        self, send: Callable[..., Mapping[str, Any]], asked: Any, left: str
+    ) -> Iterator[Mapping[str, Any]]:
+        """The answers to a request of several items, which is sent again for those left out.
+
+        Their field `left` says which these are. Raises errors of boto3.
+        """
+        for number in range(_ROUNDS):
+            answer = send(RequestItems={self.table: asked})
+            yield answer
+            asked = answer.get(left, {}).get(self.table)
+            if not asked:
+                return
+            time.sleep(_PAUSE * 2**number)
+        throttled: Any = {"Error": {"Code": "ProvisionedThroughputExceededException"}}
+        raise ClientError(throttled, left)
 
     def object(self, ref_key: str) -> StoredObject | None:
         """An object of the bucket; None if there is none."""
         with explained(self.url):
-            try:
-                place = {"Bucket": self.bucket, "Key": self.object_key(ref_key)}
-                answer = self.s3.get_object(**place)
-            except ClientError as error:
-                if code_of(error) in {"NoSuchKey", "404"}:
-                    return None
-                raise
-            size, body = int(answer["ContentLength"]), answer["Body"]
-            try:
-                data = None if size > MOST_BYTES else body.read()
-            finally:
-                body.close()
-        return StoredObject(data, size)
+            answer = self._of_object("get_object", ref_key)
+            if answer is None:
+                return None
+            size = int(answer["ContentLength"])
+            with closing(answer["Body"]) as body:
+                return StoredObject(None if size > MOST_BYTES else body.read(), size)
 
     def object_size(self, ref_key: str) -> int | None:
         """The length of an object of the bucket; None if there is none."""
         with explained(self.url):
-            try:
-                place = {"Bucket": self.bucket, "Key": self.object_key(ref_key)}
-                return int(self.s3.head_object(**place)["ContentLength"])
-            except ClientError as error:
-                if code_of(error) in {"NoSuchKey", "404"}:
-                    return None
-                raise
+            answer = self._of_object("head_object", ref_key)
+            return None if answer is None else int(answer["ContentLength"])
+
+    def _of_object(self, operation: str, ref_key: str) -> Mapping[str, Any] | None:
+        """The answer about an object; None if there is none."""
+        place = {"Bucket": self.bucket, "Key": self.object_key(ref_key)}
+        try:
+            found: Mapping[str, Any] = getattr(self.s3, operation)(**place)
+        except ClientError as error:
+            if code_of(error) in {"NoSuchKey", "404"}:
+                return None
+            raise
+        return found
 
     def together(
         self, ask: Callable[[_Given], _Found], given: Sequence[_Given]
@@ -499,11 +466,12 @@ class DynamoConnection:
             self.s3.close()
 
 
+def _projection(*names: str) -> dict[str, Any]:
+    """What limits an answer to these attributes. `ttl` is a reserved word."""
+    marks = {f"#{one}": one for one in names}
+    return {"ProjectionExpression": ", ".join(marks), "ExpressionAttributeNames": marks}
+
+
 def key_attributes(key: Key) -> Attributes:
     """A key in the form of boto3."""
     return {"PK": {"S": key[0]}, "SK": {"S": key[1]}}
-
-
-def connect(url: StoreUrl) -> DynamoConnection:
-    """Connect to the table of the URL. Raises `StoreUnavailable`, `UnknownLayout`, `UsageError`."""
-    return DynamoConnection(url, url.path, session_of(url))

@@ -35,7 +35,7 @@ BACKEND = Backend(
     parts="ckpt_backends.dynamodb.records:parts_of",
     edits="ckpt_backends.dynamodb.records:edited_row",
     creates={Language.PYTHON: "dynamodb"},
-    create="ckpt_backends.dynamodb.writer:create_table",
+    create="ckpt_backends.dynamodb.write:create_table",
     checkpoints="ckpt_backends.dynamodb.store:open_store",
     changes="ckpt_backends.dynamodb.write:open_writable",
 )

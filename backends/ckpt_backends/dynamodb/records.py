@@ -12,16 +12,19 @@ import json
 import re
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypeVar, cast
 
-from ckpt_backends.codec.edits import split
+from botocore.exceptions import ParamValidationError
+from botocore.validate import validate_parameters
+
+from ckpt_backends.codec.edits import as_msgpack, msgpack_map, split
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.dynamodb.connect import Attributes, DynamoConnection, Key, key_attributes
 from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.model import CheckpointKey, Record, TypedBytes
+from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, no_table, not_of
 from ckpt_backends.transfer.form import CannotHold
 
@@ -93,9 +96,7 @@ def _part(value: TypedBytes, name: str) -> TypedBytes:
 def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - one layout
     """The parts that the rows of one thread hold. Raises `CannotHold`."""
     for row in rows:
-        cells = row.cells
-        names = ("thread_id", "checkpoint_ns", "checkpoint_id")
-        key = CheckpointKey(*(_text(cells[name]) for name in names))
+        cells, key = row.cells, key_of(row.cells)
         expires_at = cast("int | None", cells.get("expires_at"))
         if row.table == CHECKPOINTS:
             where = f"checkpoint '{key.checkpoint_id}'"
@@ -141,8 +142,74 @@ def _text(cell: Cell) -> str:
     return cast("str", cell)
 
 
+_OFFLOADED = 350 * 1024
+"""The saver stores longer payloads in S3, if it has a bucket (`S3_OFFLOAD_THRESHOLD`)."""
+_LONGEST = 398 * 1024
+"""DynamoDB's limit for an item is 400 KB with its key."""
 _COMPRESSED, _SAVED = 1024, 0.1
 """The saver compresses payloads from this length on, if that saves this part of it."""
+
+
+def cells_of(part: Record) -> tuple[str, dict[str, Any], TypedBytes]:
+    """The table, the cells and the payload of a part. Raises `Unsupported`."""
+    if part.kind is Kind.VALUE:
+        raise no_values()
+    cells: dict[str, Any] = part.key._asdict()
+    if part.kind is Kind.CHECKPOINT:
+        parent = {"parent_checkpoint_id": part.parent} if part.parent else {}
+        return CHECKPOINTS, cells | parent, checkpoint_payload(part.value, part.metadata)
+    path = {"task_path": part.task_path} if part.task_path else {}
+    task = {"task_id": part.task_id, "idx": part.idx, "channel": part.channel, **path}
+    return WRITES, cells | task, part.value
+
+
+def no_values() -> Unsupported:
+    """The error for a value outside of checkpoints."""
+    return Unsupported("layout 'dynamodb' stores no values outside of checkpoints")
+
+
+def checkpoint_payload(body: TypedBytes, metadata: TypedBytes) -> TypedBytes:
+    """The payload of a checkpoint, before compression.
+
+    Raises `Unsupported` if the body is not plain `msgpack`.
+    """
+    if "+" in body.type and (body.part, metadata.part) == (BODY, METADATA):
+        # Encrypted together, as this layout stores them.
+        return TypedBytes(body.type, body.data)
+    if body.problem or body.part or body.type != "msgpack":
+        what = "encrypted" if body.part else f"of type '{body.type}'"
+        raise Unsupported(
+            f"cannot write a checkpoint whose body is {what} here",
+            hint="only bodies of type 'msgpack' can be copied",
+        )
+    entries = {BODY: body.data, METADATA: as_msgpack(metadata)}
+    return TypedBytes("msgpack", msgpack_map(entries))
+
+
+def new_row(
+    connection: DynamoConnection, table: str, cells: Mapping[str, Cell], value: TypedBytes
+) -> Row:
+    """A row with this payload, as the saver would store it. Raises `Unsupported`."""
+    if len(value.data) > _LONGEST and connection.bucket is None:
+        # The saver reads this, whether it compresses itself or not.
+        cells = {**cells, "compression": GZIP}
+    return placed_row(connection, row_with(table, cells, value))
+
+
+def placed_row(connection: DynamoConnection, row: Row) -> Row:
+    """A row whose payload is where the saver would store it.
+
+    Raises `Unsupported` if the payload is too long.
+    """
+    data = row.cells[_BYTES[row.table]]
+    size = len(data) if isinstance(data, bytes) else 0
+    in_s3 = size > _OFFLOADED and connection.bucket is not None
+    if not in_s3 and size > _LONGEST:
+        raise Unsupported(
+            f"a payload of {size} bytes is too long for an item of DynamoDB",
+            hint="name the bucket of the saver: add ?bucket=NAME to the URL",
+        )
+    return Row(row.table, {**row.cells, "ref_loc": IN_S3 if in_s3 else IN_TABLE})
 
 
 def row_with(table: str, cells: Mapping[str, Cell], value: TypedBytes) -> Row:
@@ -384,7 +451,7 @@ def payloads(
         some = items[start : start + _AT_ONCE]
         refs = [one.ref for one in some if one.ref.location == IN_TABLE]
         keys = [(one.key, CHUNK_SORT) for one in refs if is_partition(one.key)]
-        found = connection.get(keys, f"{PAYLOAD}, #ttl")
+        found = connection.get(keys, (PAYLOAD, "ttl"))
         for one in some:
             if one.ref.location == IN_TABLE:
                 chunk = found.get((one.ref.key, CHUNK_SORT))
@@ -433,17 +500,19 @@ def _short(text: str) -> str:
     return f"'{text}'" if len(text) <= _SHOWN else f"'{text[: _SHOWN - 40]}…{text[-39:]}'"
 
 
-def sizes_of(connection: DynamoConnection, items: Sequence[_Item]) -> Iterator[tuple[_Item, int]]:
-    """The stored length of each payload; 0 if it is missing. Of S3 objects, no byte is read."""
-    in_table = [one for one in items if one.ref.location == IN_TABLE]
-    for one, payload in payloads(connection, in_table):
-        yield one, payload.size
-    rest = [one for one in items if one.ref.location != IN_TABLE]
-    reachable = [one for one in rest if not why_unreachable(connection, one.ref)]
-    sizes = connection.together(lambda one: connection.object_size(one.ref.key), reachable)
-    yield from ((one, size or 0) for one, size in zip(reachable, sizes, strict=True))
-    unreachable = [one for one in rest if why_unreachable(connection, one.ref)]
-    yield from ((one, 0) for one in unreachable)
+def sized(
+    connection: DynamoConnection, items: Sequence[_Item]
+) -> Iterator[tuple[_Item, StoredPayload]]:
+    """The payload of each item, in undefined order. Of S3 objects, only the length is read."""
+
+    def size(item: DynamoItem) -> int:
+        is_there = not why_unreachable(connection, item.ref)
+        return (is_there and connection.object_size(item.ref.key)) or 0
+
+    yield from payloads(connection, [one for one in items if one.ref.location == IN_TABLE])
+    others = [one for one in items if one.ref.location != IN_TABLE]
+    for one, length in zip(others, connection.together(size, others), strict=True):
+        yield one, StoredPayload(one.ref, b"", length)
 
 
 def value_of(payload: StoredPayload) -> TypedBytes:
@@ -467,11 +536,22 @@ def value_of(payload: StoredPayload) -> TypedBytes:
 CHECKPOINTS, WRITES = "checkpoints", "writes"
 """The tables of `rows` and `usage`, which are kinds of items in one table."""
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
-_SHARED = (*_KEY, "type", "ref_loc", "compression", "expires_at", "payload_expires_at", "more")
-_CELLS = {
-    CHECKPOINTS: {*_SHARED, "parent_checkpoint_id", "checkpoint"},
-    WRITES: {*_SHARED, "task_id", "idx", "task_path", "channel", "value"},
+_SHARED: dict[str, type] = {
+    **dict.fromkeys((*_KEY, "type", "ref_loc", "compression", "more"), str),
+    **dict.fromkeys(("expires_at", "payload_expires_at"), int),
 }
+_CELLS: Mapping[str, Mapping[str, type]] = {
+    CHECKPOINTS: {**_SHARED, "parent_checkpoint_id": str, "checkpoint": bytes},
+    WRITES: {
+        **_SHARED,
+        **dict.fromkeys(("task_id", "task_path", "channel"), str),
+        "idx": int,
+        "value": bytes,
+    },
+}
+_NEEDED = {*_KEY, "type", "ref_loc", "task_id", "idx", "channel"}
+"""Cells that each row has whose table has them."""
+_WORDS = {str: "text", int: "a number", bytes: "bytes"}
 _BYTES = {CHECKPOINTS: "checkpoint", WRITES: "value"}
 _OWN = frozenset(
     {"PK", "SK", "id", "ns", "type", "ref_loc", "ref_key", "parent_checkpoint_id", "compression"}
@@ -500,6 +580,18 @@ class StoredPair:
         """The key of the item."""
         return self.item["PK"]["S"], self.item["SK"]["S"]
 
+    @property
+    def payload_key(self) -> Key:
+        """The key of its payload, if that is in the table."""
+        return self.item["ref_key"]["S"], CHUNK_SORT
+
+    @property
+    def payload(self) -> Any:
+        """The bytes of an object, or the attribute with the payload; None if it is missing."""
+        if self.object is not None:
+            return self.object[1]
+        return None if self.chunk is None else self.chunk[PAYLOAD]
+
 
 def row_of(item: DynamoItem, payload: StoredPayload) -> Row:
     """The row of a checkpoint or write."""
@@ -523,11 +615,9 @@ def row_of(item: DynamoItem, payload: StoredPayload) -> Row:
     return Row(table, {name: cell for name, cell in cells.items() if name in _CELLS[table]})
 
 
-def _base64(value: object) -> Any:
-    """Bytes of an attribute, in the form of DynamoDB's JSON; a set as a list."""
-    if isinstance(value, bytes):
-        return {"base64": b64encode(value).decode()}
-    return sorted(value, key=repr) if isinstance(value, set | frozenset) else str(value)
+def _base64(value: bytes) -> dict[str, str]:
+    """Bytes of an attribute in JSON, which has no others."""
+    return {"base64": b64encode(value).decode()}
 
 
 def key_of(cells: Mapping[str, Any]) -> CheckpointKey:
@@ -628,25 +718,15 @@ def _check(row: Row, connection: DynamoConnection) -> None:
     cells = row.cells
     if row.table not in _CELLS:
         raise no_table(row.table)
-    if unknown := cells.keys() - _CELLS[row.table]:
+    kinds = _CELLS[row.table]
+    if unknown := cells.keys() - kinds.keys():
         raise Unsupported(f"'{row.table}' has no column '{min(unknown)}' here")
-    for name in _texts(row.table):
-        if not isinstance(cells.get(name), str):
-            raise Refused(f"a row of '{row.table}': '{name}' is not text")
-    for name in ("compression", "parent_checkpoint_id", "task_path", "more"):
-        if not isinstance(cells.get(name, ""), str):
-            raise Refused(f"a row of '{row.table}': '{name}' is not text")
-    for name in ("expires_at", "payload_expires_at", *(("idx",) if row.table == WRITES else ())):
-        value = cells.get(name, 0 if name != "idx" else None)
-        if type(value) is not int or abs(value) > 1 << 53:
-            raise Refused(f"a row of '{row.table}' has no number as '{name}'")
+    for name in sorted({*cells} | (_NEEDED & kinds.keys())):
+        cell = cells.get(name)
+        if type(cell) is not kinds[name] or (isinstance(cell, int) and abs(cell) > 1 << 53):
+            raise Refused(f"a row of '{row.table}': '{name}' is not {_WORDS[kinds[name]]}")
     _check_place(row, connection)
-    _check_more(row)
-
-
-def _texts(table: str) -> tuple[str, ...]:
-    shared = (*_KEY, "type", "ref_loc")
-    return (*shared, "task_id", "channel") if table == WRITES else shared
+    _check_more(row, connection)
 
 
 def _check_place(row: Row, connection: DynamoConnection) -> None:
@@ -664,9 +744,7 @@ def _check_place(row: Row, connection: DynamoConnection) -> None:
             raise Unsupported("DynamoDB cannot store a write with such a task id")
     if cells.get("compression", GZIP) != GZIP:
         raise Refused(f"a row of '{row.table}' has an unknown compression")
-    data = cells.get(_BYTES[row.table])
-    if data is not None and not isinstance(data, bytes):
-        raise Refused(f"a row of '{row.table}' has no bytes as value")
+    data = cells.get(_BYTES[row.table], b"")
     if cells["ref_loc"] == IN_S3:
         if connection.bucket is None:
             raise Unsupported(
@@ -674,119 +752,45 @@ def _check_place(row: Row, connection: DynamoConnection) -> None:
             )
     elif cells["ref_loc"] != IN_TABLE:
         raise Refused(f"a row of '{row.table}' has an unknown place for its payload")
-    elif data is not None and len(data) > _ITEM_BYTES:
+    elif isinstance(data, bytes) and len(data) > _ITEM_BYTES:
         raise Unsupported(f"a payload of {len(data)} bytes is too long for an item of DynamoDB")
 
 
-def _check_more(row: Row) -> None:
-    more = row.cells.get("more")
-    if more is None:
+def _check_more(row: Row, connection: DynamoConnection) -> None:
+    """Raise `Refused` unless the other attributes have boto3's form, and names of their own."""
+    if "more" not in row.cells:
         return
     try:
-        found = _more(str(more))
-        names = found.keys()
-        fine = all(_is_attribute(one, 8) for one in found.values())
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        found = _more(str(row.cells["more"]))
+        form = connection.client.meta.service_model.shape_for("AttributeMap")
+        validate_parameters(found, form)
+    except (ValueError, TypeError, RecursionError, ParamValidationError):
         raise Refused(f"a row of '{row.table}' has attributes that are not valid") from None
-    if not fine or names & _OWN:
+    if found.keys() & _OWN:
         raise Refused(
             f"a row of '{row.table}' has attributes in a form that the saver never writes"
         )
 
 
-def _is_attribute(value: object, depth: int) -> bool:
-    """Whether a value has the form of an attribute, nested at most so deep."""
-    if not isinstance(value, dict) or len(value) != 1 or not depth:
-        return False
-    ((kind, one),) = value.items()
-    match kind:
-        case "S" | "N":
-            return isinstance(one, str)
-        case "B":
-            return isinstance(one, bytes)
-        case "BOOL" | "NULL":
-            return isinstance(one, bool)
-        case "SS" | "NS":
-            return isinstance(one, list) and all(isinstance(item, str) for item in one)
-        case "BS":
-            return isinstance(one, list) and all(isinstance(item, bytes) for item in one)
-        case "L":
-            return isinstance(one, list) and all(_is_attribute(item, depth - 1) for item in one)
-        case "M":
-            return isinstance(one, dict) and all(
-                _is_attribute(item, depth - 1) for item in one.values()
-            )
-    return False
-
-
 # The items of a thread without payloads, read from the partitions of that thread only.
 
 
-_REMEMBERED = 200
-"""Number of threads whose items are cached. A command reads one thread after the other."""
-_For = TypeVar("_For")
-
-
-class DynamoIndex:
-    """Reads items, and caches those of checkpoints until `forget`."""
-
-    def __init__(self, connection: DynamoConnection) -> None:
-        self._connection = connection
-        self._known: dict[str, list[CheckpointItem]] = {}
-        self.orphans: Mapping[str, Collection[CheckpointKey]] = {}
-        """By thread, the missing checkpoints that have writes, as far as a scan has found some."""
-
-    def forget(self) -> None:
-        """Read everything again from now on."""
-        self._known.clear()
-        self.orphans = {}
-
-    def thread(self, thread_id: str) -> list[CheckpointItem]:
-        """The checkpoints of a thread by namespace, the newest id first."""
-        found = self._known.get(thread_id)
-        if found is None:
-            found = read_thread(self._connection, thread_id)
-            while len(self._known) >= _REMEMBERED:
-                del self._known[next(iter(self._known))]
-            self._known[thread_id] = found
-        return found
-
-    def at(self, keys: Iterable[CheckpointKey]) -> list[CheckpointItem]:
-        """The checkpoints with these keys, of any threads; missing ones are left out."""
-        wanted = dict.fromkeys(key for key in keys if is_storable(key))
-        found = self._connection.get(map(checkpoint_place, wanted))
-        return [
-            checkpoint_item(found[checkpoint_place(key)])
-            for key in wanted
-            if checkpoint_place(key) in found
-        ]
-
-    def keys_with_orphans(self, thread_id: str) -> set[CheckpointKey]:
-        """The keys of all checkpoints of a thread that may have writes."""
-        there = {one.key for one in self.thread(thread_id)}
-        return there | set(self.orphans.get(thread_id, ()))
-
-    def writes(
-        self, keys: Sequence[CheckpointKey], of: Sequence[_For]
-    ) -> Iterator[tuple[_For, list[WriteItem]]]:
-        """The writes of each of these checkpoints in the order of the protocol.
-
-        `of` has what is returned with the writes, in the order of the keys.
-        """
-        found = self._connection.together(self._writes, keys)
-        return zip(of, found, strict=True)
-
-    def _writes(self, key: CheckpointKey) -> list[WriteItem]:
-        return read_writes(self._connection, key)
-
-
 def read_thread(connection: DynamoConnection, thread_id: str) -> list[CheckpointItem]:
-    """The present checkpoints of a thread, in the order of `DynamoIndex.thread`."""
+    """The present checkpoints of a thread by namespace, the newest id first."""
     partition = partition_of(thread_id)
     found = map(checkpoint_item, connection.query(partition)) if is_partition(partition) else ()
     ordered = sorted(found, key=lambda one: one.key.checkpoint_id, reverse=True)
     ordered.sort(key=lambda one: one.key.checkpoint_ns)
     return ordered
+
+
+def read_at(
+    connection: DynamoConnection, keys: Iterable[CheckpointKey]
+) -> Iterator[CheckpointItem]:
+    """The present checkpoints with these keys, of any threads; missing ones are left out."""
+    places = dict.fromkeys(checkpoint_place(key) for key in keys if is_storable(key))
+    found = connection.get(places)
+    return (checkpoint_item(found[place]) for place in places if place in found)
 
 
 def heads_of(present: Iterable[CheckpointItem]) -> dict[str, str]:
@@ -798,10 +802,15 @@ def heads_of(present: Iterable[CheckpointItem]) -> dict[str, str]:
     return found
 
 
-def read_writes(connection: DynamoConnection, key: CheckpointKey) -> list[WriteItem]:
-    """The present writes of a checkpoint, in the order of the protocol."""
-    partition = writes_partition(key)
-    if not is_partition(partition):
-        return []
-    found = [write_item(key, one) for one in connection.query(partition)]
-    return sorted(found, key=lambda one: (one.task_path, one.task_id, one.idx))
+def read_writes(
+    connection: DynamoConnection, keys: Sequence[CheckpointKey]
+) -> Iterator[list[WriteItem]]:
+    """The present writes of each of these checkpoints, in the order of the protocol."""
+
+    def read(key: CheckpointKey) -> list[WriteItem]:
+        partition = writes_partition(key)
+        stored = connection.query(partition) if is_partition(partition) else ()
+        found = (write_item(key, one) for one in stored)
+        return sorted(found, key=lambda one: (one.task_path, one.task_id, one.idx))
+
+    return connection.together(read, keys)

@@ -11,34 +11,36 @@ the newest one stays the head, and the `problem` of its body says what the saver
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, starmap
 from typing import Unpack
 
 from ckpt_backends import shell
 from ckpt_backends.base import BaseStore, OnConnection
-from ckpt_backends.dynamodb.connect import DynamoConnection, connect, key_attributes
+from ckpt_backends.dynamodb.connect import DynamoConnection, key_attributes
 from ckpt_backends.dynamodb.records import (
     CHECKPOINT_PREFIX,
     CHECKPOINTS,
     CHUNK_SORT,
-    IN_TABLE,
     METADATA,
     WRITES,
     WRITES_PREFIX,
     CheckpointItem,
-    DynamoIndex,
+    DynamoItem,
     StoredPayload,
     WriteItem,
     checked_rows,
     checkpoint_place,
     chunk_of,
-    is_partition,
     moment,
     payloads,
+    read_at,
+    read_thread,
+    read_writes,
     row_of,
-    sizes_of,
+    sized,
     split_payload,
     split_sort,
     value_of,
@@ -57,6 +59,7 @@ from ckpt_backends.model import (
     TypedBytes,
     Usage,
     Write,
+    in_chunks,
 )
 from ckpt_backends.protocol import (
     CheckpointOptions,
@@ -111,55 +114,37 @@ class _Sum:
         )
 
 
-def thread_of(thread_id: str, keys: Iterator[CheckpointKey]) -> Thread | None:
-    """The thread that has these checkpoints; None if there are none."""
-    found = _Sum()
-    for key in keys:
-        found.add(key.checkpoint_ns, key.checkpoint_id)
-    return found.thread(thread_id) if found.checkpoints else None
-
-
-def scan_threads(connection: DynamoConnection, observer: ScanObserver) -> list[Thread]:
-    """All threads, the one with the newest checkpoint first."""
-    found: dict[str, _Sum] = {}
-    for partition, sort in _keys(connection, observer, [CHECKPOINT_PREFIX]):
-        thread_id = partition.removeprefix(CHECKPOINT_PREFIX)
-        found.setdefault(thread_id, _Sum()).add(*split_sort(sort))
-    return _in_order(found)
-
-
-def _in_order(found: Mapping[str, _Sum]) -> list[Thread]:
-    ordered = sorted(found.items())
-    ordered.sort(key=lambda one: one[1].newest, reverse=True)
-    return [one.thread(thread_id) for thread_id, one in ordered]
-
-
-def scan_orphans(
-    connection: DynamoConnection, observer: ScanObserver
+def scan_threads(
+    connection: DynamoConnection, observer: ScanObserver, *, with_writes: bool
 ) -> tuple[list[Thread], dict[str, set[CheckpointKey]]]:
-    """All threads as `scan_threads` returns them, and the missing checkpoints that have writes.
+    """All threads, the one with the newest checkpoint first.
 
-    These are by thread; a thread may have nothing else.
+    And, `with_writes`, by thread the missing checkpoints that have writes; a thread may have
+    nothing else.
     """
     threads: dict[str, _Sum] = {}
     known: set[int] = set()
     """Hashes of the partitions of writes that belong to a checkpoint."""
     unsure: dict[int, str] = {}
     """The others by their hash: their checkpoints come later in the scan, or are missing."""
-    for partition, sort in _keys(connection, observer, [CHECKPOINT_PREFIX, WRITES_PREFIX]):
+    prefixes = [CHECKPOINT_PREFIX, WRITES_PREFIX] if with_writes else [CHECKPOINT_PREFIX]
+    for partition, sort in _keys(connection, observer, prefixes):
         if partition.startswith(CHECKPOINT_PREFIX):
             thread_id, place = partition.removeprefix(CHECKPOINT_PREFIX), split_sort(sort)
             threads.setdefault(thread_id, _Sum()).add(*place)
-            mark = hash(writes_partition(CheckpointKey(thread_id, *place)))
-            known.add(mark)
-            unsure.pop(mark, None)
+            if with_writes:
+                mark = hash(writes_partition(CheckpointKey(thread_id, *place)))
+                known.add(mark)
+                unsure.pop(mark, None)
         elif (mark := hash(partition)) not in known:
             unsure[mark] = partition
     orphans: dict[str, set[CheckpointKey]] = {}
     for partition in unsure.values():
         key = _owner(partition, threads)
         orphans.setdefault(key.thread_id, set()).add(key)
-    return _in_order(threads), orphans
+    ordered = sorted(threads.items())
+    ordered.sort(key=lambda one: one[1].newest, reverse=True)
+    return [one.thread(thread_id) for thread_id, one in ordered], orphans
 
 
 def _owner(partition: str, threads: Collection[str]) -> CheckpointKey:
@@ -190,10 +175,10 @@ def _keys(
     observer.scanning(label, 0, estimate)
     try:
         for page in connection.scan(prefixes):
-            items += page.scanned
-            units += page.units
+            items += int(page.get("ScannedCount", 0))
+            units += float(page.get("ConsumedCapacity", {}).get("CapacityUnits", 0))
             observer.scanning(label, items, estimate)
-            for one in page.items:
+            for one in page["Items"]:
                 yield one["PK"]["S"], one["SK"]["S"]
     finally:
         read = f"{items:,} item{'s' * (items != 1)}"
@@ -249,6 +234,8 @@ def expiry_faults(thread_id: str, items: Sequence[CheckpointItem]) -> Iterator[F
     yield Fault("ttl-partial", detail, thread_id, ns, own)
 
 
+_REMEMBERED = 200
+"""Number of threads whose items are cached. A command reads one thread after the other."""
 _PARTITIONS_AT_ONCE = 64
 _Column = tuple[str, str, str, str | None, str]
 
@@ -262,7 +249,10 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
 
     def __init__(self, connection: DynamoConnection, url: StoreUrl) -> None:
         super().__init__(connection, url)
-        self._index = DynamoIndex(connection)
+        self._items: dict[str, list[CheckpointItem]] = {}
+        """By thread, its checkpoints by namespace, the newest id first."""
+        self._orphans: Mapping[str, Collection[CheckpointKey]] = {}
+        """By thread, the missing checkpoints that have writes, as far as a scan has found some."""
         self._observer: ScanObserver = SilentObserver()
         self._there: dict[CheckpointKey, bool] = {}
         """Whether the payloads exist that were looked for, because another one is missing."""
@@ -292,31 +282,36 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:
-            self._threads = scan_threads(self._connection, self._observer)
+            self._threads, _ = scan_threads(self._connection, self._observer, with_writes=False)
         yield from self._threads[:limit]
 
-    def thread(self, thread_id: str) -> Thread | None:
-        return thread_of(thread_id, (one.key for one in self._index.thread(thread_id)))
+    def _items_of(self, thread_id: str) -> list[CheckpointItem]:
+        if thread_id not in self._items:
+            found = read_thread(self._connection, thread_id)
+            while len(self._items) >= _REMEMBERED:
+                del self._items[next(iter(self._items))]
+            self._items[thread_id] = found
+        return self._items[thread_id]
 
-    def namespaces(self, thread_id: str) -> list[str]:
-        return sorted({one.key.checkpoint_ns for one in self._index.thread(thread_id)})
+    def _keys_with_writes(self, thread_id: str) -> list[CheckpointKey]:
+        """The checkpoints of a thread that may have writes, in order."""
+        there = {one.key for one in self._items_of(thread_id)}
+        return sorted(there.union(self._orphans.get(thread_id, ())))
 
     def expiries(
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
     ) -> Iterator[Expiry]:
-        wanted = set(checkpoint_ids)
-        found = [
-            one
-            for one in self._index.thread(thread_id)
-            if one.key.checkpoint_ns == checkpoint_ns and one.key.checkpoint_id in wanted
-        ]
-        for one, writes in self._index.writes([one.key for one in found], found):
+        is_meant = _condition(checkpoint_ns, checkpoint_ids)
+        found = [one for one in self._items_of(thread_id) if is_meant(one.key)]
+        of_each = read_writes(self._connection, [one.key for one in found])
+        for one, writes in zip(found, of_each, strict=True):
             times = [write.expires_at for write in writes if write.expires_at is not None]
             first = min(times) if times else None
             yield Expiry(one.key, moment(one.expires_at), moment(first))
 
     def refresh(self) -> None:
-        self._index.forget()
+        self._items.clear()
+        self._orphans = {}
         self._there.clear()
         self._threads = self._all_ids = None
 
@@ -326,20 +321,16 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
         self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
         asked = CheckpointQuery(**options)
-        ids = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
-        found = [
-            one
-            for one in self._index.thread(thread_id)
-            if asked.checkpoint_ns in (None, one.key.checkpoint_ns)
-            and (ids is None or one.key.checkpoint_id in ids)
-        ]
+        is_meant = _condition(asked.checkpoint_ns, asked.checkpoint_ids)
+        found = [one for one in self._items_of(thread_id) if is_meant(one.key)]
         yield from self._load(found, asked)
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
         # The values are in the bodies.
-        yield from self._load(self._index.at(keys), CheckpointQuery(**options))
+        found = list(read_at(self._connection, keys))
+        yield from self._load(found, CheckpointQuery(**options))
 
     def _load(
         self, items: Sequence[CheckpointItem], asked: CheckpointQuery
@@ -357,44 +348,35 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
 
     def _lost(self, item: CheckpointItem, value: TypedBytes) -> TypedBytes:
         """The value of a checkpoint without a payload. It says what the saver does then."""
-        problem = value.problem or "payload is empty"
-        of_ns = [
+        is_beside = _condition(item.key.checkpoint_ns)
+        others = [
             one
-            for one in self._index.thread(item.key.thread_id)
-            if one.key.checkpoint_ns == item.key.checkpoint_ns
+            for one in self._items_of(item.key.thread_id)
+            if is_beside(one.key) and one.key != item.key
         ]
-        newer = [one for one in of_ns if one.key > item.key]
-        older = [one for one in of_ns if one.key < item.key]
-        if any(self._is_there(one) for one in newer):
-            return value._replace(problem=f"{problem}; the saver leaves this checkpoint out")
-        loaded = next((one.key.checkpoint_id for one in older if self._is_there(one)), None)
-        if loaded is None:
-            return value._replace(problem=f"{problem}; the saver finds no checkpoint here")
-        return value._replace(problem=f"{problem}; the saver loads {loaded} before it instead")
+        there = next((one.key for one in others if self._is_there(one)), None)
+        if there is None:
+            what = "finds no checkpoint here"
+        elif there > item.key:
+            what = "leaves this checkpoint out"
+        else:
+            what = f"loads {there.checkpoint_id} before it instead"
+        problem = value.problem or "payload is empty"
+        return value._replace(problem=f"{problem}; the saver {what}")
 
     def _is_there(self, item: CheckpointItem) -> bool:
         """Whether the payload of a checkpoint exists."""
         if item.key not in self._there:
-            ref = item.ref
-            if ref.location != IN_TABLE:
-                found = any(size for _, size in sizes_of(self._connection, [item]))
-            else:
-                keys = [(ref.key, CHUNK_SORT)] if is_partition(ref.key) else []
-                found = bool(self._connection.get(keys, ""))
-            self._there[item.key] = found
+            found = sized(self._connection, [item])
+            self._there[item.key] = any(payload.size for _, payload in found)
         return self._there[item.key]
 
     # Writes
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
         asked = WriteQuery(**options)
-        ids = None if asked.checkpoint_ids is None else set(asked.checkpoint_ids)
-        keys = sorted(
-            key
-            for key in self._index.keys_with_orphans(thread_id)
-            if asked.checkpoint_ns in (None, key.checkpoint_ns)
-            and (ids is None or key.checkpoint_id in ids)
-        )
+        is_meant = _condition(asked.checkpoint_ns, asked.checkpoint_ids)
+        keys = list(filter(is_meant, self._keys_with_writes(thread_id)))
         yield from self._writes(keys, asked)
 
     def writes_at(
@@ -412,18 +394,21 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
 
     def _write_items(self, keys: Sequence[CheckpointKey]) -> Iterator[list[WriteItem]]:
         """The writes of some checkpoints at a time, those of each in the order of the protocol."""
-        for start in range(0, len(keys), _PARTITIONS_AT_ONCE):
-            some = keys[start : start + _PARTITIONS_AT_ONCE]
-            yield [write for _, writes in self._index.writes(some, some) for write in writes]
+        for some in in_chunks(keys, _PARTITIONS_AT_ONCE):
+            yield list(chain.from_iterable(read_writes(self._connection, some)))
 
     # Sizes
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
-        for one, size in sizes_of(self._connection, self._index.thread(thread_id)):
-            yield one.key, ThreadSize(1, 0, size)
-        for items in self._write_items(sorted(self._index.keys_with_orphans(thread_id))):
-            for write, size in sizes_of(self._connection, items):
-                yield write.key, ThreadSize(0, 1, size)
+        for one, payload in self._sized(thread_id):
+            number = (0, 1) if isinstance(one, WriteItem) else (1, 0)
+            yield one.key, ThreadSize(*number, payload.size)
+
+    def _sized(self, thread_id: str) -> Iterator[tuple[DynamoItem, StoredPayload]]:
+        """The items of a thread with the lengths of their payloads."""
+        yield from sized(self._connection, self._items_of(thread_id))
+        for items in self._write_items(self._keys_with_writes(thread_id)):
+            yield from sized(self._connection, items)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if thread_id is not None:
@@ -435,8 +420,10 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
     def _everyone(self) -> list[str]:
         """The ids of all threads, also of those with nothing but writes."""
         if self._all_ids is None:
-            self._threads, self._index.orphans = scan_orphans(self._connection, self._observer)
-            ids = {one.thread_id for one in self._threads} | self._index.orphans.keys()
+            self._threads, self._orphans = scan_threads(
+                self._connection, self._observer, with_writes=True
+            )
+            ids = {one.thread_id for one in self._threads} | self._orphans.keys()
             self._all_ids = sorted(ids, key=lambda one: one.encode(errors="surrogatepass"))
         return self._all_ids
 
@@ -446,13 +433,12 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
         return table_faults(self._connection)
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
-        return expiry_faults(thread_id, self._index.thread(thread_id))
+        return expiry_faults(thread_id, self._items_of(thread_id))
 
     def suspect_threads(self) -> Iterator[str]:
         """The scan finds writes without a checkpoint; the rest needs one query for each thread."""
         for thread_id in self._everyone():
-            items = self._index.thread(thread_id)
-            if thread_id in self._index.orphans or has_contradiction(items):
+            if thread_id in self._orphans or has_contradiction(self._items_of(thread_id)):
                 yield thread_id
 
     def _lengths(self, thread_id: str) -> Iterator[tuple[_Column, int]]:
@@ -460,27 +446,21 @@ class DynamoStore(OnConnection[DynamoConnection], BaseStore):
 
         The length of metadata is known only where the payload is not compressed and in the table.
         """
-        items = self._index.thread(thread_id)
-        for one, payload in payloads(
-            self._connection, [one for one in items if one.ref.location == IN_TABLE]
-        ):
-            yield from _columns(one, payload.size, _metadata_length(payload))
-        others = [one for one in items if one.ref.location != IN_TABLE]
-        for one, size in sizes_of(self._connection, others):
-            yield from _columns(one, size, 0)
-        for writes in self._write_items(sorted(self._index.keys_with_orphans(thread_id))):
-            for write, size in sizes_of(self._connection, writes):
-                ns = write.key.checkpoint_ns
-                yield (WRITES, "value", ns, write.channel, write.ref.type), size
+        for one, payload in self._sized(thread_id):
+            ns, tag = one.key.checkpoint_ns, one.ref.type
+            if isinstance(one, WriteItem):
+                yield (WRITES, "value", ns, one.channel, tag), payload.size
+            else:
+                metadata = _metadata_length(payload)
+                yield (CHECKPOINTS, "checkpoint", ns, None, tag), payload.size - metadata
+                yield (CHECKPOINTS, METADATA, ns, None, tag), metadata
 
     # Rows
 
     def rows(self, thread_id: str) -> Iterator[Row]:
-        for items in self._write_items(sorted(self._index.keys_with_orphans(thread_id))):
-            for write, payload in payloads(self._connection, items):
-                yield row_of(write, payload)
-        for one, payload in payloads(self._connection, self._index.thread(thread_id)[::-1]):
-            yield row_of(one, payload)
+        for items in self._write_items(self._keys_with_writes(thread_id)):
+            yield from starmap(row_of, payloads(self._connection, items))
+        yield from starmap(row_of, payloads(self._connection, self._items_of(thread_id)[::-1]))
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return checked_rows(self._connection, thread_id, rows)
@@ -523,10 +503,14 @@ def _write(item: WriteItem, payload: StoredPayload, *, is_read: bool) -> Write:
     )
 
 
-def _columns(item: CheckpointItem, size: int, metadata: int) -> Iterator[tuple[_Column, int]]:
-    ns = item.key.checkpoint_ns
-    yield (CHECKPOINTS, "checkpoint", ns, None, item.ref.type), size - metadata
-    yield (CHECKPOINTS, METADATA, ns, None, item.ref.type), metadata
+def _condition(
+    checkpoint_ns: str | None, checkpoint_ids: Collection[str] | None = None
+) -> Callable[[CheckpointKey], bool]:
+    """Whether a checkpoint is in a namespace and one of these, as far as they are given."""
+    ids = None if checkpoint_ids is None else set(checkpoint_ids)
+    return lambda key: (
+        checkpoint_ns in (None, key.checkpoint_ns) and (ids is None or key.checkpoint_id in ids)
+    )
 
 
 def _metadata_length(payload: StoredPayload) -> int:
@@ -538,5 +522,5 @@ def _metadata_length(payload: StoredPayload) -> int:
 
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`."""
-    with opening(connect(url), url) as connection:
+    with opening(DynamoConnection(url), url) as connection:
         return understanding(DynamoStore(connection, url), url)
