@@ -25,9 +25,8 @@ from typing import NoReturn
 from urllib.parse import quote
 
 from ckpt_backends import shell
-from ckpt_backends.apps.deerflow import memory as replace_file
 from ckpt_backends.apps.deerflow.declaration import FOLDER
-from ckpt_backends.apps.deerflow.memory import base_of, memory_files
+from ckpt_backends.apps.deerflow.memory import base_of, memory_files, read, settings
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.memory import ThreadsOfMemory
 from ckpt_backends.url import StoreUrl, parse_url
@@ -60,11 +59,8 @@ def _found(base: Path) -> ThreadsOfMemory:
                     _file(base / name), f"no {_NAME} found; this is the default place"
                 )
         return ThreadsOfMemory(None, f"there is no {_NAME} next to '{base}'")
-    from ckpt_backends.apps.deerflow.memory import settings
-
-    text = replace_file.read(path).raw.decode()
     try:
-        sections = settings(text, ("checkpointer", "database"))
+        sections = settings(read(path).raw.decode(), ("checkpointer", "database"))
     except ValueError as error:
         raise _Unknown(f"'{path}' is {error}") from None
     values = _Values(sections, _environment(path, base))
@@ -85,7 +81,7 @@ def _single(values: _Values, base: Path) -> ThreadsOfMemory:
             return _IN_MEMORY
         # The second is the path as seen from the project folder.
         return ThreadsOfMemory(_first([base / place, base.parent / place]), "")
-    return _server(kind, place, values.of("checkpointer", "postgres_schema"))
+    return _server(values, "checkpointer", kind, place)
 
 
 def _shared(values: _Values, base: Path, path: Path) -> ThreadsOfMemory:
@@ -99,9 +95,7 @@ def _shared(values: _Values, base: Path, path: Path) -> ThreadsOfMemory:
             # Releases without this section kept checkpoints in memory.
             return _IN_MEMORY
         return ThreadsOfMemory(there, "")
-    return _server(
-        kind, values.of("database", "postgres_url"), values.of("database", "postgres_schema")
-    )
+    return _server(values, "database", kind, values.of("database", "postgres_url"))
 
 
 _IN_MEMORY = ThreadsOfMemory(
@@ -109,7 +103,7 @@ _IN_MEMORY = ThreadsOfMemory(
 )
 
 
-def _server(kind: str | None, place: str | None, schema: str | None) -> ThreadsOfMemory:
+def _server(values: _Values, section: str, kind: str | None, place: str | None) -> ThreadsOfMemory:
     if kind == "memory":
         return _IN_MEMORY
     if kind != "postgres":
@@ -117,6 +111,7 @@ def _server(kind: str | None, place: str | None, schema: str | None) -> ThreadsO
     if not place:
         raise _Unknown(f"no connection string in {_NAME}")
     url = parse_url(place.replace("postgresql+asyncpg://", "postgresql://", 1))
+    schema = values.of(section, "postgres_schema")
     if schema and "schema" not in url.params:
         joined = "&" if "?" in url.raw else "?"
         url = parse_url(f"{url.raw}{joined}schema={quote(schema, safe='')}")
@@ -167,7 +162,7 @@ def _environment(path: Path, base: Path) -> dict[str, str]:
     beside = (base.parent.parent, base.parent, path.parent)
     for folder in [path.parent] if _is_named() else dict.fromkeys(beside):
         if os.path.isfile(folder / _ENV):
-            found |= dict(_variables(replace_file.read(folder / _ENV).raw.decode(errors="replace")))
+            found |= dict(_variables(read(folder / _ENV).raw.decode(errors="replace")))
     return {**found, **os.environ} if _is_named() else found
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,6 +64,11 @@ class MemoryFile:
         """Whether it is a single fact in Markdown."""
         return self.path.suffix == ".md"
 
+    @property
+    def key(self) -> ItemKey:
+        """The key of a single fact."""
+        return ItemKey((*self.owner, FACTS), self.path.stem)
+
 
 def memory_files(url: StoreUrl) -> list[MemoryFile]:
     """All memory files of a URL. Does not open them.
@@ -88,11 +93,12 @@ def memory_files(url: StoreUrl) -> list[MemoryFile]:
             hint=f"use the path of a {FILE} or of the {FOLDER} folder",
         ) from None
     if not S_ISDIR(kind):
-        owner = _owner(path)
-        return [MemoryFile(path, owner), *_markdown(path.parent, owner)]
+        _, owner = _base_and_owner(Path(os.path.abspath(path)).parent)
+        facts = (one for one in _files(path.parent, owner) if one.is_fact)
+        return [MemoryFile(path, owner), *(one for one in facts if owner or USERS not in one.owner)]
     folder = path / FOLDER if os.path.isdir(path / FOLDER) else path
-    owner = _owner(folder / FILE)
-    found = list(_all(folder, owner))
+    _, owner = _base_and_owner(Path(os.path.abspath(folder)))
+    found = list(_files(folder, owner))
     if not found:
         raise UnknownLayout(
             f"no DeerFlow memory in '{path}'",
@@ -104,69 +110,41 @@ def memory_files(url: StoreUrl) -> list[MemoryFile]:
 def base_of(url: StoreUrl) -> Path:
     """DeerFlow's folder, from the path of a file or folder in it."""
     path = Path(os.path.abspath(url.path))
-    if os.path.isdir(path):
-        return path / FOLDER if os.path.isdir(path / FOLDER) else _above(path)
-    return _above(path.parent)
+    if os.path.isdir(path / FOLDER):
+        return path / FOLDER
+    base, _ = _base_and_owner(path if os.path.isdir(path) else path.parent)
+    return base
 
 
-def _above(folder: Path) -> Path:
-    """The base folder of a folder that may be `users/USER` or `agents/AGENT` below it."""
+def _base_and_owner(folder: Path) -> tuple[Path, Namespace]:
+    """The base folder of a folder that may be `users/USER` or `agents/AGENT` below it, and whose
+    memory the folder holds."""
+    owner: Namespace = ()
     for label in (AGENTS, USERS):
         if folder.parent.name == label:
+            owner = (label, folder.name, *owner)
             folder = folder.parent.parent
-    return folder
+    return folder, owner
 
 
-def _owner(path: Path) -> Namespace:
-    """The owner of a memory.json, from its folders."""
-    folder = Path(os.path.abspath(path)).parent
-    found: Namespace = ()
-    for label in (AGENTS, USERS):
-        if folder.parent.name == label:
-            found = (label, folder.name, *found)
-            folder = folder.parent.parent
-    return found
-
-
-def _all(folder: Path, owner: Namespace) -> Iterator[MemoryFile]:
-    """The files of one user, or of all users."""
-    yield from _one(folder, owner)
-    if AGENTS not in owner:
-        for agent in _folders(folder / AGENTS):
-            yield from _one(folder / AGENTS / agent, (*owner, AGENTS, agent))
-    yield from _markdown(folder, owner)
-    if not owner:
-        for user in _folders(folder / USERS):
-            yield from _all(folder / USERS / user, (USERS, user))
-
-
-def _one(folder: Path, owner: Namespace) -> Iterator[MemoryFile]:
+def _files(folder: Path, owner: Namespace) -> Iterator[MemoryFile]:
+    """The files of one user or agent, or of all."""
     if os.path.isfile(folder / FILE):
         yield MemoryFile(folder / FILE, owner)
+    if AGENTS in owner:
+        facts = sorted(folder.glob(f"{FACTS}/*/*.md"))
+        yield from (MemoryFile(path, owner) for path in facts)
+    else:
+        for agent in _folders(folder / AGENTS):
+            yield from _files(agent, (*owner, AGENTS, agent.name))
+    if not owner:
+        for user in _folders(folder / USERS):
+            yield from _files(user, (USERS, user.name))
 
 
-def _markdown(folder: Path, owner: Namespace) -> Iterator[MemoryFile]:
-    """The facts of all agents of a user, or of one agent, sorted."""
-    agents = [(folder, owner)]
-    if AGENTS not in owner:
-        agents = [
-            (folder / AGENTS / agent, (*owner, AGENTS, agent))
-            for agent in _folders(folder / AGENTS)
-        ]
-    for place, whose in agents:
-        for shard in _folders(place / FACTS):
-            for name in _names(place / FACTS / shard):
-                if name.endswith(".md"):
-                    yield MemoryFile(place / FACTS / shard / name, whose)
-
-
-def _folders(folder: Path) -> list[str]:
-    return [name for name in _names(folder) if os.path.isdir(folder / name)]
-
-
-def _names(folder: Path) -> list[str]:
+def _folders(folder: Path) -> list[Path]:
     with suppress(OSError):
-        return sorted(os.listdir(folder))
+        return sorted(one for one in folder.iterdir() if os.path.isdir(one))
     return []
 
 
@@ -204,11 +182,7 @@ class MemoryDocument:
 
     def items(self) -> Iterator[Item]:
         """Its facts and sections, unsorted."""
-        for key, value in self.named():
-            if key.namespace[-1] == FACTS:
-                yield fact_item(key, value)
-            else:
-                yield _section_item(key, value)
+        return (item_of(key, value) for key, value in self.named())
 
     def named(self) -> Iterator[tuple[ItemKey, Any]]:
         """The key of each fact and section, with its value.
@@ -248,35 +222,15 @@ class MemoryDocument:
                 self.data[kind] = dict(held)
 
 
-def parse(place: MemoryFile, raw: bytes) -> MemoryDocument:
-    """Parse a memory.json. Raises `ValueError`."""
-    try:
-        data = json.loads(raw.decode(), object_pairs_hook=_unique)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} column {error.colno}"
-        what = f"not JSON at {where}" if raw.strip() else "the file is empty"
-        raise ValueError(what) from None
-    if not isinstance(data, dict) or not {"facts", *SECTIONS} & data.keys():
-        raise ValueError("neither facts nor sections found")
-    return MemoryDocument(place, data)
-
-
 def to_text(data: Mapping[str, Any]) -> bytes:
     """A document as JSON in DeerFlow's form: indented by 2, keys in order, not escaped."""
     return _encoded(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def to_value(value: Any) -> TypedBytes:
-    """A part of a document as a stored value."""
-    return TypedBytes("json", _encoded(json.dumps(value, ensure_ascii=False)))
-
-
-def fact_item(key: ItemKey, fact: Any) -> Item:
-    """The item of a fact, of version 1.0 or 2.0."""
-    value = to_value(fact)
-    fields = fact if isinstance(fact, dict) else {}
+def item_of(key: ItemKey, stored: Any) -> Item:
+    """The item of a fact, of version 1.0 or 2.0, or of a section."""
+    value = TypedBytes("json", _encoded(json.dumps(stored, ensure_ascii=False)))
+    fields = stored if isinstance(stored, dict) else {}
     category = fields.get("category")
     created = moment(fields.get("createdAt"))
     return Item(
@@ -290,12 +244,6 @@ def fact_item(key: ItemKey, fact: Any) -> Item:
         confidence=_confidence(fields.get("confidence")),
         source=_source(fields.get("source")),
     )
-
-
-def _section_item(key: ItemKey, section: Any) -> Item:
-    value = to_value(section)
-    updated = section.get("updatedAt") if isinstance(section, dict) else None
-    return Item(key, created_at=None, updated_at=moment(updated), size=len(value.data), value=value)
 
 
 def moment(text: Any) -> datetime | None:
@@ -448,12 +396,11 @@ def _yaml() -> ModuleType:
 
 def fact_of(place: MemoryFile, raw: bytes) -> Item:
     """The fact in a file. If it cannot be parsed, its value is the bytes with a `problem`."""
-    key = ItemKey((*place.owner, FACTS), place.path.stem)
     try:
-        return fact_item(key, _fields(raw.decode()))
+        return item_of(place.key, _fields(raw.decode()))
     except ValueError as error:
         value = TypedBytes("markdown", raw, problem=str(error))
-        return Item(key, created_at=None, updated_at=None, size=len(raw), value=value)
+        return Item(place.key, created_at=None, updated_at=None, size=len(raw), value=value)
 
 
 def _fields(text: str) -> dict[str, Any]:
@@ -522,18 +469,16 @@ class DeerFlowMemory(MemoryStore):
         # the value shows whether a fact has changed.
         wanted = None if keys is None else frozenset(keys)
         for item in self._items():
-            found = item.key
-            if (
-                begins(found.namespace, prefix)
-                and key in {None, found.key}
-                and (wanted is None or found in wanted)
-            ):
+            is_meant = begins(item.key.namespace, prefix) and key in {None, item.key.key}
+            if is_meant and (wanted is None or item.key in wanted):
                 yield item
 
     def rows(self, key: ItemKey) -> Iterator[Row]:
         for item in self.items(keys=[key], values=True):
             if item.value is not None:
-                yield row_of(item.key, item.value.data)
+                labels = json.dumps(item.key.namespace)
+                name, value = item.key.key, item.value.data
+                yield Row(TABLE, {"namespace": labels, "key": name, "value": value})
 
     def key_of(self, row: Row) -> ItemKey:
         return key_of(row)
@@ -560,18 +505,27 @@ class DeerFlowMemory(MemoryStore):
 
 def document(place: MemoryFile) -> MemoryDocument:
     """Read and parse a memory.json. Raises `StoreUnavailable` and `Unreadable`."""
-    return parsed(place, read(place.path))
+    return parsed(place, read(place.path).raw)
 
 
-def parsed(place: MemoryFile, snapshot: Snapshot) -> MemoryDocument:
+def parsed(place: MemoryFile, raw: bytes) -> MemoryDocument:
     """Parse a memory.json that was read. Raises `Unreadable`."""
     try:
-        return parse(place, snapshot.raw)
+        data = json.loads(raw.decode(), object_pairs_hook=_unique)
+        if not isinstance(data, dict) or not {"facts", *SECTIONS} & data.keys():
+            raise ValueError("neither facts nor sections found")
+        return MemoryDocument(place, data)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        reason = f"not JSON at {where}" if raw.strip() else "the file is empty"
+    except RecursionError:
+        reason = "nested too deeply"
     except ValueError as error:
-        raise Unreadable(
-            f"cannot read '{place.path}' as DeerFlow's memory: {error}",
-            hint="restore the file from a backup, or use the path of another file",
-        ) from None
+        reason = str(error)
+    raise Unreadable(
+        f"cannot read '{place.path}' as DeerFlow's memory: {reason}",
+        hint="restore the file from a backup, or use the path of another file",
+    )
 
 
 def key_of(row: Row) -> ItemKey:
@@ -591,11 +545,6 @@ def key_of(row: Row) -> ItemKey:
     ):
         return ItemKey(tuple(labels), key)
     raise Refused(f"a row of '{row.table}' is not an item of DeerFlow's memory")
-
-
-def row_of(key: ItemKey, value: bytes) -> Row:
-    """An item as a row of an archive."""
-    return Row(TABLE, {"namespace": json.dumps(key.namespace), "key": key.key, "value": value})
 
 
 # Reads a whole file with its time stamp, and replaces it atomically.
@@ -621,17 +570,15 @@ class Snapshot:
 
 def read(path: Path) -> Snapshot:
     """Read a file. Raises `StoreUnavailable`, also if it is not regular or too long."""
-    try:
+    with _explained("read", path):
         whole = path.resolve(strict=True)
         with open_regular(whole) as file:
             facts = os.fstat(file.fileno())
             # None if a file of the kernel has no data yet.
             raw = file.read(_MOST_BYTES + 1) or b""
-    except (OSError, RuntimeError) as error:
-        raise _unavailable("read", path, error) from error
     if len(raw) > _MOST_BYTES:
         raise Unreadable(f"cannot read '{path}': longer than {_MOST_BYTES >> 20} MiB")
-    return Snapshot(whole, raw, _stamp(facts))
+    return Snapshot(whole, raw, (facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size))
 
 
 class Replacement:
@@ -648,26 +595,24 @@ class Replacement:
         self._before = before
         self._is_swapped = False
         path = before.path
-        try:
+        with _explained("write", path):
             # Locked until it is dropped, so that no other run removes it.
             self._beside, self._file = create_part(path, like=path)
-        except OSError as error:
-            raise _unavailable("write", path, error) from error
-        try:
-            self._file.write(raw)
-            to_disk(self._file)
-            self._inode = os.fstat(self._file.fileno()).st_ino
-            if abs(os.stat(self._beside).st_mtime_ns - before.stamp[2]) < _TELLING:
-                # DeerFlow reloads a file when its time, a float, has changed.
-                os.utime(self._beside, ns=(before.stamp[2], before.stamp[2] + _TELLING))
-        except OSError as error:
-            self.drop()
-            raise _unavailable("write", path, error) from error
+            try:
+                self._file.write(raw)
+                to_disk(self._file)
+                self._inode = os.fstat(self._file.fileno()).st_ino
+                if abs(os.stat(self._beside).st_mtime_ns - before.stamp[2]) < _TELLING:
+                    # DeerFlow reloads a file when its time, a float, has changed.
+                    os.utime(self._beside, ns=(before.stamp[2], before.stamp[2] + _TELLING))
+            except OSError:
+                self.drop()
+                raise
 
     def check(self) -> None:
         """Raise `StoreChanged` if the file changed since it was read."""
         if not _is_same(self._before.path, self._before):
-            raise changed(self._before.path)
+            raise changed_file(self._before.path)
 
     def put(self) -> None:
         """Check again, and replace the file atomically.
@@ -676,17 +621,15 @@ class Replacement:
         """
         self.check()
         path = self._before.path
-        try:
+        with _explained("write", path):
             self._is_swapped = exchange(self._beside, path)
             if not self._is_swapped:
                 os.replace(self._beside, path)
             elif not _is_same(self._beside, self._before):
                 self._is_swapped = False
                 os.replace(self._beside, path)
-                raise changed(path)
+                raise changed_file(path)
             sync_folder(path.parent)
-        except OSError as error:
-            raise _unavailable("write", path, error) from error
 
     def take_back(self) -> None:
         """Restore the old file, unless another writer replaced the new one."""
@@ -709,11 +652,9 @@ def replace_or_remove(before: Snapshot, raw: bytes | None, old: OldFiles, label:
     """
     old.hold(before.path, label)
     if raw is None:
-        try:
+        with _explained("remove", before.path):
             before.path.unlink()
             sync_folder(before.path.parent)
-        except OSError as error:
-            raise _unavailable("remove", before.path, error) from error
         return
     new = Replacement(before, raw)
     try:
@@ -722,7 +663,7 @@ def replace_or_remove(before: Snapshot, raw: bytes | None, old: OldFiles, label:
         new.drop()
 
 
-def changed(path: Path) -> StoreChanged:
+def changed_file(path: Path) -> StoreChanged:
     """The error for a file that changed since it was read."""
     return StoreChanged(
         f"'{path}' changed meanwhile; nothing was written", hint="run the command again"
@@ -754,10 +695,11 @@ def _is_same(path: Path, before: Snapshot) -> bool:
     return (now.stamp, now.raw) == (before.stamp, before.raw)
 
 
-def _stamp(facts: os.stat_result) -> tuple[int, int, int, int]:
-    return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
-
-
-def _unavailable(what: str, path: Path, error: Exception) -> StoreUnavailable:
-    reason = (getattr(error, "strerror", None) or str(error)).lower()
-    return StoreUnavailable(f"cannot {what} '{path}': {reason}")
+@contextmanager
+def _explained(what: str, path: Path) -> Iterator[None]:
+    """Turn errors of the system into `StoreUnavailable`."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise StoreUnavailable(f"cannot {what} '{path}': {reason}") from error

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.apps.deerflow import memory as replace_file
 from ckpt_backends.apps.deerflow.declaration import FILE
 from ckpt_backends.apps.deerflow.memory import (
-    FACTS,
     NEWER,
     SECTIONS,
     MemoryDocument,
     MemoryFile,
+    Replacement,
+    Snapshot,
     base_of,
+    changed_file,
     fact_of,
     key_of,
     memory_files,
     parsed,
+    read,
+    replace_or_remove,
     to_text,
 )
 from ckpt_backends.changes import Remaining, Remains
@@ -50,8 +54,8 @@ class ChangedMemory:
     """A memory.json that is being changed."""
 
     def __init__(self, place: MemoryFile) -> None:
-        self.before = replace_file.read(place.path)
-        self.document: MemoryDocument = parsed(place, self.before)
+        self.before = read(place.path)
+        self.document: MemoryDocument = parsed(place, self.before.raw)
 
     def text(self) -> bytes:
         """The new text, with the same white space at the end as the old text."""
@@ -71,8 +75,19 @@ def current_value(changed: Mapping[Namespace, ChangedMemory], item: Item) -> Any
     now = next((one for one in document.items() if one.key == item.key), None)
     check_unchanged(item, now)
     if now is None or item.value not in (None, now.value):
-        raise replace_file.changed(document.place.path)
+        raise changed_file(document.place.path)
     return dict(document.named())[item.key]
+
+
+def drop(changed: Mapping[Namespace, ChangedMemory], items: Collection[Item]) -> None:
+    """Remove items from their files. Raises `StoreChanged` if one changed."""
+    for item in items:
+        if item.key.namespace[:-1] not in changed:
+            raise _gone(item)
+        current_value(changed, item)
+    gone = {item.key for item in items}
+    for one in changed.values():
+        one.document.drop(gone)
 
 
 def put(
@@ -92,13 +107,13 @@ def put(
         for file in opened:
             path = file.before.path
             remove_unfinished(path.parent, path.name.__eq__)
-            new = replace_file.Replacement(file.before, file.text())
+            new = Replacement(file.before, file.text())
             stack.callback(new.drop)
             made.append(new)
         for new in made:
             new.check()
         before()
-        placed: list[replace_file.Replacement] = []
+        placed: list[Replacement] = []
         try:
             for file, new in zip(opened, made, strict=True):
                 if old is not None:
@@ -116,104 +131,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat().removesuffix("+00:00") + "Z"
 
 
-_HINT = "change it in DeerFlow, in its settings or by its API"
-
-
-class WritableDeerFlowMemory(WritableMemoryStore):
-    """The memory.json files of a folder, or one of them."""
-
-    def __init__(self, url: StoreUrl) -> None:
-        if "copy" in url.params:
-            raise UsageError(
-                "cannot write: a private copy (--copy) is read-only", hint="leave out --copy"
-            )
-        self._files = memory_files(url)
-        self._base = base_of(url)
-        self._erasure: DeerFlowErasure | None = None
-
-    def remove(self, items: Sequence[Item]) -> int:
-        """Remove facts and sections. Each file is replaced atomically, one after the other."""
-        if self._erasure is not None:
-            gone_files = self._erasure.remove(self._files, items)
-            self._files = [one for one in self._files if one not in gone_files]
-            return len(items)
-        changed = self._opened(item.key for item in items)
-        for item in items:
-            current_value(changed, item)
-        gone = {item.key for item in items}
-        for file in changed.values():
-            file.document.drop(gone)
-        put(changed.values())
-        return len(gone)
-
-    def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
-        """Set fields of a fact or a section; other fields keep their values."""
-        changed = self._opened([item.key])
-        value = current_value(changed, item)
-        if not isinstance(value, dict):
-            raise Unsupported(f"cannot edit '{item.key.key}': it has no fields")
-        value.update(fields)
-        if item.key.namespace[-1] in SECTIONS:
-            value["updatedAt"] = now()
-        put(changed.values())
-
-    def restore(self, rows: Iterable[Row]) -> Restored:
-        """Restore facts and sections; they are appended at the end."""
-        named = [(key_of(row), _parsed(row)) for row in rows]
-        changed = self._opened(key for key, _ in named)
-        added = 0
-        for key, value in named:
-            document = changed[key.namespace[:-1]].document
-            there = dict(document.named())
-            if key not in there:
-                document.add(key, value)
-                added += 1
-            elif there[key] != value:
-                raise StoreChanged(f"'{key.key}' exists with other contents")
-        if added:
-            put(changed.values())
-        return Restored(added, len(named) - added)
-
-    def begin_erasure(self) -> None:
-        """Allow to remove Markdown facts, and hold replaced files, to overwrite them."""
-
-        self._erasure = self._erasure or DeerFlowErasure()
-
-    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
-        self.begin_erasure()
-        assert self._erasure is not None  # noqa: S101
-        progress("overwrite old files")
-        return self._erasure.remains(self._files, self._base)
-
-    def close(self) -> None:
-        """Let go of replaced files. No other file stays open between two changes."""
-        if self._erasure is not None:
-            self._erasure.old.close()
-
-    def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, ChangedMemory]:
-        """The files of some items, by owner. Raises `Unsupported`."""
-        found: dict[Namespace, ChangedMemory] = {}
-        there = {one.owner: one for one in self._files if not one.is_fact}
-        for key in keys:
-            owner = key.namespace[:-1]
-            if owner in found:
-                continue
-            place = there.get(owner)
-            file = None if place is None else ChangedMemory(place)
-            if file is None or file.document.is_newer:
-                raise Unsupported(f"cannot change '{key.key}': {NEWER}", hint=_HINT)
-            found[owner] = file
-        return found
-
-
-def _parsed(row: Row) -> Any:
-    cell = row.cells.get("value")
-    try:
-        return json.loads(cell if isinstance(cell, bytes | str) else "")
-    except ValueError:
-        raise Unsupported("cannot restore: a row of the archive has no valid value") from None
-
-
 # Removes what DeerFlow keeps of a fact beside the fact itself.
 #
 #     memory.json.v1.bak                                 the memory.json before its facts became
@@ -225,38 +142,7 @@ def _parsed(row: Row) -> Any:
 # Source: `clear_fact_metadata` and `_ensure_migration_backup` of `deermem/core/storage.py`.
 
 
-BACKUP, METADATA = ".v1.bak", ".metadata"
-
-
-def forget_metadata(agent: Path, ids: Collection[str], old: OldFiles) -> Iterator[Remaining]:
-    """Remove the ids of facts from the files about them in the folder of an agent."""
-    folder = agent / METADATA
-    yield from _rewritten(folder / "fact-usage.json", lambda data: _usage_without(data, ids), old)
-    yield from _rewritten(
-        folder / "eviction-audit.json", lambda data: _audit_without(data, ids), old
-    )
-
-
-def forget_in_backup(memory: Path, items: Collection[Item], old: OldFiles) -> Iterator[Remaining]:
-    """Remove facts and sections from the backup of a memory.json, if there is one."""
-    backup = memory.with_name(f"{memory.name}{BACKUP}")
-    yield from _rewritten(backup, lambda data: _memory_without(data, items), old)
-
-
-def _rewritten(path: Path, change: Callable[[Any], Any], old: OldFiles) -> Iterator[Remaining]:
-    """Change a JSON file, or remove it if nothing is left. One that is not JSON remains."""
-    if not path.exists():
-        return
-    before = replace_file.read(path)
-    try:
-        data = json.loads(before.raw)
-        left = change(json.loads(before.raw))
-    except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
-        yield Remaining(f"'{path.name}'", "it is damaged, so it was not searched")
-        return
-    if left != data:
-        text = json.dumps(left, ensure_ascii=False, indent=2).encode("utf-8", "surrogatepass")
-        replace_file.replace_or_remove(before, text if left else None, old, f"'{path.name}'")
+_BACKUP, _METADATA = ".v1.bak", ".metadata"
 
 
 def _usage_without(usage: dict[str, Any], ids: Collection[str]) -> dict[str, Any]:
@@ -320,98 +206,193 @@ _RUNNING = Remaining(
 )
 
 
-class DeerFlowErasure:
-    """An erasure in the files of a folder. The replaced files are overwritten at its end."""
+_HINT = "change it in DeerFlow, in its settings or by its API"
 
-    def __init__(self) -> None:
-        self.old = OldFiles()
+
+class WritableDeerFlowMemory(WritableMemoryStore):
+    """The memory.json files of a folder, or one of them."""
+
+    def __init__(self, url: StoreUrl) -> None:
+        if "copy" in url.params:
+            raise UsageError(
+                "cannot write: a private copy (--copy) is read-only", hint="leave out --copy"
+            )
+        self._files = memory_files(url)
+        self._base = base_of(url)
+        self._old: OldFiles | None = None
+        """The replaced files, if they are to be overwritten."""
         self._places: list[Remaining] = []
         self._folders: set[Path] = set()
-        """Those of removed facts."""
+        """Those of removed facts in Markdown."""
 
-    def remove(self, files: Sequence[MemoryFile], items: Sequence[Item]) -> list[MemoryFile]:
-        """Remove items with all that DeerFlow keeps of them. Returns the files of facts that are
-        gone.
+    def remove(self, items: Sequence[Item]) -> int:
+        """Remove facts and sections. Each file is replaced atomically, one after the other."""
+        if self._old is not None:
+            self._erase(items, self._old)
+        else:
+            changed = self._opened(item.key for item in items)
+            drop(changed, items)
+            put(changed.values())
+        return len({item.key for item in items})
+
+    def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
+        """Set fields of a fact or a section; other fields keep their values."""
+        changed = self._opened([item.key])
+        value = current_value(changed, item)
+        if not isinstance(value, dict):
+            raise Unsupported(f"cannot edit '{item.key.key}': it has no fields")
+        value.update(fields)
+        if item.key.namespace[-1] in SECTIONS:
+            value["updatedAt"] = now()
+        put(changed.values())
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        """Restore facts and sections; they are appended at the end."""
+        named = [(key_of(row), _parsed(row)) for row in rows]
+        changed = self._opened(key for key, _ in named)
+        added = 0
+        for key, value in named:
+            document = changed[key.namespace[:-1]].document
+            there = dict(document.named())
+            if key not in there:
+                document.add(key, value)
+                added += 1
+            elif there[key] != value:
+                raise StoreChanged(f"'{key.key}' exists with other contents")
+        if added:
+            put(changed.values())
+        return Restored(added, len(named) - added)
+
+    def begin_erasure(self) -> None:
+        """Allow to remove Markdown facts, and hold replaced files, to overwrite them."""
+        self._old = self._old or OldFiles()
+
+    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
+        progress("overwrite old files")
+        folders = sorted({*self._folders, *(one.path.parent for one in self._files)})
+        for folder in folders:
+            for pattern in _UNFINISHED:
+                for left in folder.glob(pattern):
+                    self._places += _removed(left)
+        beside = (
+            Remaining(f"'{name}'", why)
+            for folder in {self._base, *folders}
+            for name, why in _COPIES.items()
+            if (folder / name).exists()
+        )
+        found = (self._old or OldFiles()).remains()
+        places = (*self._places, *beside, _RUNNING, *found.places)
+        return found._replace(places=tuple(dict.fromkeys(places)))
+
+    def close(self) -> None:
+        """Let go of replaced files. No other file stays open between two changes."""
+        if self._old is not None:
+            self._old.close()
+
+    def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, ChangedMemory]:
+        """The files of some items, by owner. Raises `Unsupported`."""
+        found: dict[Namespace, ChangedMemory] = {}
+        there = {one.owner: one for one in self._files if not one.is_fact}
+        for key in keys:
+            owner = key.namespace[:-1]
+            if owner in found:
+                continue
+            place = there.get(owner)
+            file = None if place is None else ChangedMemory(place)
+            if file is None or file.document.is_newer:
+                raise Unsupported(f"cannot change '{key.key}': {NEWER}", hint=_HINT)
+            found[owner] = file
+        return found
+
+    def _erase(self, items: Sequence[Item], old: OldFiles) -> None:
+        """Remove items with all that DeerFlow keeps of them.
 
         Raises `StoreChanged`, `StoreUnavailable` and `Refused`; nothing is removed then.
         """
-        by_key = {_key_of(one): one for one in files if one.is_fact}
+        by_key = {one.key: one for one in self._files if one.is_fact}
         facts = [_Fact(by_key[one.key], one) for one in items if one.key in by_key]
         others = [one for one in items if one.key not in by_key]
-        places = {one.owner: one for one in files if not one.is_fact}
+        places = {one.owner: one for one in self._files if not one.is_fact}
         for fact in facts:
             owner, memory = fact.place.owner[:-2], fact.user_folder / FILE
             if memory.exists():
                 places.setdefault(owner, MemoryFile(memory, owner))
+        owners = {one.place.owner[:-2] for one in facts}
+        owners |= {one.key.namespace[:-1] for one in others}
         with ExitStack() as stack:
             for folder in sorted({one.user_folder for one in facts}):
                 stack.enter_context(locked_by(folder / _LOCK))
                 _check_finished(folder)
-            changed = self._changed(places, facts, others)
-            read = [fact.read() for fact in facts]
-            removed: list[replace_file.Snapshot] = []
+            changed = {owner: ChangedMemory(places[owner]) for owner in owners if owner in places}
+            drop(changed, others)
+            snapshots = [fact.read() for fact in facts]
+            removed: list[Snapshot] = []
+
+            def remove_facts() -> None:
+                for one in snapshots:
+                    replace_or_remove(one, None, old, "Markdown facts")
+                    removed.append(one)
+
             try:
-                put(changed, self.old, before=lambda: removed.extend(self._remove(read)))
+                put(changed.values(), old, before=remove_facts)
             except StoreChanged as error:
                 if not removed:
                     raise
                 raise PartlyDone(f"{len(removed)} facts were removed; {error}") from error
-            self._forget(facts, others, places)
+            self._forget(facts, others, places, old)
         self._folders |= {one.place.path.parent for one in facts}
-        return [one.place for one in facts]
-
-    def _changed(
-        self,
-        places: dict[Namespace, MemoryFile],
-        facts: Collection[_Fact],
-        others: Collection[Item],
-    ) -> list[ChangedMemory]:
-        """The memory.json files with their new contents."""
-        found: dict[Namespace, ChangedMemory] = {}
-        owners = {one.place.owner[:-2] for one in facts}
-        for owner in {*owners, *(one.key.namespace[:-1] for one in others)}:
-            if owner in places:
-                found[owner] = ChangedMemory(places[owner])
-        for item in others:
-            if item.key.namespace[:-1] not in found:
-                raise _gone(item)
-            current_value(found, item)
-        for one in found.values():
-            one.document.drop({item.key for item in others})
-        return list(found.values())
-
-    def _remove(self, read: Iterable[replace_file.Snapshot]) -> Iterator[replace_file.Snapshot]:
-        for one in read:
-            replace_file.replace_or_remove(one, None, self.old, "Markdown facts")
-            yield one
+        gone = {one.place for one in facts}
+        self._files = [one for one in self._files if one not in gone]
 
     def _forget(
         self,
         facts: Collection[_Fact],
         others: Collection[Item],
-        places: dict[Namespace, MemoryFile],
+        places: Mapping[Namespace, MemoryFile],
+        old: OldFiles,
     ) -> None:
         """Remove what DeerFlow keeps of these items in other files."""
         for agent in sorted({one.agent_folder for one in facts}):
             own = [one.item for one in facts if one.agent_folder == agent]
             ids = {one.key.key for one in own}
-            self._places += forget_metadata(agent, ids, self.old)
+            about = agent / _METADATA
+            self._rewrite(about / "fact-usage.json", partial(_usage_without, ids=ids), old)
+            self._rewrite(about / "eviction-audit.json", partial(_audit_without, ids=ids), old)
             for folder in (agent, agent.parent.parent):
-                self._places += forget_in_backup(folder / FILE, own, self.old)
+                self._forget_in_backup(folder / FILE, own, old)
         for owner in sorted({one.key.namespace[:-1] for one in others}):
             own = [one for one in others if one.key.namespace[:-1] == owner]
-            self._places += forget_in_backup(places[owner].path, own, self.old)
+            self._forget_in_backup(places[owner].path, own, old)
 
-    def remains(self, files: Sequence[MemoryFile], base: Path) -> Remains:
-        """Overwrite replaced and unfinished files. Names what else may hold the items."""
-        folders = sorted({*self._folders, *(one.path.parent for one in files)})
-        for folder in folders:
-            for pattern in _UNFINISHED:
-                for left in folder.glob(pattern):
-                    self._places += _removed(left)
-        found = self.old.remains()
-        places = (*self._places, *_beside(base, folders), _RUNNING, *found.places)
-        return found._replace(places=tuple(dict.fromkeys(places)))
+    def _forget_in_backup(self, memory: Path, items: Collection[Item], old: OldFiles) -> None:
+        """Remove facts and sections from the backup of a memory.json, if there is one."""
+        backup = memory.with_name(f"{memory.name}{_BACKUP}")
+        self._rewrite(backup, partial(_memory_without, items=items), old)
+
+    def _rewrite(self, path: Path, change: Callable[[Any], Any], old: OldFiles) -> None:
+        """Change a JSON file, or remove it if nothing is left. One that is not JSON remains."""
+        if not path.exists():
+            return
+        before = read(path)
+        try:
+            data = json.loads(before.raw)
+            left = change(json.loads(before.raw))
+        except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
+            why = "it is damaged, so it was not searched"
+            self._places.append(Remaining(f"'{path.name}'", why))
+            return
+        if left != data:
+            text = json.dumps(left, ensure_ascii=False, indent=2).encode("utf-8", "surrogatepass")
+            label = f"'{path.name}'"
+            replace_or_remove(before, text if left else None, old, label)
+
+
+def _parsed(row: Row) -> Any:
+    cell = row.cells.get("value")
+    try:
+        return json.loads(cell if isinstance(cell, bytes | str) else "")
+    except ValueError:
+        raise Unsupported("cannot restore: a row of the archive has no valid value") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,23 +410,19 @@ class _Fact:
     def user_folder(self) -> Path:
         return self.place.path.parents[4]
 
-    def read(self) -> replace_file.Snapshot:
+    def read(self) -> Snapshot:
         """Read the file again. Raises `StoreChanged` if the fact is not as it was."""
         path = self.place.path
         if path.is_symlink():
             raise Unsupported(f"cannot erase '{self.item.key.key}': its file is a symbolic link")
         if not path.exists():
             raise _gone(self.item)
-        found = replace_file.read(path)
+        found = read(path)
         now = fact_of(self.place, found.raw)
         check_unchanged(self.item, now)
         if self.item.value not in (None, now.value):
-            raise replace_file.changed(path)
+            raise changed_file(path)
         return found
-
-
-def _key_of(place: MemoryFile) -> ItemKey:
-    return ItemKey((*place.owner, FACTS), place.path.stem)
 
 
 def _gone(item: Item) -> StoreChanged:
@@ -476,15 +453,9 @@ def _removed(left: Path) -> tuple[Remaining, ...]:
         return (Remaining(place, reason, is_reachable=True),)
 
 
-def _beside(base: Path, folders: Sequence[Path]) -> Iterator[Remaining]:
-    """Folders of DeerFlow with other copies, if they exist."""
-    for folder in {base, *folders}:
-        if (folder / _RECOVERY).exists():
-            reason = "DeerFlow's copies of facts during a change; start DeerFlow, which removes it"
-            yield Remaining(f"'{_RECOVERY}'", reason)
-        if (folder / ".retrieval").exists():
-            reason = "DeerFlow's search index of facts; delete it, and DeerFlow makes it again"
-            yield Remaining("'.retrieval'", reason)
-        if (folder / "threads").exists():
-            reason = "files of threads; delete the threads in DeerFlow, too"
-            yield Remaining("'threads'", reason)
+_COPIES = {
+    _RECOVERY: "DeerFlow's copies of facts during a change; start DeerFlow, which removes it",
+    ".retrieval": "DeerFlow's search index of facts; delete it, and DeerFlow makes it again",
+    "threads": "files of threads; delete the threads in DeerFlow, too",
+}
+"""Folders of DeerFlow with other copies, by name."""
