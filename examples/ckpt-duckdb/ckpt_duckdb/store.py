@@ -7,18 +7,9 @@ from contextlib import contextmanager
 from typing import Any, Unpack
 
 import duckdb
+from ckpt_backends import model
 from ckpt_backends.base import BaseStore
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
-from ckpt_backends.model import (
-    Checkpoint,
-    CheckpointKey,
-    Kind,
-    Record,
-    StoreInfo,
-    Thread,
-    TypedBytes,
-    Write,
-)
 from ckpt_backends.protocol import CheckpointOptions, CheckpointQuery, WriteOptions, WriteQuery
 from ckpt_backends.records import WritableRowStore
 from ckpt_backends.rows import Cell, Row
@@ -95,8 +86,8 @@ class DuckDBStore(BaseStore):
                 return  # an id with half a surrogate pair, which no store holds
             raise StoreUnavailable(f"cannot use '{self._url}': {error}") from error
 
-    def describe(self) -> StoreInfo:
-        return StoreInfo(
+    def describe(self) -> model.StoreInfo:
+        return model.StoreInfo(
             layout="duckdb",
             url=str(self._url),
             engine=f"DuckDB {duckdb.__version__}",
@@ -106,32 +97,34 @@ class DuckDBStore(BaseStore):
             size=os.path.getsize(self._url.path),
         )
 
-    def threads(self, *, limit: int | None = None, only: str | None = None) -> Iterator[Thread]:
+    def threads(
+        self, *, limit: int | None = None, only: str | None = None
+    ) -> Iterator[model.Thread]:
         for name, head, first, last, *counts in self.select(THREADS, only=only, limit=limit):
-            yield Thread(name, head, first, last, *counts)
+            yield model.Thread(name, head, first, last, *counts)
 
-    def thread(self, thread_id: str) -> Thread | None:
+    def thread(self, thread_id: str) -> model.Thread | None:
         return next(self.threads(only=thread_id), None)
 
     def checkpoints(
         self, thread_id: str, **options: Unpack[CheckpointOptions]
-    ) -> Iterator[Checkpoint]:
+    ) -> Iterator[model.Checkpoint]:
         asked = CheckpointQuery(**options)
         place = {"thread": thread_id, "ns": asked.checkpoint_ns, "ids": _list(asked.checkpoint_ids)}
         body = "type, checkpoint" if asked.body else "NULL, NULL"
         query = CHECKPOINTS.format(body, "metadata" if asked.metadata else "NULL")
         for *key, parent, tag, data, about in self.select(query, **place):
-            typed = TypedBytes(tag, data) if asked.body else None
-            metadata = TypedBytes("json", about.encode()) if asked.metadata else None
-            yield Checkpoint(CheckpointKey(*key), parent, typed, metadata)
+            typed = model.TypedBytes(tag, data) if asked.body else None
+            metadata = model.TypedBytes("json", about.encode()) if asked.metadata else None
+            yield model.Checkpoint(model.CheckpointKey(*key), parent, typed, metadata)
 
-    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
+    def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[model.Write]:
         asked = WriteQuery(**options)
         place = {"thread": thread_id, "ns": asked.checkpoint_ns, "ids": _list(asked.checkpoint_ids)}
         chosen = {"names": _list(asked.channels), "read": _list(asked.values)}
         for *key, task, path, n, name, size, tag, data in self.select(WRITES, **place, **chosen):
-            value = None if data is None else TypedBytes(tag, data)
-            yield Write(CheckpointKey(*key), task, path, n, name, size, value)
+            value = None if data is None else model.TypedBytes(tag, data)
+            yield model.Write(model.CheckpointKey(*key), task, path, n, name, size, value)
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         for table, columns in COLUMNS.items():  # checkpoints come last
@@ -165,14 +158,15 @@ class WritableDuckDBStore(WritableRowStore):
         ((number,),) = self._file.select(f"DELETE FROM {table} WHERE {only}", **cells)
         return int(number)
 
-    def row_of(self, part: Record) -> Row:
-        if part.kind is Kind.CHECKPOINT:
-            body, about = part.body, part.metadata.data.decode()
-            cells: tuple[Cell, ...] = (*part.key, part.parent, body.type, body.data, about)
-            return Row("checkpoints", dict(zip(COLUMNS["checkpoints"], cells, strict=True)))
-        task = part.task_id, part.task_path, part.idx, part.channel
-        cells = (*part.key, *task, part.value.type, part.value.data)
-        return Row("writes", dict(zip(COLUMNS["writes"], cells, strict=True)))
+    def row_of(self, part: model.Record) -> Row:
+        value = part.value.type, part.value.data
+        if part.kind is model.Kind.CHECKPOINT:
+            table = "checkpoints"
+            cells: tuple[Cell, ...] = (part.parent, *value, part.metadata.data.decode())
+        else:
+            table = "writes"
+            cells = (part.task_id, part.task_path, part.idx, part.channel, *value)
+        return Row(table, dict(zip(COLUMNS[table], (*part.key, *cells), strict=True)))
 
     def _run(self, statement: str, row: Row | None = None) -> None:
         list(self._file.select(statement, **(row.cells if row else {})))
