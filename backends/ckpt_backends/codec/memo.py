@@ -38,7 +38,6 @@ class Memo:
         """By the `id` of a body's bytes, which are kept so that no others get this id."""
         self._gathered_bytes = 0
         self._known: dict[tuple[int, bytes], Tagged] = {}
-        self._outer: dict[tuple[int, bytes], tuple[Tagged, int, int]] = {}
         self._values: dict[tuple[str, bytes], tuple[Value]] = {}
         self._bytes = self._value_bytes = 0
         self.unreadable = 0
@@ -88,20 +87,8 @@ class Memo:
         self._bytes += len(data)
         if self._bytes > _MOST_BYTES:
             self._known.clear()
-            self._outer.clear()
             self._bytes = len(data)
         self._known[code, data] = node
-
-    def outer(self, code: int, data: bytes) -> tuple[Tagged, int, int] | None:
-        """The same for an object that is in no other: also its depth, and what it adds to the
-        depth that its bytes seem to have.
-        """
-        return self._outer.get((code, data))
-
-    def put_outer(self, code: int, data: bytes, node: Tagged, depth: int, heads: int) -> None:
-        """Cache such an object, unless it is not in the cache of objects."""
-        if (code, data) in self._known:
-            self._outer[code, data] = node, depth, heads
 
     def value(self, tag: str, data: bytes) -> tuple[Value] | None:
         """The value that was decoded from these bytes before, in a tuple, or None."""
@@ -119,7 +106,6 @@ class Memo:
     def clear(self) -> None:
         """Empty the cache; `unreadable` stays."""
         self._known.clear()
-        self._outer.clear()
         self._values.clear()
         self._gathered.clear()
         self._channels = self._bodies = None

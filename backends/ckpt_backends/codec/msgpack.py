@@ -167,21 +167,13 @@ def _unpack_checked(data: bytes, limits: Limits) -> Value:
     1022, and the depth inside an ext type is checked before its payload is decoded. Together they
     take at most 600 KiB of C stack. Raises ValueError and `PastLimit`.
     """
-    for option in (0, OPT_NON_STR_KEYS):
-        reader = _ExtReader(limits, option)
-        try:
-            value: Value = unpackb(data, ext_hook=reader.on_outer_ext, option=option)
-        except ValueError:
-            if reader.unsure:
-                break
-            if option:
-                raise
-            continue
-        if depth_bound(data) - reader.heads + reader.depth <= limits.depth:
-            return plain_keys(value) if option else value
-        if not option and levels_of(value) + reader.depth <= limits.depth:
+    reader = _ExtReader(limits, 0)
+    try:
+        value: Value = unpackb(data, ext_hook=reader.on_outer_ext)
+        if levels_of(value) + reader.depth <= limits.depth:
             return value
-        break
+    except ValueError:
+        pass  # such as a key that is no text, or an object that may be nested too deeply
     skip(data, 0, limits)
     return unpack(data, limits)
 
@@ -205,7 +197,7 @@ def levels_of(value: Value) -> int:
 class _ExtReader:
     """Creates the nodes for the ext types of one value."""
 
-    __slots__ = ("depth", "heads", "limits", "memo", "option", "room", "unsure")
+    __slots__ = ("depth", "limits", "memo", "option", "room")
 
     def __init__(self, limits: Limits, option: int) -> None:
         self.limits = limits
@@ -213,9 +205,7 @@ class _ExtReader:
         self.room = limits.nodes
         # With keys that are not text, `plain_keys` changes values later: they cannot be cached.
         self.memo = None if option else CURRENT.get()
-        self.heads = 0
         self.depth = 0
-        self.unsure = False
 
     def on_ext(self, code: int, data: bytes) -> Tagged:
         if code not in READ_EXT:
@@ -238,23 +228,12 @@ class _ExtReader:
         return node
 
     def on_outer_ext(self, code: int, data: bytes) -> Tagged:
-        memo = self.memo
-        if memo is not None and (known := memo.outer(code, data)) is not None:
-            node, depth, heads = known
-            self.heads += heads
-            self.depth = max(self.depth, 1 + depth)
-            return node
+        """The node for an ext type that is in no other, unless it may be nested too deeply."""
         depth = depth_bound(data)
         if depth > self.limits.depth // 2:
-            self.unsure = True
             raise PastLimit("perhaps nested too deeply")
-        heads = 1 + depth_bound(len(data).to_bytes(4, "big")) + depth
-        self.heads += heads
         self.depth = max(self.depth, 1 + depth)
-        node = self.on_ext(code, data)
-        if memo is not None:
-            memo.put_outer(code, data, node, depth, heads)
-        return node
+        return self.on_ext(code, data)
 
 
 def build(code: int, parts: Any, room: int) -> Tagged:
