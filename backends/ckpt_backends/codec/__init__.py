@@ -195,26 +195,19 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
     match typed.type:
         case "msgpack":
             return _msgpack_decoder()(typed.data, limits)
-        case "json":
+        case "json" | "redis-json":
             from ckpt_backends.codec.json import decode_json
 
-            return decode_json(typed.data, limits)
-        case "redis-json":
-            from ckpt_backends.codec.json import REDIS_DECODER, decode_json
-
-            return decode_json(typed.data, limits, REDIS_DECODER)
+            return decode_json(typed.data, limits, typed.type)
         case "pickle":
             from ckpt_backends.codec.pickle import decode_pickle
 
             return decode_pickle(typed.data, limits)
-        case "bson":
+        case "bson" | "bson-plain":
             from ckpt_backends.codec.bson import decode_bson
 
-            return decode_bson(typed.data, limits, lambda leaf: decode(leaf, limits))
-        case "bson-plain":
-            from ckpt_backends.codec.bson import decode_bson
-
-            return decode_bson(typed.data, limits, None)
+            leaf = (lambda one: decode(one, limits)) if typed.type == "bson" else None
+            return decode_bson(typed.data, limits, leaf)
         case "merged":
             from ckpt_backends.codec.lossless import decode_merged
 
@@ -262,14 +255,10 @@ def _by_channel(body: TypedBytes, limits: Limits) -> Value:
             from ckpt_backends.codec.msgpack import msgpack_body
 
             return msgpack_body(body.data, limits)
-        case "json":
+        case "json" | "redis-json":
             from ckpt_backends.codec.json import json_body
 
-            return json_body(body.data, limits)
-        case "redis-json":
-            from ckpt_backends.codec.json import REDIS_DECODER, json_body
-
-            return json_body(body.data, limits, REDIS_DECODER)
+            return json_body(body.data, limits, body.type)
     from ckpt_backends.codec.pickle import pickle_body
 
     return pickle_body(body.data, limits)

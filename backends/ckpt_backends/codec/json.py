@@ -9,12 +9,12 @@ import json
 import re
 from binascii import a2b_base64
 from functools import partial
-from json import JSONDecoder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_backends.codec.values import (
     CHANNELS,
     DELTA_SNAPSHOT,
+    REDIS_JSON,
     UNDEFINED,
     Budget,
     Cut,
@@ -136,17 +136,14 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _MAX_DIGITS = 4000
 """Integers with more digits are not parsed: Python's limit is 4300, as parsing is quadratic."""
 
-_MARKS = ('"lc"', '"lg_name"', "\\")
-"""One of these is in each text with an object that `revive` changes."""
-
 _LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "datetime.timezone"})
 """Types with a list as payload even if they have only one argument. `pathlib` types have too."""
 _DATETIME = "datetime.datetime"
 _TIME = ("hour", "minute", "second", "microsecond", "tzinfo")
 
 
-def decode_json(data: bytes, limits: Limits, decoder: json.JSONDecoder | None = None) -> Value:
-    """Decode a JSON text with `DECODER` or another decoder.
+def decode_json(data: bytes, limits: Limits, tag: str = "json") -> Value:
+    """Decode a JSON text with this type tag.
 
     Raises `PastLimit`, and ValueError if the text is not JSON.
     """
@@ -154,7 +151,7 @@ def decode_json(data: bytes, limits: Limits, decoder: json.JSONDecoder | None = 
         raise PastLimit(reason)
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
     check(text, limits)
-    value: Value = (decoder or _decoder_of(text)).decode(text)
+    value: Value = _DECODERS[tag].decode(text)
     return value
 
 
@@ -304,22 +301,12 @@ def _from_hex(name: str, text: Value, fields: dict[Value, Value]) -> Value:
 
 DECODER = json.JSONDecoder(object_hook=revive, parse_int=integer)
 """Decodes one JSON text. The caller must check the nesting depth first."""
-_PLAIN = json.JSONDecoder()
-
-
-def _decoder_of(text: str) -> json.JSONDecoder:
-    """`DECODER`, or the decoder that gives the same where it has nothing to revive, in half of the
-    time: most bodies and metadata in JSON are short and hold no envelope.
-    """
-    if len(text) > _MAX_DIGITS or any(mark in text for mark in _MARKS):
-        return DECODER
-    return _PLAIN
 
 
 # Reads a JSON checkpoint body entry by entry, so one huge channel does not hide the others.
 
 
-def json_body(data: bytes, limits: Limits, decoder: JSONDecoder = DECODER) -> Value:
+def json_body(data: bytes, limits: Limits, tag: str) -> Value:
     """Decode a body, cutting each large entry separately. Raises ValueError if it is invalid."""
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
     top, channels = body_budgets(limits)
@@ -332,7 +319,7 @@ def json_body(data: bytes, limits: Limits, decoder: JSONDecoder = DECODER) -> Va
         if reason := budget.spend(span, size):
             found[key] = Cut(text[pos : min(span.end, pos + limits.value_bytes)], size, reason)
             return span.end
-        found[key], end = decoder.raw_decode(text, pos)
+        found[key], end = _DECODERS[tag].raw_decode(text, pos)
         return end
 
     def top_entry(key: str, pos: int) -> int:
@@ -451,8 +438,11 @@ def _revive_redis(fields: dict[Any, Any]) -> Value:
     return revive(fields)
 
 
-REDIS_DECODER = json.JSONDecoder(object_hook=_revive_redis, parse_int=integer)
-"""Decodes one JSON text. The caller must check the nesting depth first."""
+_DECODERS = {
+    "json": DECODER,
+    REDIS_JSON: json.JSONDecoder(object_hook=_revive_redis, parse_int=integer),
+}
+"""By type tag, what decodes one JSON text. The caller must check the nesting depth first."""
 
 
 def looks_marked(fields: dict[Any, Any]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -42,12 +42,6 @@ from ckpt_backends.transfer.form import CannotHold, Form, NoEqualForm
 # nothing has changed.
 
 
-_FEW = 2
-_MOST = 32
-"""Names of an object whose order is remembered."""
-_SHORT = 128
-"""The longest text that is remembered: the metadata of many checkpoints is the same."""
-_CONTAINERS = frozenset({dict, list})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
@@ -58,48 +52,17 @@ def spelled(value: Any) -> bytes:
 
 def respelled(text: bytes) -> bytes:
     """A JSON text with its objects in order; as it is if it has special numbers or is invalid."""
-    return _short_respelled(text) if len(text) <= _SHORT else _respelled(text)
-
-
-def _respelled(text: bytes) -> bytes:
     try:
         return spelled(_DECODER.decode(text.decode()))
     except (ValueError, RecursionError):
         return text
 
 
-_short_respelled = lru_cache(maxsize=4096)(_respelled)
-
-
 def in_order(value: Any) -> Any:
     """A value with the names of all objects in order."""
-    if value.__class__ is dict:
-        names: Iterable[str] = value
-        if len(value) > _MOST:
-            names = sorted(value, key=by_length)
-        elif len(value) >= _FEW:
-            names = _names_in_order(tuple(value))
-        if _CONTAINERS.isdisjoint(map(type, value.values())):
-            return value if names is value else {name: value[name] for name in names}
-        return {
-            name: in_order(one) if (one := value[name]).__class__ in _CONTAINERS and one else one
-            for name in names
-        }
-    if value.__class__ is list and not _CONTAINERS.isdisjoint(map(type, value)):
-        return [in_order(one) if one.__class__ in _CONTAINERS else one for one in value]
-    return value
-
-
-@lru_cache(maxsize=4096)
-def spelled_name(name: str) -> bytes:
-    """The JSON text of a name and the colon after it."""
-    return spelled(name) + b": "
-
-
-@lru_cache(maxsize=256)
-def _names_in_order(names: tuple[str, ...]) -> Sequence[str]:
-    """A few names in order. The checkpoints of a graph have the same ones."""
-    return tuple(sorted(names, key=by_length))
+    if isinstance(value, dict):
+        return {name: in_order(value[name]) for name in sorted(value, key=by_length)}
+    return [in_order(one) for one in value] if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=4096)
@@ -304,13 +267,8 @@ def _close_msgpack(found: OpenBody, names: list[str]) -> bytes:
     if after:
         out.append(write_header(MAP, len(found.values)))
         for channel, value in found.values.items():
-            out += [_packed_name(channel), value.data]
+            out += [pack_lossless(channel), value.data]
     return b"".join(out + after)
-
-
-@lru_cache(maxsize=4096)
-def _packed_name(name: str) -> bytes:
-    return pack_lossless(name)
 
 
 def _close_json(found: OpenBody, names: list[str]) -> bytes:
@@ -331,7 +289,7 @@ def _close_in_order(found: OpenBody, *, has_values: bool) -> bytes:
         return spelled({name: one for name, one in found.fields.items() if name != CHANNELS})
     values = found.values
     inner = b", ".join(
-        [spelled_name(one) + values[one].data for one in sorted(values, key=by_length)]
+        [spelled(one) + b": " + values[one].data for one in sorted(values, key=by_length)]
     )
     before, after = spelled({**found.fields, CHANNELS: _MARK}).split(_SPELLED_MARK)
     return before + b"{" + inner + b"}" + after
@@ -545,9 +503,7 @@ _WRITERS: Mapping[str, Callable[[dict[str, Any]], bytes]] = {
 # Plain values: null, texts, numbers and booleans, which SQL savers keep in the JSON of a body.
 
 
-_SHORT_VALUE = 64
-"""The longest JSON text whose msgpack is remembered: short values are often the same."""
-_CONTAINER_BYTES = (*range(0x80, 0xA0), *range(0xC4, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0))
+_CONTAINERS = (*range(0x80, 0xA0), *range(0xC4, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0))
 """First bytes of msgpack's maps, arrays, bytes and ext types."""
 
 
@@ -573,7 +529,7 @@ def plain_json(value: TypedBytes) -> TypedBytes | None:
         return None
     try:
         if value.type == "msgpack":
-            if not value.data or value.data[0] in _CONTAINER_BYTES:
+            if not value.data or value.data[0] in _CONTAINERS:
                 return None
             found = unpack_lossless(value.data)
         elif value.type in JSON_TYPES and value.data[:1] not in (b"{", b"["):
@@ -602,18 +558,7 @@ def from_plain_json(value: TypedBytes) -> TypedBytes | None:
     """A plain value of a JSON body as msgpack; None for any other value."""
     if value.type != "json" or value.data[:1] in (b"{", b"["):
         return None
-    return (
-        _short_msgpack(value.data)
-        if len(value.data) <= _SHORT_VALUE
-        else _msgpack_of_json(value.data)
-    )
-
-
-def _msgpack_of_json(data: bytes) -> TypedBytes | None:
     try:
-        return TypedBytes("msgpack", pack_lossless(json.loads(data)))
+        return TypedBytes("msgpack", pack_lossless(json.loads(value.data)))
     except (ValueError, TypeError):
         return None
-
-
-_short_msgpack = lru_cache(maxsize=4096)(_msgpack_of_json)
