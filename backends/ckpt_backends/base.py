@@ -84,13 +84,19 @@ class BaseStore(Store):
 
     sums_sizes: bool = False
     batches_parts: bool = False
-    keys_expire: bool = False
     columns: Mapping[str, Collection[str]] = MappingProxyType({})
     """By table, the columns that `rows` returns, with `thread_id` in each table. Archives can bring
     no other rows. Stores with other keys override `own_rows` and `row_key`."""
-    lists_by_scan: bool = False
     heads_at_once: int | None = 500
     """For how many threads `threads_within` reads writes at once; None for all."""
+
+    @property
+    def keys_expire(self) -> bool:
+        return type(self).expiries is not BaseStore.expiries
+
+    @property
+    def lists_by_scan(self) -> bool:
+        return type(self).observe_scans is not BaseStore.observe_scans
 
     @property
     def capabilities(self) -> Capability:

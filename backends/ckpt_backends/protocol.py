@@ -48,11 +48,18 @@ class Store(Closing, Protocol):
     """Whether the engine adds up the size of a thread in one query."""
     batches_parts: bool
     """Whether `parts_of` some threads needs fewer queries than `parts_of` each of them."""
-    keys_expire: bool
-    """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
-    lists_by_scan: bool
-    """Whether `threads` and `usage` without a thread must read a whole table, at most once until
-    `refresh`, and tell the observer. Completions, hints and refreshes must not call them."""
+
+    @property
+    def keys_expire(self) -> bool:
+        """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
+        ...
+
+    @property
+    def lists_by_scan(self) -> bool:
+        """Whether `threads` and `usage` without a thread must read a whole table, at most once
+        until `refresh`, and tell the observer. Completions, hints and refreshes must not call them.
+        """
+        ...
 
     @abstractmethod
     def describe(self) -> StoreInfo:

@@ -20,7 +20,7 @@ import ckpt_cli
 from ckpt_backends import registry
 from ckpt_backends.base import WrappedStore
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.protocol import ScanObserver, Store
+from ckpt_backends.protocol import ScanObserver
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli import StoreHandle
@@ -272,9 +272,7 @@ def test_a_scan_is_logged(
     sample: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Scanning(WrappedStore):
-        def __init__(self, inner: Store) -> None:
-            super().__init__(inner)
-            self.lists_by_scan = True
+        lists_by_scan = True
 
         def observe_scans(self, observer: ScanObserver) -> None:
             observer.scanning("table", 0, 9)

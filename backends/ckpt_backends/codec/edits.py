@@ -81,25 +81,13 @@ def append_json(data: bytes, item: bytes) -> bytes:
     return b"[" + inner + (comma if inner else b"") + item + b"]"
 
 
-def list_items(data: bytes) -> list[bytes]:
-    """The items of a list in their spelling. Raises ValueError if it is not a list."""
-    return _json_items(data)[0]
-
-
-def list_of_json(items: Sequence[bytes], like: bytes) -> bytes:
-    """A list of these items, with the spaces of the list `like`."""
-    comma = _json_items(like)[1]
-    return b"[" + comma.join(items) + b"]"
-
-
-def _json_items(data: bytes) -> tuple[list[bytes], bytes]:
-    """The items of a list, and the comma between them with its spaces."""
+def _comma(data: bytes) -> bytes:
+    """The comma between the items of a list, with its spaces."""
     text = data.decode("utf-8", "surrogatepass")
     found, _ = items(text, skip_space(text, 0))
-    comma = ", " if ", " in text else ","
     if len(found) > 1:
-        comma = text[found[-2][1] : found[-1][0]]
-    return [text[slice(*one)].encode("utf-8", "surrogatepass") for one in found], comma.encode()
+        return text[found[-2][1] : found[-1][0]].encode()
+    return b", " if ", " in text else b","
 
 
 def _set_json_keys(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str, int]:
@@ -154,20 +142,6 @@ def append_msgpack(data: bytes, item: bytes) -> bytes:
     cursor = Cursor(data)
     count = cursor.enter(ARRAY, "not a list")
     return write_header(ARRAY, count + 1) + data[cursor.pos :] + item
-
-
-def array_items(data: bytes) -> list[bytes]:
-    """The items of a list. Raises ValueError if it is not a list, or if something follows it."""
-    cursor = Cursor(data)
-    found = [cursor.take() for _ in range(cursor.enter(ARRAY, "not a list"))]
-    if cursor.pos != len(data):
-        raise ValueError("something follows it")
-    return found
-
-
-def array_of(items: Sequence[bytes]) -> bytes:
-    """A list of these items."""
-    return write_header(ARRAY, len(items)) + b"".join(items)
 
 
 def _set_msgpack_keys(cursor: Cursor, edits: Mapping[str, Edit]) -> bytes:
@@ -412,11 +386,13 @@ def stored_items(stored: TypedBytes) -> list[TypedBytes]:
     """
     if stored.type not in ("msgpack", *JSON_TYPES):
         raise Unsupported(f"cannot take apart a value of type '{stored.type}'")
-    take = array_items if stored.type == "msgpack" else list_items
     try:
-        return [TypedBytes(stored.type, one) for one in take(stored.data)]
+        found = _entries(stored)
+        if not isinstance(found, list):
+            raise ValueError("not a list")
     except (ValueError, IndexError) as error:
         raise Unsupported(f"cannot take a {stored.type} list apart: {error}") from error
+    return [TypedBytes(stored.type, one) for one in found]
 
 
 def list_of(items: Sequence[TypedBytes], like: TypedBytes) -> TypedBytes:
@@ -427,8 +403,9 @@ def list_of(items: Sequence[TypedBytes], like: TypedBytes) -> TypedBytes:
     if any(one.type != like.type for one in items):
         raise Unsupported("cannot store values of several types in one list")
     data = [one.data for one in items]
-    joined = array_of(data) if like.type == "msgpack" else list_of_json(data, like.data)
-    return TypedBytes(like.type, joined)
+    if like.type == "msgpack":
+        return TypedBytes(like.type, array_of(data))
+    return TypedBytes(like.type, b"[" + _comma(like.data).join(data) + b"]")
 
 
 # Splits a stored map or list into its entries, each as a separate stored value.
@@ -443,39 +420,54 @@ Parts: TypeAlias = "Mapping[str | int, TypedBytes]"
 def split(typed: TypedBytes) -> Parts:
     """The parts of a map or list. Raises ValueError for other values and unknown types."""
     try:
-        if typed.type == "msgpack":
-            found = _split_msgpack(typed.data)
-        elif typed.type in JSON_TYPES:
-            found = _split_json(typed.data)
-        elif typed.type == "pickle":
-            found = split_pickle(typed.data)
-        else:
-            raise ValueError(f"values of type '{typed.type}' cannot be split")
+        found = split_pickle(typed.data) if typed.type == "pickle" else _entries(typed)
     except (IndexError, KeyError, TypeError, PastLimit, RecursionError) as error:
         raise ValueError(f"cut off or invalid: {error}") from error
-    return {name: TypedBytes(typed.type, data) for name, data in found.items()}
+    named = enumerate(found) if isinstance(found, list) else found.items()
+    return {name: TypedBytes(typed.type, data) for name, data in named}
 
 
-def _split_msgpack(data: bytes) -> dict[str | int, bytes]:
+def _entries(typed: TypedBytes) -> dict[str, bytes] | list[bytes]:
+    """The bytes of the entries of a map, by key, or of the items of a list."""
+    if typed.type == "msgpack":
+        return _msgpack_entries(typed.data)
+    if typed.type not in JSON_TYPES:
+        raise ValueError(f"values of type '{typed.type}' cannot be split")
+    text = typed.data.decode("utf-8", "surrogatepass")
+    at = skip_space(text, 0)
+    found: dict[str, bytes] | list[bytes]
+    if text.startswith("[", at):
+        spans, end = items(text, at)
+        found = [text[slice(*one)].encode("utf-8", "surrogatepass") for one in spans]
+    else:
+        fields, end = members(text, at)
+        found = {
+            one.key: text[one.value : one.end].encode("utf-8", "surrogatepass") for one in fields
+        }
+    if skip_space(text, end) != len(text):
+        raise ValueError("trailing data")
+    return found
+
+
+def _msgpack_entries(data: bytes) -> dict[str, bytes] | list[bytes]:
     cursor = Cursor(data)
     kind = cursor.kind()
     if kind not in (ARRAY, MAP):
         raise ValueError("neither a map nor a list")
-    found: dict[str | int, bytes] = {}
-    for number in range(cursor.enter(kind)):
-        name = cursor.text("surrogatepass") if kind == MAP else number
-        found[name] = cursor.take()
+    number = range(cursor.enter(kind))
+    found: dict[str, bytes] | list[bytes] = (
+        [cursor.take() for _ in number]
+        if kind == ARRAY
+        else {cursor.text("surrogatepass"): cursor.take() for _ in number}
+    )
     if cursor.pos != len(data):
         raise ValueError("trailing data")
     return found
 
 
-def _split_json(data: bytes) -> dict[str | int, bytes]:
-    value = json.loads(data)
-    if not isinstance(value, dict | list):
-        raise ValueError("neither a map nor a list")
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    return {name: json.dumps(one).encode() for name, one in items}
+def array_of(items: Sequence[bytes]) -> bytes:
+    """A list of these items in msgpack."""
+    return write_header(ARRAY, len(items)) + b"".join(items)
 
 
 def msgpack_map(entries: Mapping[str, bytes]) -> bytes:

@@ -244,9 +244,6 @@ _Column = tuple[str, str, str, str | None, str]
 class DynamoStore(OnConnection[DynamoConnection], BaseStore):
     """A table, opened for reading."""
 
-    keys_expire = True
-    lists_by_scan = True
-
     def __init__(self, connection: DynamoConnection, url: StoreUrl) -> None:
         super().__init__(connection, url)
         self._items: dict[str, list[CheckpointItem]] = {}

@@ -53,7 +53,6 @@ from ckpt_backends.protocol import (
     WriteQuery,
     WriteReadOptions,
 )
-from ckpt_backends.url import StoreUrl
 
 # The aggregation pipelines for the collections of LangGraph's savers.
 
@@ -343,9 +342,9 @@ _IDS_PER_QUERY = 20_000
 class MongoStore(MongoCheckpoints):
     """A database of LangGraph's Python or JavaScript saver, opened for reading."""
 
-    def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
-        super().__init__(connection, url, layout)
-        self.keys_expire = bool(layout.lifetimes)
+    @property
+    def keys_expire(self) -> bool:
+        return bool(self._layout.lifetimes)
 
     def _saver(self) -> str:
         kinds: set[str] = set()

@@ -86,7 +86,6 @@ more, all threads are listed first."""
 class RedisStore(BaseStore):
     """A Redis database, opened for reading."""
 
-    keys_expire = True
     # Without an index, each look for writes is a SCAN over all keys.
     heads_at_once = None
 
