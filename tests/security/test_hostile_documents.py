@@ -17,7 +17,7 @@ from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Times
 from langgraph.checkpoint.mongodb import MongoDBSaver
 from ormsgpack import packb
 
-from ckpt_backends.mongodb.engine.layout import storable
+from ckpt_backends.memory import is_unicode
 from ckpt_backends.registry import open_store
 from tests.harness.mongodb import RAW
 from tests.security.corpus import (
@@ -115,7 +115,7 @@ def corpus(
     def fits(row: Row) -> bool:
         texts = [row.thread_id, *([row.data] if isinstance(row.data, str) else [])]
         small = len(row.data or "") < LARGEST
-        return small and row.thread_id not in HEAVY and all(map(storable, texts))
+        return small and row.thread_id not in HEAVY and all(map(is_unicode, texts))
 
     rows = [row for row in hostile_rows(marker) if fits(row)]
     # What a channel holds is also in a write.

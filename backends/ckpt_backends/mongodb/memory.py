@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -38,14 +38,7 @@ from ckpt_backends.memory import (
 )
 from ckpt_backends.model import TypedBytes, in_chunks
 from ckpt_backends.mongodb.engine.connect import RAW, MongoConnection, connect
-from ckpt_backends.mongodb.engine.layout import (
-    MOST_LOOKED_AT,
-    Stage,
-    examine,
-    later,
-    length,
-    storable,
-)
+from ckpt_backends.mongodb.engine.layout import MOST_LOOKED_AT, Stage, examine, later, length
 from ckpt_backends.mongodb.engine.records import MEMORY, MongoDocument
 from ckpt_backends.rows import Row, no_table
 from ckpt_backends.servers import opening, understanding
@@ -127,104 +120,6 @@ class StoredItem:
 
     item: Item
     identity: object = field(compare=False)
-
-
-class ItemDocuments:
-    """The documents of one store."""
-
-    def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
-        self._connection = connection
-        self.name = find_collection(connection, url)
-        self.lifetime = next(
-            (
-                float(one["expireAfterSeconds"])
-                for one in connection.indexes(self.name)
-                if tuple(one["key"]) == ("updated_at",) and "expireAfterSeconds" in one
-            ),
-            None,
-        )
-
-    @cached_property
-    def separator(self) -> str:
-        """The separator in `namespace_str`, by a stored item; the library's default if none tells.
-
-        It is an argument of the library.
-        """
-        told = {name: {"$type": "string"} for name in ("namespace.1", "namespace_str")}
-        shown = {"namespace": 1, "namespace_str": 1}
-        stages: list[Stage] = [{"$match": told}, {"$limit": 1}, {"$project": shown}]
-        found = next(self._connection.aggregate(self.name, stages), None)
-        return SEPARATOR if found is None else separator_of(found) or SEPARATOR
-
-    def listed(self, match: Stage) -> Iterator[StoredItem]:
-        """The items that match, sorted. The server does not send any value."""
-        stages: list[Stage] = [
-            {"$match": {**IS_ITEM, **match}},
-            {"$project": {"labels": LABELS, "key": 1}},
-            {"$sort": {"labels": 1, "key": 1, "_id": 1}},
-            {"$project": {"_id": 1}},
-        ]
-        # List the ids first: in one query, the server would measure all items before sorting.
-        found = self._connection.aggregate(self.name, stages)
-        while some := [row["_id"] for row in islice(found, _KEYS_AT_ONCE)]:
-            about: list[Stage] = [{"$match": {"_id": {"$in": some}}}, {"$project": _ABOUT}]
-            rows = {row["_id"]: row for row in self._connection.aggregate(self.name, about)}
-            yield from (self._place(rows[one]) for one in some if one in rows)
-
-    def named(self, keys: Collection[ItemKey]) -> Iterator[StoredItem]:
-        """The items with these keys, sorted."""
-        wanted = {one for one in keys if storable(one.key) and all(map(storable, one.namespace))}
-        found = self._of(wanted, by_index=True)
-        # The index cannot find items of older releases, or of stores with another separator.
-        missing = wanted - {one.item.key for one in found}
-        found += self._of(missing, by_index=False)
-        yield from sorted(found, key=lambda one: one.item.key)
-
-    def _of(self, keys: Collection[ItemKey], *, by_index: bool) -> list[StoredItem]:
-        found: list[StoredItem] = []
-        for some in in_chunks(keys, _KEYS_AT_ONCE):
-            places: list[Stage] = [
-                {"namespace_str": SEPARATOR.join(one.namespace), "key": one.key}
-                if by_index
-                else {"namespace": list(one.namespace), "key": one.key}
-                for one in some
-            ]
-            found += [one for one in self.listed({"$or": places}) if one.item.key in keys]
-        return found
-
-    def _place(self, row: Any) -> StoredItem:
-        updated = _time(row.get("updated_at"))
-        vectors = [Vector(str(one["field"]), int(one["size"])) for one in row["vectors"]]
-        item = Item(
-            ItemKey(tuple(map(str, row["namespace"])), str(row["key"])),
-            _time(row.get("created_at")),
-            updated,
-            int(row["size"]),
-            later(updated, self.lifetime),
-            None if self.lifetime is None else self.lifetime / 60,
-            tuple(sorted(vectors, key=lambda one: one.field)),
-        )
-        return StoredItem(item, row["_id"])
-
-    def with_values(self, places: Sequence[StoredItem]) -> Iterator[Item]:
-        """The items with their values. Items that were removed meanwhile are left out."""
-        by_id: dict[Any, TypedBytes] = {}
-        short = [one.identity for one in places if one.item.size <= MOST_BYTES]
-        stages: list[Stage] = [{"$match": {"_id": {"$in": short}}}, {"$project": {"value": 1}}]
-        for row in self._connection.aggregate(self.name, stages, raw=True):
-            by_id[row["_id"]] = _typed(row.get("value"))
-        for one in places:
-            if one.item.size > MOST_BYTES:
-                yield replace(one.item, value=unread(PLAIN_BSON, one.item.size))
-            elif one.identity in by_id:
-                yield replace(one.item, value=by_id[one.identity])
-
-    def rows(self, places: Iterable[StoredItem]) -> Iterator[Row]:
-        """The documents as stored."""
-        for one in places:
-            match: Stage = {"$match": {"_id": one.identity}}
-            for document in self._connection.aggregate(self.name, [match], raw=True):
-                yield Row(MEMORY, {"bson": bytes(document.raw)})
 
 
 def find_collection(connection: MongoConnection, url: StoreUrl) -> str:
@@ -382,20 +277,28 @@ class MongoMemory(OnConnection[MongoConnection], MemoryStore):
 
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
         super().__init__(connection, url)
-        self._documents = ItemDocuments(connection, url)
+        self.name = find_collection(connection, url)
+        self.lifetime = next(
+            (
+                float(one["expireAfterSeconds"])
+                for one in connection.indexes(self.name)
+                if tuple(one["key"]) == ("updated_at",) and "expireAfterSeconds" in one
+            ),
+            None,
+        )
 
     def describe(self) -> MemoryInfo:
         return MemoryInfo(
             layout="mongodb-store",
             url=str(self._url),
             engine=f"MongoDB {self._connection.version}",
-            tables=(self._documents.name,),
+            tables=(self.name,),
             is_store=True,
             removes_expired=True,
         )
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
-        if not all(map(storable, prefix)):
+        if not all(map(is_unicode, prefix)):
             return
         stages: list[Stage] = [
             {"$match": {**IS_ITEM, **_under(prefix)}},
@@ -409,7 +312,7 @@ class MongoMemory(OnConnection[MongoConnection], MemoryStore):
             },
             {"$sort": {"_id.labels": 1}},
         ]
-        for row in self._connection.aggregate(self._documents.name, stages):
+        for row in self._connection.aggregate(self.name, stages):
             namespace = tuple(map(str, row["_id"]["namespace"]))
             yield NamespaceSize(namespace, int(row["items"]), int(row["bytes"]))
 
@@ -421,32 +324,112 @@ class MongoMemory(OnConnection[MongoConnection], MemoryStore):
         keys: Collection[ItemKey] | None = None,
         values: bool = False,
     ) -> Iterator[Item]:
-        if not all(map(storable, (*prefix, key or ""))):
+        if not all(map(is_unicode, (*prefix, key or ""))):
             return
         if keys is None:
             named = {} if key is None else {"key": key}
-            found = self._documents.listed({**_under(prefix), **named})
+            found = self.listed({**_under(prefix), **named})
         else:
-            found = self._documents.named(
+            found = self.named(
                 {one for one in keys if begins(one.namespace, prefix) and key in {None, one.key}}
             )
         if not values:
             yield from (one.item for one in found)
             return
         for some in in_chunks(found, _VALUES_AT_ONCE):
-            yield from self._documents.with_values(some)
+            yield from self.with_values(some)
 
     def rows(self, key: ItemKey) -> Iterator[Row]:
-        yield from self._documents.rows(self._documents.named([key]))
+        for one in self.named([key]):
+            match: Stage = {"$match": {"_id": one.identity}}
+            for document in self._connection.aggregate(self.name, [match], raw=True):
+                yield Row(MEMORY, {"bson": bytes(document.raw)})
 
     def key_of(self, row: Row) -> ItemKey:
         return item_key(row)
 
     def fitted(self, item: Item) -> Item:
-        return fitted_item(item, self._documents.separator, self._documents.lifetime)
+        return fitted_item(item, self.separator, self.lifetime)
 
     def refresh(self) -> None:
         self._connection.restart()
+
+    @cached_property
+    def separator(self) -> str:
+        """The separator in `namespace_str`, by a stored item; the library's default if none tells.
+
+        It is an argument of the library.
+        """
+        told = {name: {"$type": "string"} for name in ("namespace.1", "namespace_str")}
+        shown = {"namespace": 1, "namespace_str": 1}
+        stages: list[Stage] = [{"$match": told}, {"$limit": 1}, {"$project": shown}]
+        found = next(self._connection.aggregate(self.name, stages), None)
+        return SEPARATOR if found is None else separator_of(found) or SEPARATOR
+
+    def listed(self, match: Stage) -> Iterator[StoredItem]:
+        """The items that match, sorted. The server does not send any value."""
+        stages: list[Stage] = [
+            {"$match": {**IS_ITEM, **match}},
+            {"$project": {"labels": LABELS, "key": 1}},
+            {"$sort": {"labels": 1, "key": 1, "_id": 1}},
+            {"$project": {"_id": 1}},
+        ]
+        # List the ids first: in one query, the server would measure all items before sorting.
+        found = self._connection.aggregate(self.name, stages)
+        while some := [row["_id"] for row in islice(found, _KEYS_AT_ONCE)]:
+            about: list[Stage] = [{"$match": {"_id": {"$in": some}}}, {"$project": _ABOUT}]
+            rows = {row["_id"]: row for row in self._connection.aggregate(self.name, about)}
+            yield from (self._place(rows[one]) for one in some if one in rows)
+
+    def named(self, keys: Collection[ItemKey]) -> Iterator[StoredItem]:
+        """The items with these keys, sorted."""
+        wanted = {
+            one for one in keys if is_unicode(one.key) and all(map(is_unicode, one.namespace))
+        }
+        found = self._of(wanted, by_index=True)
+        # The index cannot find items of older releases, or of stores with another separator.
+        missing = wanted - {one.item.key for one in found}
+        found += self._of(missing, by_index=False)
+        yield from sorted(found, key=lambda one: one.item.key)
+
+    def _of(self, keys: Collection[ItemKey], *, by_index: bool) -> list[StoredItem]:
+        found: list[StoredItem] = []
+        for some in in_chunks(keys, _KEYS_AT_ONCE):
+            places: list[Stage] = [
+                {"namespace_str": SEPARATOR.join(one.namespace), "key": one.key}
+                if by_index
+                else {"namespace": list(one.namespace), "key": one.key}
+                for one in some
+            ]
+            found += [one for one in self.listed({"$or": places}) if one.item.key in keys]
+        return found
+
+    def _place(self, row: Any) -> StoredItem:
+        updated = _time(row.get("updated_at"))
+        vectors = [Vector(str(one["field"]), int(one["size"])) for one in row["vectors"]]
+        item = Item(
+            ItemKey(tuple(map(str, row["namespace"])), str(row["key"])),
+            _time(row.get("created_at")),
+            updated,
+            int(row["size"]),
+            later(updated, self.lifetime),
+            None if self.lifetime is None else self.lifetime / 60,
+            tuple(sorted(vectors, key=lambda one: one.field)),
+        )
+        return StoredItem(item, row["_id"])
+
+    def with_values(self, places: Sequence[StoredItem]) -> Iterator[Item]:
+        """The items with their values. Items that were removed meanwhile are left out."""
+        by_id: dict[Any, TypedBytes] = {}
+        short = [one.identity for one in places if one.item.size <= MOST_BYTES]
+        stages: list[Stage] = [{"$match": {"_id": {"$in": short}}}, {"$project": {"value": 1}}]
+        for row in self._connection.aggregate(self.name, stages, raw=True):
+            by_id[row["_id"]] = _typed(row.get("value"))
+        for one in places:
+            if one.item.size > MOST_BYTES:
+                yield replace(one.item, value=unread(PLAIN_BSON, one.item.size))
+            elif one.identity in by_id:
+                yield replace(one.item, value=by_id[one.identity])
 
 
 def _under(prefix: Namespace) -> Stage:

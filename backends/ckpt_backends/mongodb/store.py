@@ -7,12 +7,14 @@ Queries here use the index if it exists, but work without it and never create it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import merge
 from itertools import groupby
 from typing import Any, Unpack
 
+from ckpt_backends.memory import is_unicode
 from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
@@ -23,6 +25,7 @@ from ckpt_backends.model import (
     TypedBytes,
     Write,
     ids_between,
+    in_chunks,
 )
 from ckpt_backends.mongodb.declaration import BACKEND
 from ckpt_backends.mongodb.engine.connect import MongoConnection
@@ -39,7 +42,6 @@ from ckpt_backends.mongodb.engine.layout import (
     metadata_of,
     missing_index,
     of_threads,
-    storable,
     storable_of,
     text,
 )
@@ -207,23 +209,6 @@ INDEXES: Mapping[str, Mapping[str, tuple[IndexKey, dict[str, Any]]]] = {
 """By layout and table, the key and the options of its index."""
 
 
-def index_faults(connection: MongoConnection, layout: MongoLayout) -> Iterator[Fault]:
-    """`index-missing` for the indexes that the saver of this store certainly created."""
-    collections = layout.collections
-    wanted = {name: INDEXES[layout.name][table] for table, name in collections.items()}
-    if layout.name == JAVASCRIPT:
-        is_set_up = any(has_index(connection, name, key) for name, (key, _) in wanted.items())
-    else:
-        is_set_up = _creates_indexes(connection, layout)
-    for name, (key, options) in wanted.items() if is_set_up else ():
-        yield from missing_index(connection, name, key, **options)
-    lifetime = next(iter(layout.lifetimes.values()), None)
-    for name in collections.values():
-        if lifetime is not None and name not in layout.lifetimes:
-            key = {layout.saver.time_field: 1}
-            yield from missing_index(connection, name, key, expireAfterSeconds=int(lifetime))
-
-
 def _creates_indexes(connection: MongoConnection, layout: MongoLayout) -> bool:
     """Whether a release from 0.1.4 on wrote the newest documents.
 
@@ -242,47 +227,6 @@ def _outermost(order: int, shown: Stage) -> list[Stage]:
     return [{"$sort": {"_id": order}}, {"$limit": 1}, {"$project": {"_id": 0, **shown}}]
 
 
-def is_expiring(layout: MongoLayout) -> bool:
-    """Whether indexes remove documents from all collections of a store."""
-    return layout.lifetimes.keys() == {*layout.collections.values()}
-
-
-def expiry_faults(
-    connection: MongoConnection, layout: MongoLayout, thread_id: str, match: Mapping[str, Any]
-) -> Iterator[Fault]:
-    """`ttl-partial`, if some documents of a thread expire and others do not.
-
-    Only for a store that `is_expiring`.
-    """
-    field = layout.saver.time_field
-    groups: dict[bool, list[Any]] = {True: [], False: []}
-    stages: list[Stage] = [
-        {"$match": match},
-        {
-            "$group": {
-                "_id": {"$eq": [{"$type": f"${field}"}, "date"]},
-                "number": {"$sum": 1},
-                "checkpoint_ns": {"$first": "$checkpoint_ns"},
-                "checkpoint_id": {"$first": "$checkpoint_id"},
-            }
-        },
-    ]
-    for name in layout.collections.values():
-        for row in connection.aggregate(name, stages):
-            groups[bool(row["_id"])].append(row)
-    if not all(groups.values()):
-        return
-    numbers = {key: sum(int(row["number"]) for row in rows) for key, rows in groups.items()}
-    expires = numbers[True] < numbers[False]
-    number = numbers[expires]
-    words = "expire" if expires else f"have no {field}, so they do not expire"
-    ns = own = None
-    if number == 1:
-        ns, own = (text(groups[expires][0].get(one)) for one in ("checkpoint_ns", "checkpoint_id"))
-    detail = f"{number} of {sum(numbers.values())} documents {words}"
-    yield Fault("ttl-partial", detail, thread_id, ns, own)
-
-
 # Finds the threads whose documents may contradict each other, in two sorted reads.
 #
 # The index of the saver has the order of both. Of writes it has all that is needed; of
@@ -290,27 +234,6 @@ def expiry_faults(
 
 
 _ORDER = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
-
-
-def suspects(connection: MongoConnection, layout: MongoLayout) -> Iterator[str]:
-    """The ids of these threads, as `Store.suspect_threads` promises. Keeps one thread in memory."""
-    fields: Stage = {"_id": 0, **dict.fromkeys(_ORDER, 1)}
-    if is_expiring(layout):
-        fields["expires"] = {"$eq": [{"$type": f"${layout.saver.time_field}"}, "date"]}
-    own = {"near": IS_NEAR, "parent_checkpoint_id": 1}
-    columns = {CHECKPOINTS: {**fields, **own}, WRITES: fields}
-    found = (
-        connection.aggregate(name, [{"$sort": _ORDER}, {"$project": columns[table]}])
-        for table, name in layout.collections.items()
-    )
-    rows = (row for row in merge(*found, key=_order_of) if not is_staged(row.get("thread_id")))
-    known: set[str] = set()
-    for _, group in groupby(rows, key=_order_of):
-        some = list(group)
-        thread_id = text(some[0].get("thread_id"))
-        if thread_id not in known and _is_suspect(some):
-            known.add(thread_id)
-            yield thread_id
 
 
 def _order_of(row: Any) -> tuple[int, Any]:
@@ -378,16 +301,75 @@ class MongoStore(MongoCheckpoints):
 
     def faults(self) -> Iterator[Fault]:
         yield from super().faults()
-        yield from index_faults(self._connection, self._layout)
+        layout, connection = self._layout, self._connection
+        wanted = {name: INDEXES[layout.name][table] for table, name in layout.collections.items()}
+        if layout.name == JAVASCRIPT:
+            is_set_up = any(has_index(connection, name, key) for name, (key, _) in wanted.items())
+        else:
+            is_set_up = _creates_indexes(connection, layout)
+        for name, (key, options) in wanted.items() if is_set_up else ():
+            yield from missing_index(connection, name, key, **options)
+        lifetime = next(iter(layout.lifetimes.values()), None)
+        for name in wanted:
+            if lifetime is not None and name not in layout.lifetimes:
+                key = {layout.saver.time_field: 1}
+                yield from missing_index(connection, name, key, expireAfterSeconds=int(lifetime))
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         yield from super().thread_faults(thread_id)
         match = self._of(thread_id)
-        if match is not None and is_expiring(self._layout):
-            yield from expiry_faults(self._connection, self._layout, thread_id, match)
+        if match is None or not self._expires_whole:
+            return
+        numbers: Counter[bool] = Counter()
+        ones: dict[bool, Any] = {}
+        first = {name: {"$first": f"${name}"} for name in KEY[1:]}
+        stages: list[Stage] = [
+            {"$match": match},
+            {"$group": {"_id": self._has_time, "number": {"$sum": 1}, **first}},
+        ]
+        for name in self._layout.collections.values():
+            for row in self._connection.aggregate(name, stages):
+                numbers[bool(row["_id"])] += int(row["number"])
+                ones[bool(row["_id"])] = row
+        if len(numbers) < 2:
+            return
+        expires = numbers[True] < numbers[False]
+        field = self._layout.saver.time_field
+        words = "expire" if expires else f"have no {field}, so they do not expire"
+        ns = own = None
+        if numbers[expires] == 1:
+            ns, own = (text(ones[expires].get(name)) for name in KEY[1:])
+        detail = f"{numbers[expires]} of {numbers.total()} documents {words}"
+        yield Fault("ttl-partial", detail, thread_id, ns, own)
+
+    @property
+    def _expires_whole(self) -> bool:
+        """Whether indexes remove documents from all collections."""
+        return self._layout.lifetimes.keys() == {*self._layout.collections.values()}
+
+    @property
+    def _has_time(self) -> Stage:
+        """Whether a document has the time from which on it expires."""
+        return {"$eq": [{"$type": f"${self._layout.saver.time_field}"}, "date"]}
 
     def suspect_threads(self) -> Iterator[str]:
-        return suspects(self._connection, self._layout)
+        fields: Stage = {"_id": 0, **dict.fromkeys(_ORDER, 1)}
+        if self._expires_whole:
+            fields["expires"] = self._has_time
+        own = {"near": IS_NEAR, "parent_checkpoint_id": 1}
+        columns = {CHECKPOINTS: {**fields, **own}, WRITES: fields}
+        found = (
+            self._connection.aggregate(name, [{"$sort": _ORDER}, {"$project": columns[table]}])
+            for table, name in self._layout.collections.items()
+        )
+        rows = (row for row in merge(*found, key=_order_of) if not is_staged(row.get("thread_id")))
+        known: set[str] = set()
+        for _, group in groupby(rows, key=_order_of):
+            some = list(group)
+            thread_id = text(some[0].get("thread_id"))
+            if thread_id not in known and _is_suspect(some):
+                known.add(thread_id)
+                yield thread_id
 
     def expiries(
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
@@ -508,7 +490,7 @@ class MongoStore(MongoCheckpoints):
         """
         match = self._of(thread_id)
         ids = None if checkpoint_ids is None else storable_of(checkpoint_ids, newest=not writes)
-        if match is None or not storable(checkpoint_ns or ""):
+        if match is None or not is_unicode(checkpoint_ns or ""):
             return
         collection = self._layout.writes if writes else self._layout.checkpoints
         spaces: list[Any] = [None] if checkpoint_ns is None else [checkpoint_ns]
@@ -518,9 +500,7 @@ class MongoStore(MongoCheckpoints):
             of_ns = match if ns is None else {**match, "checkpoint_ns": ns}
             if ids is None:
                 yield of_ns
-                continue
-            for start in range(0, len(ids), _IDS_PER_QUERY):
-                chunk = ids[start : start + _IDS_PER_QUERY]
+            for chunk in in_chunks(ids or (), _IDS_PER_QUERY):
                 yield {**of_ns, "checkpoint_id": {"$in": chunk}}
 
 

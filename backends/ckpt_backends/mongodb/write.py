@@ -15,7 +15,7 @@ from pymongo.client_session import ClientSession
 
 from ckpt_backends import shell
 from ckpt_backends.base import OnConnection
-from ckpt_backends.changes import Remains, Removal, Removed
+from ckpt_backends.changes import Remains
 from ckpt_backends.codec.bson import JSON_TEXT, leaf_tags
 from ckpt_backends.errors import (
     PartlyDone,
@@ -31,7 +31,6 @@ from ckpt_backends.mongodb.declaration import BACKEND
 from ckpt_backends.mongodb.engine.connect import MongoConnection, connect, explained_change
 from ckpt_backends.mongodb.engine.layout import examine, find_layout
 from ckpt_backends.mongodb.engine.records import CHECKPOINTS, MEMORY, WRITES
-from ckpt_backends.mongodb.engine.store import remove_staged
 from ckpt_backends.mongodb.engine.write import (
     DOCUMENTS_AT_ONCE,
     Document,
@@ -42,7 +41,7 @@ from ckpt_backends.mongodb.engine.write import (
     metadata_document,
     missing,
 )
-from ckpt_backends.mongodb.memory import ItemDocuments, StoredItem, find_collection
+from ckpt_backends.mongodb.memory import MongoMemory, StoredItem, find_collection
 from ckpt_backends.mongodb.store import INDEXES, JAVASCRIPT
 from ckpt_backends.rows import Restored, Row, reread
 from ckpt_backends.servers import opening, understanding
@@ -90,14 +89,6 @@ class WritableMongoStore(MongoChanges):
 
     _stamped: Collection[str] = ()
     """The tables whose new documents get the time of storing, while threads are received."""
-
-    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
-        done = super().remove(removals)
-        # What a broken copy left of these threads has to go, too.
-        with explained_change(self._url):
-            gone = [one.thread_id for one in done if not one.skipped]
-            remove_staged(self._connection, self._layout, gone)
-        return done
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
         self._need_writes()
@@ -281,7 +272,7 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
 
     def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
         super().__init__(connection, url)
-        self._documents = ItemDocuments(connection, url)
+        self._memory = MongoMemory(connection, url)
 
     def remove(self, items: Sequence[Item]) -> int:
         """Remove items, all or none, as `WritableMemoryStore.remove` says.
@@ -292,7 +283,7 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
         self._connection.restart()
         found = {
             (one.item.key, one.item.updated_at): one
-            for one in self._documents.named([item.key for item in items])
+            for one in self._memory.named([item.key for item in items])
         }
         for one in items:
             place = found.get((one.key, one.updated_at))
@@ -302,7 +293,7 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
             return self._remove(places, session)
 
     def _remove(self, places: Sequence[StoredItem], session: ClientSession | None) -> int:
-        collection = self._connection.raw(self._documents.name)
+        collection = self._connection.raw(self._memory.name)
         for done, one in enumerate(places):
             # The comparison is exact: times are stored and read in milliseconds.
             match = {"_id": one.identity, "updated_at": one.item.updated_at}
@@ -317,8 +308,8 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
         return len(places)
 
     def receive(self, items: Sequence[Item]) -> None:
-        documents = [document_of(one, self._documents.separator) for one in items]
-        collection = self._connection.raw(self._documents.name)
+        documents = [document_of(one, self._memory.separator) for one in items]
+        collection = self._connection.raw(self._memory.name)
         with explained_change(self._url), self._connection.transaction() as session:
             collection.insert_many(documents, session=session)
 
@@ -335,7 +326,7 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
     def _put_back(
         self, rows: Iterable[Row], session: ClientSession | None, *, adds: bool = True
     ) -> Restored:
-        collection = self._connection.raw(self._documents.name)
+        collection = self._connection.raw(self._memory.name)
         added = there = 0
         documents = (archived({MEMORY}, row) for row in rows)
         for some in in_batches(
@@ -349,7 +340,7 @@ class WritableMongoMemory(OnConnection[MongoConnection], WritableMemoryStore):
         return Restored(added, there)
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
-        names = [self._documents.name]
+        names = [self._memory.name]
         return erase_remains(self._connection, self._url, names, rewrite=rewrite, progress=progress)
 
 

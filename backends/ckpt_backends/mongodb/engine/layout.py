@@ -22,7 +22,7 @@ from bson.raw_bson import RawBSONDocument
 from ckpt_backends import shell
 from ckpt_backends.declaration import declared_for, load
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
-from ckpt_backends.memory import HINT
+from ckpt_backends.memory import HINT, is_unicode
 from ckpt_backends.model import Capability, Fault, Thread, TypedBytes
 from ckpt_backends.mongodb.engine.connect import MongoConnection, connect
 from ckpt_backends.mongodb.engine.records import CHECKPOINTS, KEY, MEMORY, WRITES
@@ -172,7 +172,7 @@ def number_of(thread_id: str) -> int | None:
 
 def stored_forms(thread_id: str) -> list[object]:
     """The forms in which a thread id may be stored, the most likely first; empty if none."""
-    if not storable(thread_id):
+    if not is_unicode(thread_id):
         return []
     number = number_of(thread_id)
     return [thread_id] if number is None else [thread_id, number]
@@ -183,25 +183,14 @@ def form_of(thread_id: str, checkpoints: Container[object], writes: Container[ob
 
     `checkpoints` and `writes` contain the stored thread ids that have checkpoints and writes.
     """
-    for found in (checkpoints, writes):
-        for value in stored_forms(thread_id):
-            if value in found:
-                return value
-    return thread_id
-
-
-def storable(value: str) -> bool:
-    """Whether MongoDB can store a text. Lone surrogates cannot be encoded in UTF-8."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    forms = stored_forms(thread_id)
+    there = (one for found in (checkpoints, writes) for one in forms if one in found)
+    return next(there, thread_id)
 
 
 def storable_of(values: Iterable[str], *, newest: bool = True) -> list[str]:
     """The texts that MongoDB can store, without duplicates, in descending order if `newest`."""
-    return sorted({one for one in values if storable(one)}, reverse=newest)
+    return sorted({one for one in values if is_unicode(one)}, reverse=newest)
 
 
 def later(at: object, lifetime: float | None) -> datetime | None:

@@ -17,6 +17,7 @@ from bson import ObjectId
 
 from ckpt_backends.base import BaseStore, OnConnection
 from ckpt_backends.errors import Refused, StoreUnavailable, Unreadable, Unsupported
+from ckpt_backends.memory import is_unicode
 from ckpt_backends.model import (
     Capability,
     CheckpointKey,
@@ -40,7 +41,6 @@ from ckpt_backends.mongodb.engine.layout import (
     length,
     number_of,
     of_threads,
-    storable,
     storable_of,
     stored_forms,
     text,
@@ -62,7 +62,7 @@ def keys_within(bounds: ThreadBounds) -> dict[str, Any]:
     if bounds.ids is not None and len(bounds.ids) <= _IDS:
         return of_threads([form for one in sorted(bounds.ids) for form in stored_forms(one)])
     end = end_of_prefix(bounds.prefix)
-    if end is None or not storable(bounds.prefix):
+    if end is None or not is_unicode(bounds.prefix):
         return {}
     texts = {"thread_id": {"$gte": bounds.prefix, "$lt": end}}
     # Old savers store numeric ids as numbers.
@@ -277,7 +277,7 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         Savers before 0.4 store numeric ids as numbers. The text of the number finds such a thread,
         unless another thread has that text as its id.
         """
-        if not storable(thread_id):
+        if not is_unicode(thread_id):
             return None
         if thread_id not in self._addresses:
             number = number_of(thread_id)
@@ -306,14 +306,14 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         return self._shared.left_out(threads, self._rows)
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        layout = self._layout
-        stages = layout.saver.threads({}, limit)
-        found = self._connection.aggregate(layout.checkpoints, stages, hint=layout.index)
-        yield from map(layout.saver.thread_of, found)
+        return self._found({}, limit, [])
 
     def _listed(self, bounds: ThreadBounds) -> Iterator[Thread]:
+        return self._found(keys_within(bounds), None, self._within(bounds))
+
+    def _found(self, match: Stage, limit: int | None, then: list[Stage]) -> Iterator[Thread]:
         layout = self._layout
-        stages = [*layout.saver.threads(keys_within(bounds), None), *self._within(bounds)]
+        stages = [*layout.saver.threads(match, limit), *then]
         found = self._connection.aggregate(layout.checkpoints, stages, hint=layout.index)
         return map(layout.saver.thread_of, found)
 

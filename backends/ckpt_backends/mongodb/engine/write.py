@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from bson import ObjectId, encode
@@ -42,6 +43,7 @@ from ckpt_backends.codec import bson as documents
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unreadable, Unsupported
+from ckpt_backends.memory import is_unicode
 from ckpt_backends.model import (
     Kind,
     Progress,
@@ -66,7 +68,6 @@ from ckpt_backends.mongodb.engine.layout import (
     form_of,
     number_of,
     of_threads,
-    storable,
     storable_of,
     stored_forms,
 )
@@ -151,21 +152,18 @@ class MongoRows(Rows):
 
     def heads(self, thread_ids: Sequence[str]) -> Heads:
         if "checkpoint_ns" not in self._saver.key:
-            newest = ((one, self.newest(one)) for one in thread_ids)
+            newest = ((one, self._newest({"thread_id": one})) for one in thread_ids)
             return {one: {"": NamespaceState(at["checkpoint_id"], 0)} for one, at in newest if at}
-        found = heads_of(self._collection(CHECKPOINTS), thread_ids, self._session)
-        return {
-            one: {ns: NamespaceState(head, 0) for ns, head in heads.items()}
-            for one, heads in found.items()
-        }
+        return heads_of(self._collection(CHECKPOINTS), thread_ids, self._session)
 
-    def newest(self, thread_id: str) -> Document:
-        """The newest checkpoint of a thread without its body; empty if there is none."""
+    def _newest(self, match: Match, order: Mapping[str, int] = MappingProxyType({})) -> Document:
+        """The newest checkpoint without its body, the first one in `order`; empty if none is."""
         found = self._collection(CHECKPOINTS).find_one(
-            {"thread_id": thread_id},
-            {"_id": 0, self._saver.body: 0},
-            sort=list(self._saver.newest_first.items()),
+            match,
+            {self._saver.body: 0},
+            sort=list({**order, **self._saver.newest_first}.items()),
             session=self._session,
+            collation=BY_BYTES,
         )
         return dict(found or {})
 
@@ -196,7 +194,7 @@ class MongoRows(Rows):
 
     def add(self, parts: Iterable[Record]) -> None:
         for part in parts:
-            like = self.newest(part.key.thread_id)
+            like = self._newest({"thread_id": part.key.thread_id})
             table, document = self._make.document_of(part, like)
             self._collection(table).insert_one(document, session=self._session)
 
@@ -262,12 +260,12 @@ class MongoRows(Rows):
         threads = [self._forms.get(thread_id, thread_id)]
         thread: Match = of_threads(threads)
         order = self._saver.newest_first
-        newest = self._first(thread, order)
+        newest = self._newest(thread)
         # The root's namespace sorts first.
         spaces = {name: 1 for name in self._saver.key if name == "checkpoint_ns"}
-        head = self._first(thread, {**spaces, **order})
+        head = self._newest(thread, spaces)
         steps: list[tuple[str, Match]] = [(WRITES, self._own(WRITES, thread, threads))]
-        if newest is not None and head is not None:
+        if newest:
             stored_at = next(iter(order))
             known = {**thread, stored_at: {"$not": {"$gt": newest.get(stored_at)}}}
             at_head = {name: head.get(name) for name in ("checkpoint_ns", "checkpoint_id")}
@@ -281,14 +279,9 @@ class MongoRows(Rows):
         there = self._layout.collections
         return sum(self._delete(table, match) for table, match in steps if table in there)
 
-    def _first(self, match: Match, order: Mapping[str, int]) -> Any:
-        fields = dict.fromkeys(("checkpoint_ns", "checkpoint_id", "created_at"), 1)
-        found = self._collection(CHECKPOINTS).find(match, fields, collation=BY_BYTES)
-        return next(found.sort(list(order.items())).limit(1), None)
-
     def _matches(self, kind: Kind, where: Where) -> Iterator[Match]:
         """The conditions for rows, short enough for one command each."""
-        threads = [self._forms.get(one, one) for one in where.thread_ids if storable(one)]
+        threads = [self._forms.get(one, one) for one in where.thread_ids if is_unicode(one)]
         match: Document = {**of_threads(threads)}
         if where.checkpoint_ns is not None and "checkpoint_ns" in self._saver.key:
             match["checkpoint_ns"] = where.checkpoint_ns
@@ -329,16 +322,16 @@ class MongoRows(Rows):
 
 def heads_of(
     checkpoints: Any, thread_ids: Sequence[str], session: ClientSession | None
-) -> dict[str, dict[str, str]]:
+) -> dict[str, dict[str, NamespaceState]]:
     """By thread and namespace, the greatest id of a checkpoint."""
     stages: list[Stage] = [
         {"$match": of_threads(thread_ids)},
         {"$group": {"_id": [f"${name}" for name in KEY[:2]], "head": {"$max": f"${KEY[2]}"}}},
     ]
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, NamespaceState]] = {}
     for row in checkpoints.aggregate(stages, session, collation=BY_BYTES, allowDiskUse=True):
         thread_id, ns = row["_id"]
-        found.setdefault(thread_id, {})[ns or ""] = row["head"]
+        found.setdefault(thread_id, {})[ns or ""] = NamespaceState(row["head"], 0)
     return found
 
 
@@ -537,7 +530,7 @@ class Receiver:
             raise
 
     def _check_ids(self, thread_ids: Sequence[str]) -> None:
-        if wrong := next((one for one in thread_ids if not storable(one)), None):
+        if wrong := next((one for one in thread_ids if not is_unicode(one)), None):
             raise CannotHold(f"MongoDB cannot store the thread id '{wrong}'")
         numbers = [one for one in map(number_of, thread_ids) if one is not None]
         for table in self._layout.collections if numbers else ():
@@ -653,19 +646,15 @@ class Receiver:
         ids = [one.thread_id for one in self._checked]
         found = heads_of(self._collection(CHECKPOINTS), ids, session) if ids else {}
         for one in self._checked:
-            if found.get(one.thread_id, {}) != dict(one.heads):
+            now = {ns: state.head for ns, state in found.get(one.thread_id, {}).items()}
+            if now != dict(one.heads):
                 raise moved(one.thread_id)
 
     def _there_are(self, thread_ids: Sequence[str]) -> set[str]:
-        stages: list[Stage] = [
-            {"$match": of_threads(thread_ids)},
-            {"$group": {"_id": "$thread_id"}},
-        ]
-        return {
-            row["_id"]
-            for table in self._layout.collections
-            for row in self._collection(table).aggregate(stages, collation=BY_BYTES)
-        }
+        match, found = of_threads(thread_ids), set[str]()
+        for table in self._layout.collections:
+            found.update(self._collection(table).distinct("thread_id", match, collation=BY_BYTES))
+        return found
 
     def _collection(self, table: str) -> Any:
         return self._connection.raw(self._layout.collections[table])
@@ -710,7 +699,9 @@ def missing(
 
 
 def _encoded(document: Document) -> RawBSONDocument:
-    where = _words(document)
+    where = f"checkpoint '{document['checkpoint_id']}'"
+    if "channel" in document:
+        where = f"the write to '{document['channel']}' at {where}"
     try:
         raw = encode(document)
     except (BSONError, UnicodeEncodeError, OverflowError, RecursionError) as error:
@@ -721,13 +712,6 @@ def _encoded(document: Document) -> RawBSONDocument:
             f" {_MOST >> 20} MiB in a document"
         )
     return RawBSONDocument(raw, RAW)
-
-
-def _words(document: Document) -> str:
-    where = f"checkpoint '{document['checkpoint_id']}'"
-    if "channel" in document:
-        return f"the write to '{document['channel']}' at {where}"
-    return where
 
 
 class MongoChanges(OnConnection[MongoConnection], RecordStore):
@@ -772,14 +756,13 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
         # Without the writes collection, the writes of a removed thread would stay unnoticed.
         self._need_writes()
         with explained_change(self._url):
-            if not self._connection.has_transactions:
-                rows = self._rows(None)
-                done = (
-                    removed_threads(rows, [one], rows.states([one.thread_id])) for one in removals
-                )
-                return list(chain.from_iterable(done))
-            portions = in_batches(removals, lambda one: one.checkpoints + one.writes, _DOCUMENTS)
-            return [done for some in portions for done in self._removed(some)]
+            at_once = len(removals) if self._connection.has_transactions else 1
+            portions = in_batches(removals, _size_of, _DOCUMENTS, at_once)
+            found = list(chain.from_iterable(map(self._removed, portions)))
+            # What a broken copy left of these threads has to go, too.
+            gone = [one.thread_id for one in found if not one.skipped]
+            remove_staged(self._connection, self._layout, gone)
+        return found
 
     def _removed(self, removals: Sequence[Removal]) -> list[Removed]:
         """Remove several threads, or parts of them, in one transaction.
@@ -811,9 +794,10 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
             states = rows.states([one.thread_id for one in removals])
             done = list(removed_threads(rows, removals, states))
             going = [one.thread_id for one in done if not one.skipped]
+            if session is None:
+                return done
             if self._rows(None).states(going) != {name: states[name] for name in going}:
-                if session is not None:
-                    session.abort_transaction()
+                session.abort_transaction()
                 return None
         return done
 
@@ -840,7 +824,7 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
         )
 
     def _check(self, change: Change) -> None:
-        if not storable(change.thread_id):
+        if not is_unicode(change.thread_id):
             raise Unsupported(f"MongoDB cannot store the thread id '{change.thread_id}'")
         if not self._layout.saver.has_writes and (change.writes or change.copies_of_writes):
             raise Unsupported(
@@ -888,6 +872,10 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
     @property
     def _checkpoints(self) -> Any:
         return self._connection.raw(self._layout.checkpoints)
+
+
+def _size_of(removal: Removal) -> int:
+    return removal.checkpoints + removal.writes
 
 
 def _documents(change: Change) -> int:
