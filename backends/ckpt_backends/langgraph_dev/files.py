@@ -701,18 +701,14 @@ def _object(value: Any) -> _Fields:
     return value
 
 
+_KINDS = {type(None): "nothing", dict: "an object", str: "a text", bool: "true or false"}
+
+
 def _kind_of_json(value: Any) -> str:
     """What JSON value something is, for a message."""
-    match value:
-        case None:
-            return "nothing"
-        case dict():
-            return "an object"
-        case list():
-            return f"a list of {len(value)}"
-        case str():
-            return "a text"
-    return "a number" if type(value) is not bool else "true or false"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return _KINDS.get(type(value), "a number")
 
 
 def _shown(name: str) -> str:

@@ -323,10 +323,8 @@ class DevStore(BaseStore):
 
 def _thread(thread_id: str, keys: Iterable[EntryKey]) -> Thread:
     ids = [own for _, _, own in keys]
-    of_root = (own for _, ns, own in keys if not ns)
-    spaces = {ns for _, ns, _ in keys}
-    head = max(of_root, default=None)
-    return Thread(thread_id, head, min(ids), max(ids), len(ids), len(spaces))
+    head = max((own for _, ns, own in keys if not ns), default=None)
+    return Thread(thread_id, head, min(ids), max(ids), len(ids), len({ns for _, ns, _ in keys}))
 
 
 def _chosen(
