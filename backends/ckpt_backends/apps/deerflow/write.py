@@ -295,13 +295,10 @@ class WritableDeerFlowMemory(WritableMemoryStore):
         there = {one.owner: one for one in self._files if not one.is_fact}
         for key in keys:
             owner = key.namespace[:-1]
-            if owner in found:
-                continue
-            place = there.get(owner)
-            file = None if place is None else ChangedMemory(place)
-            if file is None or file.document.is_newer:
+            if owner in there and owner not in found:
+                found[owner] = ChangedMemory(there[owner])
+            if owner not in found or found[owner].document.is_newer:
                 raise Unsupported(f"cannot change '{key.key}': {NEWER}", hint=_HINT)
-            found[owner] = file
         return found
 
     def _erase(self, items: Sequence[Item], old: OldFiles) -> None:
