@@ -67,7 +67,7 @@ def _turn_of(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 _FORMS: Mapping[object, Callable[[Any], bool]] = {
     **dict.fromkeys(("GET", "GETRANGE", "HGET", "JSON.GET", "LINDEX", "TYPE"), _is_text),
-    **dict.fromkeys(("EXISTS", "HSTRLEN", "LPOS", "MEMORY USAGE", "STRLEN"), _is_number),
+    **dict.fromkeys(("EXISTS", "HSTRLEN", "MEMORY USAGE", "STRLEN"), _is_number),
     **dict.fromkeys(("PEXPIRETIME", "PTTL"), _is_number),
     **dict.fromkeys(("HMGET", "JSON.MGET", "MGET"), _are_texts),
     **dict.fromkeys(("FT._LIST", "HKEYS", "LRANGE"), _are_names),
@@ -250,7 +250,7 @@ AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
     | {"GETRANGE", "HGETALL", "HKEYS", "HSCAN", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
-    | {"LINDEX", "LPOS", "LRANGE", "ZRANGE", "ZSCORE"}
+    | {"LINDEX", "LRANGE", "ZRANGE", "ZSCORE"}
     | {"JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )

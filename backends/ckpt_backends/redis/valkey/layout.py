@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from tempfile import TemporaryFile
@@ -111,7 +112,6 @@ from ckpt_backends.url import StoreUrl
 
 
 _Place = TypeVar("_Place", CheckpointEntry, WriteEntry)
-_AT_ONCE = 500
 _UNLISTED = float("-inf")
 _FIRST = 0.0
 """The rank of the first id in a list. Those behind it have negative ranks."""
@@ -161,7 +161,7 @@ class ValkeyStrings(RedisLayout):
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
         names = partial(self.connection.scan, literally(f"{CHECKPOINT}:{{{prefix}") + b"*", STRING)
         listed = namespaces_by_name(names, self._identified, b":")
-        for some in in_chunks(listed, _AT_ONCE):
+        for some in in_chunks(listed):
             heads = self.connection.ask_all(
                 ("LINDEX", self.list_name(one.thread_id, one.checkpoint_ns), 0) for one in some
             )
@@ -195,17 +195,15 @@ class ValkeyStrings(RedisLayout):
         for name, key in self._owners(writes).items():
             if key.thread_id in found:
                 found[key.thread_id].writes.append(WriteEntry(name, key.checkpoint_id))
-        for name, key in self._owners_of_lists(lists):
-            if key.thread_id in found:
-                found[key.thread_id].lists[key.checkpoint_ns] = name
-                self._add_gone_head(found[key.thread_id], key)
+        for name, head in self._owners_of_lists(lists):
+            if (keys := found.get(head.thread_id)) is not None:
+                _, ns, own = head
+                keys.lists[ns] = name
+                if any(there == ns for there, _ in keys.places):
+                    # Also if it is gone, while others are left.
+                    entry = CheckpointEntry(head, self.checkpoint_name(head), rank=_FIRST)
+                    keys.places.setdefault((ns, own), entry)
         return found
-
-    def _add_gone_head(self, found: ThreadKeys, head: CheckpointKey) -> None:
-        """Add the head that a list names, if its checkpoint is gone and others are left."""
-        at = (head.checkpoint_ns, head.checkpoint_id)
-        if at not in found.places and any(ns == head.checkpoint_ns for ns, _ in found.places):
-            found.places[at] = CheckpointEntry(head, self.checkpoint_name(head), rank=_FIRST)
 
     def pages(self) -> Iterator[ThreadKeys]:
         for names in self.connection.scan_once(raw(f"{CHECKPOINT}:{{*"), STRING):
@@ -251,14 +249,7 @@ class ValkeyStrings(RedisLayout):
         by_list: dict[bytes, list[CheckpointEntry]] = {}
         for one in places:
             by_list.setdefault(_list_of(one.name), []).append(one)
-        alone = {name: some[0] for name, some in by_list.items() if len(some) == 1}
-        found = self.connection.ask_all(
-            ("LPOS", name, raw(one.key.checkpoint_id)) for name, one in alone.items()
-        )
-        for one, place in zip(alone.values(), found, strict=True):
-            yield one._replace(rank=_UNLISTED if place is None else _FIRST - place)
-        many = [name for name in by_list if name not in alone]
-        for name, ids in zip(many, self.ids(many), strict=True):
+        for name, ids in zip(by_list, self.ids(by_list), strict=True):
             ranks = {own: _FIRST - place for place, own in reversed(list(enumerate(ids)))}
             for one in by_list[name]:
                 yield one._replace(rank=ranks.get(raw(one.key.checkpoint_id), _UNLISTED))
@@ -392,7 +383,7 @@ def _list_of(name: bytes) -> bytes:
 
 
 def _checkpoint_of(name: bytes) -> bytes:
-    """The key of the checkpoint to which the writes with this key belong."""
+    """The key of the checkpoint of writes with this key; for that of a list, without the id."""
     return raw(CHECKPOINT) + name[name.index(b":") :]
 
 
@@ -425,15 +416,12 @@ class ValkeyKeyFinder(KeyFinder[ValkeyStrings]):
         return KeysByCheckpoint(groups, {ns: {THREADS: [one]} for ns, one in spaces.items()})
 
     def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
-        return list(map(self._listed, some))
-
-    def _listed(self, keys: KeysByCheckpoint) -> set[bytes]:
-        lists = [name for kinds in keys.shared.values() for name in kinds[THREADS]]
-        return {
-            raw(CHECKPOINT) + name.removeprefix(raw(THREADS)) + b":" + own
-            for name, ids in zip(lists, self.layout.ids(lists), strict=True)
-            for own in ids
-        }
+        found: list[set[bytes]] = []
+        for keys in some:
+            lists = [name for kinds in keys.shared.values() for name in kinds[THREADS]]
+            pairs = zip(lists, self.layout.ids(lists), strict=True)
+            found.append({_checkpoint_of(name) + b":" + own for name, ids in pairs for own in ids})
+        return found
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
@@ -534,9 +522,13 @@ class ValkeyPlan(CommandPlan):
             writes.setdefault(some.target, []).extend(self._chosen(some.source, some.tasks))
         for key, elements in writes.items():
             if elements:
+                # They expire with their checkpoint.
+                expiry = self._expiries.get(key)
+                if expiry is None:
+                    expiry = self._left(self._layout.checkpoint_name(key))
                 name = self._make(self._layout.writes_name(key))
                 yield ("SET", name, writes_text(elements))
-                yield from expiring(name, self._expiry_of(key))
+                yield from expiring(name, expiry)
         yield from self._lists()
 
     # Removals
@@ -616,11 +608,6 @@ class ValkeyPlan(CommandPlan):
 
     # What is read
 
-    def _expiry_of(self, key: CheckpointKey) -> int:
-        """The time to live for new writes: that of their checkpoint."""
-        known = self._expiries.get(key)
-        return self._left(self._layout.checkpoint_name(key)) if known is None else known
-
     def _in_order(self, copies: Sequence[CopyOfCheckpoint]) -> list[CopyOfCheckpoint]:
         """The same copies, in the order in which the saver stored the originals."""
         names = [self._layout.checkpoint_name(one.source) for one in copies]
@@ -666,7 +653,6 @@ class _WaitingWrite(NamedTuple):
     task_id: str
     idx: int
     start: int
-    size: int
     expires_at: int | None
 
 
@@ -692,27 +678,23 @@ class ValkeyReception(Reception):
 
     def documents(self, part: Record) -> Iterator[NewDocument]:
         if part.kind is Kind.CHECKPOINT:
-            yield self._checkpoint(part)
+            _, ns, own = part.key
+            name = self._contents.checkpoint_name(part.key)
+            self._check_key(part.key, name)
+            _check_metadata(part.metadata.data, f"the metadata of checkpoint '{own}'")
+            self._new.setdefault(ns, {})[own] = part.expires_at
+            yield NewDocument(name, new_checkpoint(part), part.expires_at, is_string=True)
         elif part.kind is Kind.WRITE:
             self._add_write(part)
         else:
             raise CannotHold(f"ValkeySaver stores channel '{part.channel}' in checkpoints only")
 
-    def _checkpoint(self, part: Record) -> NewDocument:
-        key = part.key
-        name = self._contents.checkpoint_name(key)
-        self._check_key(key, name)
-        _check_metadata(part.metadata.data, f"the metadata of checkpoint '{key.checkpoint_id}'")
-        self._new.setdefault(key.checkpoint_ns, {})[key.checkpoint_id] = part.expires_at
-        return NewDocument(name, new_checkpoint(part), part.expires_at, is_string=True)
-
     def _add_write(self, part: Record) -> None:
         key = part.key
         self._check_key(key, self._contents.writes_name(key))
-        start = self._file.tell()
-        size = self._file.write(json.dumps(write_fields(part)).encode())
-        task = part.order, part.task_id, part.idx
-        self._writes.setdefault(key, []).append(_WaitingWrite(*task, start, size, part.expires_at))
+        place = part.order, part.task_id, part.idx, self._file.tell()
+        self._writes.setdefault(key, []).append(_WaitingWrite(*place, part.expires_at))
+        self._file.write(json.dumps(write_fields(part)).encode() + b"\n")
 
     def _check_key(self, key: CheckpointKey, name: bytes) -> None:
         """Raise `CannotHold` if a key may be that of another thread, or cannot be written."""
@@ -737,23 +719,22 @@ class ValkeyReception(Reception):
         """The writes in the order of the tasks, if it is known, or else as they came."""
         for one in sorted(waiting) if any(one.order for one in waiting) else waiting:
             self._file.seek(one.start)
-            yield json.loads(self._file.read(one.size))
+            yield json.loads(self._file.readline())
 
     def heads(self) -> dict[str, str]:
         # The lists tell them; finding all keys of a thread takes a SCAN over the database.
-        names = [self._list_name(ns) for ns in self._spaces()]
-        found = self._connection.ask_all(("LINDEX", name, 0) for name in names)
-        return {ns: text(own) for ns, own in zip(self._spaces(), found, strict=True) if own}
+        lists = self._lists()
+        found = self._connection.ask_all(("LINDEX", name, 0) for name in lists.values())
+        return {ns: text(own) for ns, own in zip(lists, found, strict=True) if own}
 
     def watched(self) -> Sequence[bytes]:
-        lists = map(self._list_name, self._spaces())
-        return [*lists, *map(self._contents.writes_name, self._merged)]
+        writes = map(self._contents.writes_name, self._merged)
+        return [*self._lists().values(), *writes]
 
-    def _spaces(self) -> list[str]:
-        return sorted({*self.arrival.heads, *self._new} or {""})
-
-    def _list_name(self, ns: str) -> bytes:
-        return self._contents.list_name(self.arrival.thread_id, ns)
+    def _lists(self) -> dict[str, bytes]:
+        """By namespace, the key of its list."""
+        spaces = sorted({*self.arrival.heads, *self._new} or {""})
+        return {ns: self._contents.list_name(self.arrival.thread_id, ns) for ns in spaces}
 
     def last(self) -> Iterator[Command]:
         for key in self._merged:
@@ -773,7 +754,7 @@ class ValkeyReception(Reception):
 
     def _listing(self, ns: str) -> Iterator[Command]:
         """Put the new checkpoints into the list of a namespace, the newest in front."""
-        name = self._list_name(ns)
+        name = self._lists()[ns]
         new = sorted(self._new[ns])
         stored = [text(one) for one in self._connection.ask("LRANGE", name, 0, -1) or []]
         if stored and new[0] < stored[0]:
@@ -807,9 +788,6 @@ def _integer(digits: str) -> int:
     return found
 
 
-_BEGINNING = b"checkpoint:{"
-
-
 class ValkeyRecogniser(Recogniser):
     """Finds the stores of ValkeySaver.
 
@@ -821,7 +799,7 @@ class ValkeyRecogniser(Recogniser):
     separators = (":{",)
 
     def recognise(self, sample: Sample) -> Iterator[tuple[bytes, str]]:
-        names = [one for one in sample.strings if one.startswith(_BEGINNING)]
+        names = [one for one in sample.strings if one.startswith(b"checkpoint:{")]
         starts = self.connection.ask_all(("GETRANGE", one, 0, START_BYTES) for one in names)
         for name, start in zip(names, starts, strict=True):
             if start is not None and start.lstrip()[:1] == b"{" and b'"thread_id"' in start:
@@ -842,16 +820,13 @@ def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - P
     from ckpt_backends.redis.engine.connection import connect
     from ckpt_backends.redis.engine.store import open_layout
 
-    with understood(url):
-        connection = connect(url)
+    with understood(url), closing(connect(url)) as connection:
         try:
             if not any(connection.scan(b"*")):
                 return
             found = open_layout(connection, url).name
         except UnknownLayout:
             found = "none that ckpt knows"
-        finally:
-            connection.close()
     if found != "valkey":
         raise Refused(
             f"cannot make a store in '{url}': the database has other keys; their layout: {found}",

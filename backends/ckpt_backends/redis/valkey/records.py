@@ -17,9 +17,8 @@ import json
 import re
 from base64 import b64decode, b64encode
 from binascii import Error
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any, NamedTuple
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, Record, TypedBytes
@@ -42,8 +41,7 @@ _START = re.compile(
 _FORM = "not in the form of ValkeySaver"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointStart:
+class CheckpointStart(NamedTuple):
     """The ids and the type that a checkpoint's text contains; None if they cannot be read."""
 
     thread_id: str | None
@@ -51,8 +49,7 @@ class CheckpointStart:
     tag: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointText:
+class CheckpointText(NamedTuple):
     """The contents of a checkpoint's key."""
 
     start: CheckpointStart
@@ -62,8 +59,7 @@ class CheckpointText:
     """The JSON object as stored; empty if the text is not JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRecord:
+class WriteRecord(NamedTuple):
     """One element of a list of writes."""
 
     task_id: str
@@ -110,7 +106,7 @@ def stored_writes(text: bytes) -> list[WriteRecord]:
     """The writes of a checkpoint in the order of arrival. One that cannot be read has no task."""
     found = _json(text)
     if not isinstance(found, list):
-        return [_unreadable(text, len(text), None)]
+        return [_unreadable(text, None)]
     return [_write(one) for one in found]
 
 
@@ -122,12 +118,11 @@ def _write(one: Any) -> WriteRecord:
             return WriteRecord(
                 task_id, idx, channel, _bytes(_str(rest.get("type")), value), length, one
             )
-    text = _shown(one)
-    return _unreadable(text, len(text), one)
+    return _unreadable(_shown(one), one)
 
 
-def _unreadable(text: bytes, length: int, fields: Any) -> WriteRecord:
-    return WriteRecord("", 0, UNKNOWN, TypedBytes("", text, problem=_FORM), length, fields)
+def _unreadable(text: bytes, fields: Any) -> WriteRecord:
+    return WriteRecord("", 0, UNKNOWN, TypedBytes("", text, problem=_FORM), len(text), fields)
 
 
 def _json(text: bytes) -> Any:
@@ -279,9 +274,7 @@ def _checkpoint(name: str, cells: Mapping[str, Cell]) -> Record:
     stored = stored_checkpoint(_cell_bytes(cells["value"]))
     key = _key(name, stored.start.thread_id)
     where = f"checkpoint '{key.checkpoint_id}'"
-    if problem := stored.body.problem or stored.metadata.problem:
-        raise CannotHold(f"{where} cannot be read: {problem}")
-    _check_members(stored.fields, _FIELDS, where)
+    _check(where, stored.body.problem or stored.metadata.problem, stored.fields, _FIELDS)
     return Record.checkpoint(key, stored.start.parent, stored.body, stored.metadata, _expiry(cells))
 
 
@@ -289,13 +282,13 @@ def _writes(name: str, cells: Mapping[str, Cell]) -> Iterator[Record]:
     key = _key(name, None)
     for one in stored_writes(_cell_bytes(cells["value"])):
         where = f"the write to '{one.channel}' at checkpoint '{key.checkpoint_id}'"
-        if one.value.problem:
-            raise CannotHold(f"{where} cannot be read: {one.value.problem}")
-        _check_members(one.fields, _MEMBERS, where)
+        _check(where, one.value.problem, one.fields, _MEMBERS)
         yield Record.write(key, one.task_id, "", one.idx, one.channel, one.value, _expiry(cells))
 
 
-def _check_members(found: Mapping[str, object], known: frozenset[str], where: str) -> None:
+def _check(where: str, problem: str, found: Mapping[str, object], known: Set[str]) -> None:
+    if problem:
+        raise CannotHold(f"{where} cannot be read: {problem}")
     if more := sorted(found.keys() - known):
         raise CannotHold(f"{where} has '{more[0]}', which its saver does not store")
 
@@ -346,31 +339,28 @@ def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG0
 
 def _edit_checkpoint(name: str, text: bytes, change: ChangeValue) -> bytes | None:
     found = stored_checkpoint(text)
-    _check(name, found.body.problem or found.metadata.problem)
-    body = change(PlacedValue(ValueKind.BODY, found.body, f"{name}\0body"))
-    metadata = change(PlacedValue(ValueKind.METADATA, found.metadata, f"{name}\0metadata"))
-    if body is found.body and metadata is found.metadata:
-        return None
-    return checkpoint_text(
-        found.fields,
-        None if body is found.body else body,
-        None if metadata is found.metadata else metadata,
-    )
+    problem = found.body.problem or found.metadata.problem
+    body = _changed(PlacedValue(ValueKind.BODY, found.body, f"{name}\0body"), problem, change)
+    place = f"{name}\0metadata"
+    metadata = _changed(PlacedValue(ValueKind.METADATA, found.metadata, place), problem, change)
+    return checkpoint_text(found.fields, body, metadata) if body or metadata else None
 
 
 def _edit_writes(name: str, text: bytes, change: ChangeValue) -> bytes | None:
+    found = stored_writes(text)
     made: list[Any] = []
-    is_changed = False
-    for one in stored_writes(text):
-        _check(name, one.value.problem)
+    for one in found:
         place = f"{name}\0{one.task_id}\0{one.idx}"
-        value = change(PlacedValue(ValueKind.WRITE, one.value, place, one.channel))
-        is_same = value is one.value
-        is_changed |= not is_same
-        made.append(one.fields if is_same else {**one.fields, **value_fields(value)})
-    return writes_text(made) if is_changed else None
+        value = PlacedValue(ValueKind.WRITE, one.value, place, one.channel)
+        new = _changed(value, one.value.problem, change)
+        made.append({**one.fields, **value_fields(new)} if new else one.fields)
+    return None if made == [one.fields for one in found] else writes_text(made)
 
 
-def _check(name: str, problem: str) -> None:
+def _changed(one: PlacedValue, problem: str, change: ChangeValue) -> TypedBytes | None:
+    """What a value becomes; None if it stays. Raises `CannotHold` if it has a problem."""
     if problem:
+        name, _, _ = one.place.partition("\0")
         raise CannotHold(f"the key '{name}' cannot be read: {problem}")
+    made = change(one)
+    return None if made is one.value else made
