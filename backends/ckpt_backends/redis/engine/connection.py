@@ -332,22 +332,6 @@ class RedisConnection:
             except exceptions.ResponseError:
                 return None
 
-    def find_all(self, commands: Sequence[Command]) -> list[Any]:
-        """The answer to each command, sent together; None where `find` returns None."""
-        for command in commands:
-            check(command)
-        with explained(self._url):
-            answers = self._run_all(commands) if commands else []
-            for one in answers:
-                if isinstance(one, _ELSEWHERE) or (
-                    isinstance(one, Exception) and not isinstance(one, exceptions.ResponseError)
-                ):
-                    raise one
-        return [
-            None if isinstance(one, Exception) else self.checked(command, one)
-            for command, one in zip(commands, answers, strict=True)
-        ]
-
     def checked(self, command: Command, answer: Any) -> Any:
         """The answer. Raises `Unreadable` if no real server gives such an answer."""
         if not has_form(command[0], answer):

@@ -321,19 +321,21 @@ class JsonDocuments(RedisLayout):
         return self._found(self._search.names_of(list(thread_ids)))
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
-        index, found = self._search.indexes[1], set[bytes]()
-        ids = {key: (self.stored_thread(key.thread_id), key.checkpoint_id) for key in keys}
-        asked = [key for key, one in ids.items() if index is not None and index.takes(*one)]
-        rest = ids.keys() - asked
-        for some in in_chunks(asked, _CHECKPOINTS_AT_ONCE):
-            names = None if index is None else index.names_at(map(ids.__getitem__, some))
-            rest |= set(some if names is None else ())
+        index, found, rest = self._search.indexes[1], set[bytes](), list[CheckpointKey]()
+        for some in in_chunks(keys, _CHECKPOINTS_AT_ONCE):
+            wanted = [
+                {"thread_id": self.stored_thread(one.thread_id), "checkpoint_id": one.checkpoint_id}
+                for one in some
+            ]
+            names = None if index is None else index.names(self.connection, wanted)
             found.update(names or ())
+            rest += some if names is None else ()
         return list(map(_write_place, sorted(found.union(self._scanned_writes(rest)))))
 
     def writes_on(self, channels: Collection[str]) -> list[WriteEntry] | None:
         index = self._search.indexes[1]
-        names = None if index is None else index.names_on(sorted(channels))
+        wanted = [{"channel": one} for one in sorted(channels)]
+        names = None if index is None else index.names(self.connection, wanted)
         return None if names is None else list(map(_write_place, sorted(names)))
 
     def _scanned_writes(self, keys: Collection[CheckpointKey]) -> Iterator[bytes]:

@@ -78,6 +78,10 @@ _STAYS, _GONE = -1, -2
 _REMEMBERED, _AT_ONCE = 200, 50
 """Number of threads with cached keys, and number of threads to look up together. A command usually
 reads the threads one after the other, in the order of the listing."""
+_KEEPS_ALL, _ONLY_EXPIRING = "noeviction", "volatile-"
+"""A policy of `maxmemory`, and the beginning of those that remove only keys that expire."""
+_SAMPLE = 100
+"""Number of keys that are asked whether they expire."""
 _FEW_WRITES, _FEW_THREADS = 500, 20
 """Up to this many writes are read to find their threads, and threads looked up one by one. With
 more, all threads are listed first."""
@@ -300,16 +304,36 @@ class RedisStore(BaseStore):
         return self._layout.sources(key)
 
     def evicted(self) -> str:
-        from ckpt_backends.redis.engine.search import evicted
+        # INFO counts keys since the server was started, over all databases, so they may be those of
+        # another application. A saver stores a checkpoint in several keys.
+        number = int((self._connection.find("INFO", "stats") or {}).get("evicted_keys") or 0)
+        if not number or (self._policy.startswith(_ONLY_EXPIRING) and not self._expires()):
+            return ""
+        keys = "1 key" if number == 1 else f"{number} keys"
+        reason = f"because its memory was full (maxmemory-policy {self._policy})"
+        return f"the server removed {keys} {reason}"
 
-        threads = (self._places_of(one.thread_id) for one in self.threads())
-        return evicted(self._connection, (one.name for found in threads for one in found.values()))
+    @property
+    def _policy(self) -> str:
+        """The setting `maxmemory-policy`; `unknown` if the server does not tell."""
+        memory = self._connection.find("INFO", "memory") or {}
+        return str(memory.get("maxmemory_policy") or "unknown")
+
+    def _expires(self) -> bool:
+        """Whether a checkpoint expires, among the first ones."""
+        found = (
+            one for thread in self.threads() for one in self._places_of(thread.thread_id).values()
+        )
+        asked = (("PTTL", one.name) for one in islice(found, _SAMPLE))
+        return any(ms >= 0 for ms in self._connection.ask_all(asked))
 
     def faults(self) -> Iterator[Fault]:
         if reason := self.evicted():
-            from ckpt_backends.redis.engine.search import eviction_fault
-
-            yield eviction_fault(self._connection, reason)
+            detail = f"{reason}, so parts of threads may be gone"
+            if self._policy != _KEEPS_ALL:
+                # No fix: the keys stay gone.
+                detail += f"; CONFIG SET maxmemory-policy {_KEEPS_ALL} keeps the others"
+            yield Fault("keys-evicted", detail)
         yield from self._layout.faults()
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:

@@ -93,7 +93,7 @@ from ckpt_backends.redis.engine.layout import (
     run,
     unlink,
 )
-from ckpt_backends.redis.engine.search import is_of_javascript, prefixes_of
+from ckpt_backends.redis.engine.search import indexes, is_of_javascript, prefixes_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.form import CannotHold
@@ -490,7 +490,7 @@ class JavaScriptRecogniser(Recogniser):
 
     def stores_if_alone(self) -> list[RecognisedStore]:
         """A store without threads has the saver's search indexes."""
-        indexed = prefixes_of(self.connection) or []
+        indexed = prefixes_of(indexes(self.connection) or ())
         is_own = self.connection.database == 0 and is_of_javascript(indexed)
         return [self.named(self.layouts[0], None, None)] if is_own else []
 

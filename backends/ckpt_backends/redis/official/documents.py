@@ -86,7 +86,7 @@ from ckpt_backends.redis.engine.layout import (
     keys_of_checkpoints,
     namespaces_of,
 )
-from ckpt_backends.redis.engine.search import is_of_javascript, prefixes_of, search_faults
+from ckpt_backends.redis.engine.search import indexes, is_of_javascript, prefixes_of
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.official.declaration import BACKEND, SHALLOW
 from ckpt_backends.rows import Row
@@ -121,6 +121,7 @@ from ckpt_backends.rows import ChangeValue, PlacedValue, ValueKind
 
 _KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
 _SAMPLED = 20
+_PLACE = {"thread_id", "checkpoint_ns", "checkpoint_id"}
 OF_CHECKPOINT = {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"}
 OF_WRITE = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel"}
 """What the indexes of checkpoints and of writes have at least."""
@@ -142,11 +143,11 @@ class KnownPrefixes:
 def known_prefixes(connection: RedisConnection) -> KnownPrefixes:
     """The prefixes of all savers, from the search indexes; without the module, from the keys."""
     known = KnownPrefixes()
-    indexed = prefixes_of(connection)
-    if indexed is None:
+    found = indexes(connection)
+    if found is None:
         _add_from_keys(connection, known)
         return known
-    for prefix, tags in indexed:
+    for prefix, tags in prefixes_of(found):
         if tags >= OF_WRITE:
             known.writes.add(prefix)
         elif tags >= OF_CHECKPOINT:
@@ -509,7 +510,23 @@ class Documents(JsonDocuments):
                 yield from (ThreadKey(name, kind, ns) for name in names)
 
     def faults(self) -> Iterator[Fault]:
-        return search_faults(self.connection, self.prefixes)
+        """`index-missing` and `index-stale`. Nothing if the server has no search module."""
+        known = indexes(self.connection)
+        if known is None or not all(one.prefixes for one in known):
+            return
+        for prefix in (self.prefixes.checkpoint, self.prefixes.write):
+            name = raw(f"{prefix}:")
+            fitting = [
+                one for one in known if name.startswith(tuple(one.prefixes)) and one.tags >= _PLACE
+            ]
+            if not fitting:
+                detail = f"no search index covers the keys {quoted(name + b'*')}, so the saver can"
+                detail += " neither list nor delete them; its setup() creates one"
+                yield Fault("index-missing", detail, is_error=True)
+            elif all(one.failures for one in fitting):
+                detail = f"{fitting[0].failures} documents could not be added to the search index"
+                detail += f" '{text(fitting[0].name)}', so the saver does not list them"
+                yield Fault("index-stale", detail)
 
     def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
         yield from super().thread_faults(thread_id, found)
@@ -806,7 +823,7 @@ class DocumentRecogniser(Recogniser):
 
     def stores_if_alone(self) -> list[RecognisedStore]:
         """A store without threads has the saver's search indexes."""
-        indexed = prefixes_of(self.connection) or []
+        indexed = prefixes_of(indexes(self.connection) or ())
         if is_of_javascript(indexed) or self.connection.database != 0:
             return []
         asked, asked_writes = self.database.prefix, self.database.write_prefix
