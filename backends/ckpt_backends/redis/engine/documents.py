@@ -31,6 +31,7 @@ from ckpt_backends.model import (
     ThreadSize,
     TypedBytes,
     Usage,
+    Write,
     in_chunks,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
@@ -51,7 +52,7 @@ from ckpt_backends.redis.engine.keyspace import (
     Prefixes,
     ThreadKeys,
     WriteEntry,
-    fields_of,
+    fields_at,
     literally,
     meant_id,
     meant_ns,
@@ -75,6 +76,7 @@ from ckpt_backends.redis.engine.layout import (
     ThreadKey,
     expiring,
     namespaces_by_name,
+    namespaces_of,
 )
 from ckpt_backends.redis.engine.search import DocumentSearch
 from ckpt_backends.redis.engine.store import RedisStore
@@ -97,7 +99,9 @@ from ckpt_backends.url import StoreUrl
 # checkpoint.
 
 
-_PLACE, _PARTS = '$["thread_id","checkpoint_ns","checkpoint_id"]', 3
+PLACE = ("thread_id", "checkpoint_ns", "checkpoint_id")
+"""The fields that name a checkpoint, in the order of the documents."""
+_PLACE = '$["thread_id","checkpoint_ns","checkpoint_id"]'
 _OWN_ID = "$.checkpoint.id"
 """The id in a checkpoint's body, which release 0.0 stores nowhere else."""
 
@@ -209,7 +213,7 @@ def _read(
     """The checkpoints in these documents; of a layout's own ones, only those with another id."""
     ids = dict(layout.fields(names, _OWN_ID))
     for name, fields in layout.fields(names, _PLACE):
-        if len(fields) != _PARTS or not all(isinstance(one, str) for one in fields):
+        if len(fields) != len(PLACE) or not all(isinstance(one, str) for one in fields):
             continue
         thread, ns, stored = fields
         key = CheckpointKey(layout.meant_thread(thread), meant_ns(ns), stored)
@@ -233,6 +237,8 @@ _PARENT = 3
 """The place of the parent in these fields: behind those that name the checkpoint."""
 _SIZED, _SIZED_FIELDS = '$["checkpoint","metadata"]', 2
 _FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'
+OF_WRITE = (*PLACE, "task_id", "task_path", "idx", "channel")
+"""The fields of a write but its value."""
 _DOCUMENTS_AT_ONCE, _CHECKPOINTS_AT_ONCE = 500, 50
 _PARTS_OF_WRITE = 3
 """Parts at the end of a write's key: checkpoint id, task id and idx. They contain no colon."""
@@ -243,6 +249,9 @@ class JsonDocuments(RedisLayout):
 
     dialect: str
     """Type tag of the JSON in the documents."""
+    is_of_python: bool
+    """Whether the saver is one of Python. Only these store the task path of a write, and only those
+    of LangGraph.js store `has_writes` as a text."""
     value: str
     """The field of a write that contains its value."""
 
@@ -258,17 +267,6 @@ class JsonDocuments(RedisLayout):
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
         finder = self.finder()
         return (KeyRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
-
-    @abstractmethod
-    def is_own(self, flags: Sequence[object]) -> bool:
-        """Whether `has_writes` of a document has the type that this saver stores.
-
-        `flags` is empty if the document has no such field.
-        """
-
-    @abstractmethod
-    def is_own_write(self, paths: Sequence[object]) -> bool:
-        """Whether this saver stored a write. `paths` has its task path, or is empty."""
 
     def stored_thread(self, thread_id: str) -> str:
         """A thread id as the documents contain it."""
@@ -312,6 +310,10 @@ class JsonDocuments(RedisLayout):
 
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
         return namespaces_by_name(partial(self._names, prefix), self.entries, b":")
+
+    def _read_namespaces(self, prefix: str) -> Iterator[ListedNamespace]:
+        """As `namespaces`, if the names of keys do not tell them."""
+        return namespaces_of(one for some in self._names(prefix) for one in self.entries(some))
 
     def _names(self, prefix: str) -> Iterator[list[bytes]]:
         pattern = literally(f"{self.prefixes.checkpoint}:{prefix}") + b"*"
@@ -394,11 +396,12 @@ class JsonDocuments(RedisLayout):
         if the checkpoint was not stored yet.
         """
         for name, fields in self.fields(names, _FIELDS):
-            if (key := self._key_in(fields)) is None or len(fields) <= _PARENT:
+            if (key := self._key_in(fields)) is None:
                 continue
-            parent, flags = fields[_PARENT], fields[_PARENT + 1 :]
+            parent = fields[_PARENT] if len(fields) > _PARENT else None
+            is_own = (str in map(type, fields[_PARENT + 1 :])) != self.is_of_python
             is_parent = parent is None or isinstance(parent, str)
-            if is_parent and self.is_own(flags) and self.checkpoint_name(key) == name:
+            if is_parent and is_own and self.checkpoint_name(key) == name:
                 yield CheckpointEntry(key, name, parent if meant_id(parent or "") else None)
 
     def _key_in(self, fields: Any) -> CheckpointKey | None:
@@ -465,8 +468,27 @@ class JsonDocuments(RedisLayout):
     def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
         for name, fields in self.fields(names, _FIELDS_OF_WRITE):
             key = self._key_in(fields)
-            if key is not None and self.is_own_write(fields[_PARENT:]):
+            if key is not None and (len(fields) > _PARENT) == self.is_of_python:
                 yield name, key, True
+
+    def write(
+        self, fields: Sequence[Any], stored: TypedBytes, values: bool | Collection[str]
+    ) -> Write | None:
+        """A write from the fields `OF_WRITE`; None if it is gone or another saver's."""
+        thread, ns, own, task, path, idx, channel = fields
+        is_write = isinstance(thread, str) and isinstance(channel, str)
+        if not is_write or (path is not None) != self.is_of_python:
+            return None
+        read = values if isinstance(values, bool) else channel in values
+        return Write(
+            CheckpointKey(self.meant_thread(thread), meant_ns(str(ns or "")), str(own or "")),
+            str(task or ""),
+            str(path or ""),
+            idx if isinstance(idx, int) else 0,
+            channel,
+            len(stored.data) if stored.whole is None else stored.whole,
+            stored if read else None,
+        )
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
@@ -513,22 +535,16 @@ class JsonDocuments(RedisLayout):
 
     def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
         """The usage of the writes that `owners_of` returns, even if fields are missing."""
-        paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
-        told = list(
-            self.connection.ask_all(
-                ("JSON.GET", one, *paths, "$.channel", "$.type", "$.task_path") for one in names
-            )
-        )
+        told = list(fields_at(self.connection, names, (*PLACE, "channel", "type", "task_path")))
         asked = [("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name in names]
-        for answer, size in zip(told, self.connection.ask_all(asked), strict=True):
-            fields = fields_of(answer)
-            is_own = self.is_own_write([fields[one] for one in ["$.task_path"] if one in fields])
-            match [fields.get(path) for path in paths]:
-                case [str(thread), str(ns), str(own)] if size is not None and is_own:
-                    channel, tag = (str(fields.get(path, "")) for path in ("$.channel", "$.type"))
-                    place = (self.meant_thread(thread), meant_ns(ns), channel)
+        for (_, fields), size in zip(told, self.connection.ask_all(asked), strict=True):
+            match fields:
+                case [str(thread), str(ns), str(own), channel, tag, path] if (
+                    size is not None and (path is not None) == self.is_of_python
+                ):
+                    place = (self.meant_thread(thread), meant_ns(ns), str(channel or ""))
                     number = int(size[0]) if size else 0
-                    yield own, Usage(self.tables[1], self.value, *place, tag, 1, number)
+                    yield own, Usage(self.tables[1], self.value, *place, str(tag or ""), 1, number)
 
     # Faults
 

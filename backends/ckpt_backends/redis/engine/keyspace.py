@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
@@ -475,6 +475,17 @@ def fields_of(answer: Any) -> dict[str, Any]:
         return {}
     found = json.loads(answer)
     return {path: values[0] for path, values in found.items() if values}
+
+
+def fields_at(
+    connection: RedisConnection, names: Iterable[bytes], fields: Sequence[str]
+) -> Iterator[tuple[bytes, list[Any]]]:
+    """The values of some fields of each of these documents; None where there is none."""
+    asked, paths = list(names), [f"$.{one}" for one in fields]
+    answers = connection.ask_all(("JSON.GET", name, *paths) for name in asked)
+    for name, answer in zip(asked, answers, strict=True):
+        found = fields_of(answer)
+        yield name, [found.get(path) for path in paths]
 
 
 def member(answer: bytes) -> bytes:

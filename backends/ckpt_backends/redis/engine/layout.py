@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import random
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ckpt_backends.changes import Change
+from redis import exceptions
+
+from ckpt_backends.changes import GONE, MOVED, Change, Inside, Removal, Removed, gone, moved
 from ckpt_backends.declaration import Backend
-from ckpt_backends.errors import StoreUnavailable, Unsupported
+from ckpt_backends.errors import Refused, StoreUnavailable, Unsupported
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -27,7 +31,7 @@ from ckpt_backends.model import (
     in_chunks,
 )
 from ckpt_backends.protocol import CheckpointQuery, Store
-from ckpt_backends.redis.engine.connection import Command, RedisConnection
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, keys_of
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
     DOCUMENT,
@@ -41,7 +45,7 @@ from ckpt_backends.redis.engine.keyspace import (
     ListedNamespace,
     ThreadKeys,
     WriteEntry,
-    fields_of,
+    fields_at,
     literally,
     quoted,
     raw,
@@ -55,15 +59,6 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.transfer.parts import Arrival
-import random
-import time
-from contextlib import contextmanager
-
-from redis import exceptions
-
-from ckpt_backends.changes import GONE, MOVED, Inside, Removal, Removed, gone, moved
-from ckpt_backends.errors import Refused
-from ckpt_backends.redis.engine.connection import keys_of
 
 # Adds up the sizes of threads from single values.
 
@@ -662,17 +657,13 @@ class KeyDatabase:
         return Sample(documents, by_type[HASH], by_type[STRING])
 
     def _documents(self, prefix: str, names: Sequence[bytes]) -> Iterator[SampledDocument]:
-        told = self.connection.ask_all(
-            ("JSON.GET", one, "$.thread_id", "$.has_writes") for one in names
-        )
-        types = self.connection.ask_all([("JSON.TYPE", name, "$.metadata") for name in names])
-        for name, answer, kind in zip(names, list(told), types, strict=True):
-            fields = fields_of(answer)
-            thread = fields.get("$.thread_id")
+        told = list(fields_at(self.connection, names, ("thread_id", "has_writes")))
+        types = self.connection.ask_all(("JSON.TYPE", name, "$.metadata") for name in names)
+        for (name, (thread, has_writes)), kind in zip(told, types, strict=True):
             starts = (f"{prefix}:{thread}:", f"{prefix}:{stored_id(str(thread))}:")
             # Without a type it was removed meanwhile, and nothing tells the layout.
             if None not in (kind, thread) and name.startswith(tuple(map(raw, starts))):
-                yield SampledDocument(name, fields.get("$.has_writes"), kind == [b"string"])
+                yield SampledDocument(name, has_writes, kind == [b"string"])
 
 
 class Recogniser(ABC):

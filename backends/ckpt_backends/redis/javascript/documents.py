@@ -26,13 +26,15 @@ Source: `index.js` and `shallow.js` of @langchain/langgraph-checkpoint-redis 1.0
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import Any
 
 from redis import exceptions
 
@@ -57,27 +59,37 @@ from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.changes import AddedWrite, KeyRemoval, ListOfWrites, exact_json
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.documents import (
+    OF_WRITE,
+    WRITE,
     DocumentFinder,
     JsonDocuments,
     JsonPlan,
+    StoredDocument,
+    edited_member,
     hidden_writes,
     joined,
     members_of,
+    place_of,
+    rows_of_heads,
+    with_members,
     writes_by_checkpoint,
 )
 from ckpt_backends.redis.engine.keyspace import (
     APART,
-    DOCUMENT,
+    CHECKPOINT,
     USUAL,
     CheckpointEntry,
     ListedNamespace,
     ThreadKeys,
     WriteEntry,
-    fields_of,
+    document,
+    fields_at,
     literally,
     meant_ns,
     quoted,
     raw,
+    source_and_step,
+    stored_ns,
 )
 from ckpt_backends.redis.engine.layout import (
     KEYS_AT_ONCE,
@@ -89,34 +101,16 @@ from ckpt_backends.redis.engine.layout import (
     RedisLayout,
     Sample,
     expiring,
-    namespaces_of,
     run,
     unlink,
 )
 from ckpt_backends.redis.engine.search import indexes, is_of_javascript, prefixes_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
+from ckpt_backends.rows import ChangeValue, Row, ValueKind
 from ckpt_backends.transfer.bodies import version_text
+from ckpt_backends.transfer.convert import KeptValues
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Arrival
-
-if TYPE_CHECKING:
-    from ckpt_backends.transfer.parts import Arrival
-import re
-from collections.abc import Iterable
-from contextlib import closing
-from itertools import groupby
-
-from ckpt_backends.redis.engine.documents import (
-    WRITE,
-    StoredDocument,
-    edited_member,
-    place_of,
-    rows_of_heads,
-    with_members,
-)
-from ckpt_backends.redis.engine.keyspace import CHECKPOINT, document, source_and_step, stored_ns
-from ckpt_backends.rows import ChangeValue, Row, ValueKind
-from ckpt_backends.transfer.convert import KeptValues
 
 # Changes and removes threads of LangGraph.js in the same form as its saver.
 
@@ -267,10 +261,7 @@ def _is_old(ids: Sequence[object], newest: str | None) -> bool:
 
 BLOBS = f"{APART}:*"
 _JSON = "json"
-_KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
-_WRITE = (*_KEY, "$.task_id", "$.idx", "$.channel", "$.task_path")
-_BLOB = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.version")
-_SHALLOW = (*_KEY, "$.parent_checkpoint_id", "$.has_writes")
+_BLOB = ("thread_id", "checkpoint_ns", "channel", "version")
 
 
 class JavaScriptDocuments(JsonDocuments):
@@ -280,6 +271,7 @@ class JavaScriptDocuments(JsonDocuments):
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0"
     capabilities = BACKEND.layouts["redis-js"]
     dialect = _JSON
+    is_of_python = False
     is_by_arrival = True
     value = "value"
 
@@ -301,12 +293,6 @@ class JavaScriptDocuments(JsonDocuments):
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
         finder = self.finder()
         return (JavaScriptRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
-
-    def is_own(self, flags: Sequence[object]) -> bool:
-        return any(isinstance(one, str) for one in flags)
-
-    def is_own_write(self, paths: Sequence[object]) -> bool:
-        return not paths
 
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
@@ -349,10 +335,9 @@ class JavaScriptDocuments(JsonDocuments):
         return _only(self.connection.ask("JSON.GET", name, "$.value"))
 
     def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
-        told = self.connection.ask_all(("JSON.GET", name, *_BLOB) for name in found.blobs)
-        sizes = self._lengths(found.blobs)
-        for name, answer, size in zip(found.blobs, list(told), sizes, strict=True):
-            match [fields_of(answer).get(path) for path in _BLOB]:
+        told = list(fields_at(self.connection, found.blobs, _BLOB))
+        for (name, fields), size in zip(told, self._lengths(found.blobs), strict=True):
+            match fields:
                 case [str(thread), str(ns), str(channel), str(version)]:
                     yield name, thread, BlobKey(meant_ns(ns), channel, version), size or 0
 
@@ -363,13 +348,13 @@ class JavaScriptDocuments(JsonDocuments):
         came = zip(map(_number, numbers), places, strict=True)
         by_arrival = [one for _, one in sorted(came, key=lambda pair: pair[0])]
         for some in with_sizes(by_arrival, self._sizes):
-            told = list(self.connection.ask_all(("JSON.GET", one.name, *_WRITE) for one, _ in some))
+            told = list(fields_at(self.connection, [one.name for one, _ in some], OF_WRITE))
             stored = self.connection.ask_all(
                 ("JSON.GET", one.name, "$.value") for one, size in some if size <= MOST_BYTES
             )
-            for (_, size), answer in zip(some, told, strict=True):
+            for (_, size), (_, fields) in zip(some, told, strict=True):
                 value = unread(_JSON, size) if size > MOST_BYTES else _only(next(stored))
-                if (one := _write(fields_of(answer), value, values)) is not None:
+                if (one := self.write(fields, value, values)) is not None:
                     yield one
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
@@ -408,18 +393,7 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
         return raw(":".join(parts))
 
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
-        pattern = literally(f"{self.prefixes.checkpoint}:{prefix}") + b"*:shallow"
-        names = self.connection.scan(pattern, DOCUMENT)
-        return namespaces_of(place for some in names for place in self.entries(some))
-
-    def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
-        answers = self.connection.ask_all(("JSON.GET", name, *_SHALLOW) for name in names)
-        for name, answer in zip(names, answers, strict=True):
-            match [fields_of(answer).get(path) for path in _SHALLOW]:
-                case [str(thread), str(ns), str(own), str() | None as parent, str()]:
-                    key = CheckpointKey(thread, ns, own)
-                    if self.checkpoint_name(key) == name:
-                        yield CheckpointEntry(key, name, parent)
+        return self._read_namespaces(prefix)
 
     def _with_blobs(
         self,
@@ -456,25 +430,6 @@ def _only(answer: Any) -> TypedBytes:
     """The value from the answer of JSON.GET with one path, with the server's exact bytes."""
     data = bytes(answer or b"")[1:-1]
     return TypedBytes(_JSON, data) if data else TypedBytes(_JSON, UNDEFINED)
-
-
-def _write(
-    fields: dict[str, Any], value: TypedBytes, values: bool | Collection[str]
-) -> Write | None:
-    """A write from its document; None if it was removed meanwhile or is of the Python saver."""
-    thread, ns, own, task, idx, channel, path = (fields.get(one) for one in _WRITE)
-    if not isinstance(thread, str) or not isinstance(channel, str) or path is not None:
-        return None
-    read = values if isinstance(values, bool) else channel in values
-    return Write(
-        CheckpointKey(thread, meant_ns(str(ns or "")), str(own or "")),
-        str(task or ""),
-        "",
-        idx if isinstance(idx, int) else 0,
-        channel,
-        len(value.data) if value.whole is None else value.whole,
-        value if read else None,
-    )
 
 
 class JavaScriptRecogniser(Recogniser):

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, REDIS_JSON, unread
@@ -43,12 +44,21 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.changes import AddedWrite, ListOfWrites, exact_json, expiring_at
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.documents import (
+    OF_WRITE,
+    PLACE,
     POINTERS,
     REGISTRIES,
+    WRITE,
     DocumentFinder,
     JsonDocuments,
     JsonPlan,
+    StoredDocument,
+    edited_member,
+    edited_text,
     hidden_writes,
+    place_of,
+    rows_of_heads,
+    with_members,
     writes_by_checkpoint,
 )
 from ckpt_backends.redis.engine.keyspace import (
@@ -62,6 +72,8 @@ from ckpt_backends.redis.engine.keyspace import (
     Prefixes,
     ThreadKeys,
     WriteEntry,
+    document,
+    fields_at,
     fields_of,
     literally,
     meant_id,
@@ -69,6 +81,7 @@ from ckpt_backends.redis.engine.keyspace import (
     quoted,
     raw,
     rows_of,
+    source_and_step,
     stored_forms,
     stored_id,
     stored_ns,
@@ -84,31 +97,14 @@ from ckpt_backends.redis.engine.layout import (
     ThreadKey,
     expiring,
     keys_of_checkpoints,
-    namespaces_of,
 )
 from ckpt_backends.redis.engine.search import indexes, is_of_javascript, prefixes_of
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.official.declaration import BACKEND, SHALLOW
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
-
-if TYPE_CHECKING:
-    from ckpt_backends.transfer.parts import Arrival
-from base64 import b64decode, b64encode
-
-from ckpt_backends.redis.engine.documents import (
-    WRITE,
-    StoredDocument,
-    edited_member,
-    edited_text,
-    place_of,
-    rows_of_heads,
-    with_members,
-)
-from ckpt_backends.redis.engine.keyspace import document, source_and_step
-from ckpt_backends.rows import ChangeValue, PlacedValue, ValueKind
 
 # Finds the prefixes of the savers in a database, and pairs prefixes of checkpoints and writes.
 #
@@ -119,11 +115,9 @@ from ckpt_backends.rows import ChangeValue, PlacedValue, ValueKind
 # `checkpoints_schema` and `writes_schema` in `base.py` of langgraph-checkpoint-redis 0.5.2.
 
 
-_KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
 _SAMPLED = 20
-_PLACE = {"thread_id", "checkpoint_ns", "checkpoint_id"}
-OF_CHECKPOINT = {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"}
-OF_WRITE = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel"}
+_INDEXED = {*PLACE, "parent_checkpoint_id"}
+_INDEXED_OF_WRITE = {*PLACE, "task_id", "channel"}
 """What the indexes of checkpoints and of writes have at least."""
 
 
@@ -148,9 +142,9 @@ def known_prefixes(connection: RedisConnection) -> KnownPrefixes:
         _add_from_keys(connection, known)
         return known
     for prefix, tags in prefixes_of(found):
-        if tags >= OF_WRITE:
+        if tags >= _INDEXED_OF_WRITE:
             known.writes.add(prefix)
-        elif tags >= OF_CHECKPOINT:
+        elif tags >= _INDEXED:
             known.checkpoints.add(prefix)
     return known
 
@@ -167,8 +161,9 @@ def _add_from_keys(connection: RedisConnection, known: KnownPrefixes) -> None:
             if name.startswith(starts) or looked_at[first] >= _SAMPLED:
                 continue
             looked_at[first] += 1
-            fields = fields_of(connection.find("JSON.GET", name, *_KEY, "$.task_id", "$.idx"))
-            match [fields.get(path) for path in (*_KEY, "$.task_id", "$.idx")]:
+            paths = [f"$.{one}" for one in (*PLACE, "task_id", "idx")]
+            fields = fields_of(connection.find("JSON.GET", name, *paths))
+            match [fields.get(path) for path in paths]:
                 case [str(thread), str(ns), str(own), str(task), int(idx)]:
                     found, ends = known.writes, [f":{thread}:{ns}:{own}:{task}:{idx}"]
                 case [str(thread), str(ns), str(own), None, None]:
@@ -212,10 +207,9 @@ def pair(
 
 def listed_prefixes(connection: RedisConnection, layout: str, names: Sequence[bytes]) -> set[str]:
     """The prefixes of the writes in the lists of these checkpoints."""
-    answers = connection.ask_all([("JSON.GET", name, *_KEY) for name in names])
     lists: list[tuple[bytes, str]] = []
-    for fields in map(fields_of, answers):
-        match [fields.get(path) for path in _KEY]:
+    for _, fields in fields_at(connection, names, PLACE):
+        match fields:
             case [str(thread), str(ns), str(own)]:
                 for space in stored_forms(ns):
                     place = f"{thread}:{space}"
@@ -239,13 +233,10 @@ def _sample(connection: RedisConnection, prefix: str) -> Iterator[tuple[str, str
     """Thread, namespace and checkpoint of some writes."""
     names = next(iter(connection.scan(literally(f"{prefix}:") + b"*", DOCUMENT)), [])
     some = names[:: len(names) // _SAMPLED + 1]
-    paths = (*_KEY, "$.task_id")
     # The user may have access to the keys of one store only.
     with suppress(StoreUnavailable):
-        for fields in map(
-            fields_of, connection.ask_all([("JSON.GET", one, *paths) for one in some])
-        ):
-            match [fields.get(path) for path in paths]:
+        for _, fields in fields_at(connection, some, (*PLACE, "task_id")):
+            match fields:
                 case [str(thread), str(ns), str(own), str()]:
                     yield thread, ns, own
 
@@ -259,11 +250,8 @@ def _name_a_checkpoint(
         start = f"{prefix}:{stored_id(thread)}"
         wanted += [(raw(f"{start}:{stored_ns(ns)}:{own}"), own)]
         wanted += [(raw(f"{start}:{meant_ns(ns)}"), own)]  # the key of a shallow saver
-    answers = connection.ask_all([("JSON.GET", name, *_KEY) for name, _ in wanted])
-    return any(
-        fields_of(answer).get("$.checkpoint_id") == own
-        for answer, (_, own) in zip(answers, wanted, strict=True)
-    )
+    told = fields_at(connection, [name for name, _ in wanted], PLACE)
+    return any(fields[-1] == own for (_, fields), (_, own) in zip(told, wanted, strict=True))
 
 
 # Faults in the keys by which RedisSaver finds the head of a namespace and the writes of a
@@ -435,16 +423,6 @@ def _stored_at(key: CheckpointKey) -> float:
     return time.time() * 1000 if at is None else at.timestamp() * 1000
 
 
-_WRITE: tuple[str, ...] = (
-    "$.thread_id",
-    "$.checkpoint_ns",
-    "$.checkpoint_id",
-    "$.task_id",
-    "$.task_path",
-)
-_WRITE += ("$.idx", "$.channel", "$.type", "$.blob")
-
-
 class Documents(JsonDocuments):
     """The layout of RedisSaver and AsyncRedisSaver, with the full history."""
 
@@ -453,6 +431,7 @@ class Documents(JsonDocuments):
     capabilities = BACKEND.layouts["redis"]
     lists_additions = True
     dialect = REDIS_JSON
+    is_of_python = True
     value = "blob"
 
     def finder(self) -> DocumentFinder:
@@ -464,12 +443,6 @@ class Documents(JsonDocuments):
     def reception(self, arrival: Arrival) -> Reception:
 
         return DocumentReception(self, arrival)
-
-    def is_own(self, flags: Sequence[object]) -> bool:
-        return str not in map(type, flags)
-
-    def is_own_write(self, paths: Sequence[object]) -> bool:
-        return bool(paths)
 
     def stored_thread(self, thread_id: str) -> str:
         return stored_id(thread_id)
@@ -517,7 +490,9 @@ class Documents(JsonDocuments):
         for prefix in (self.prefixes.checkpoint, self.prefixes.write):
             name = raw(f"{prefix}:")
             fitting = [
-                one for one in known if name.startswith(tuple(one.prefixes)) and one.tags >= _PLACE
+                one
+                for one in known
+                if name.startswith(tuple(one.prefixes)) and one.tags.issuperset(PLACE)
             ]
             if not fitting:
                 detail = f"no search index covers the keys {quoted(name + b'*')}, so the saver can"
@@ -554,35 +529,17 @@ class Documents(JsonDocuments):
             # One command for many whole documents, which takes much less time in the driver.
             told = dict(self.fields([one.name for one, size in some if size <= MOST_BYTES], "$"))
             large = [one.name for one, size in some if size > MOST_BYTES]
-            parts = self.connection.ask_all(("JSON.GET", name, *_WRITE[:-1]) for name in large)
-            beginnings = dict(zip(large, map(fields_of, parts), strict=True))
+            beginnings = dict(fields_at(self.connection, large, (*OF_WRITE, "type")))
             for place, size in some:
-                fields = beginnings.get(place.name) or _paths_of(told.get(place.name))
-                if (one := _write(fields, values, size)) is not None:
+                if size > MOST_BYTES:
+                    *fields, tag = beginnings[place.name]
+                    stored = unread(str(tag), size)
+                else:
+                    found = told[place.name][0] if told[place.name] else {}
+                    fields = [found.get(name) for name in OF_WRITE]
+                    stored = stored_value(str(found.get("type") or ""), found.get("blob"))
+                if (one := self.write(fields, stored, values)) is not None:
                     yield one
-
-
-def _paths_of(documents: list[Any] | None) -> dict[str, Any]:
-    """The fields of a document by path; empty for a missing one."""
-    found = documents[0] if documents else None
-    return {f"$.{name}": one for name, one in found.items()} if isinstance(found, dict) else {}
-
-
-def _write(fields: dict[str, Any], values: bool | Collection[str], size: int) -> Write | None:
-    thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
-    if not isinstance(thread, str) or not isinstance(channel, str) or path is None:
-        return None  # removed meanwhile, or written by LangGraph.js
-    value = unread(str(tag), size) if size > MOST_BYTES else stored_value(str(tag or ""), blob)
-    read = values if isinstance(values, bool) else channel in values
-    return Write(
-        CheckpointKey(meant_id(thread), meant_ns(str(ns or "")), str(own or "")),
-        str(task or ""),
-        str(path or ""),
-        idx if isinstance(idx, int) else 0,
-        channel,
-        len(value.data) if value.whole is None else value.whole,
-        value if read else None,
-    )
 
 
 # The layout of langgraph-checkpoint-redis 0.0: a document's key contains the id of the parent.
@@ -598,9 +555,6 @@ def _write(fields: dict[str, Any], values: bool | Collection[str], size: int) ->
 # does not read. The saver itself reads such a store with wrong ids, without parents and without
 # writes. The key of a first checkpoint has the nil UUID as parent; in 0.0.1 and 0.0.2 it has an
 # empty text.
-
-
-_OLD_FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint.id", "$.checkpoint_id")
 
 
 class OldDocuments(Documents):
@@ -627,14 +581,12 @@ class OldDocuments(Documents):
         return OldDocumentFinder(self)
 
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
-        names = self._names(prefix)
-        return namespaces_of(place for some in names for place in self.entries(some))
+        return self._read_namespaces(prefix)
 
     def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
-        answers = self.connection.ask_all(("JSON.GET", name, *_OLD_FIELDS) for name in names)
-        for name, answer in zip(names, answers, strict=True):
-            match [fields_of(answer).get(path) for path in _OLD_FIELDS]:
-                case [str(thread), str(ns), str(own), str(before)]:
+        for name, fields in fields_at(self.connection, names, (*PLACE, "checkpoint.id")):
+            match fields:
+                case [str(thread), str(ns), str(before), str(own)]:
                     if name == raw(f"{self.prefixes.checkpoint}:{thread}:{ns}:{before}"):
                         key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
                         yield CheckpointEntry(key, name, meant_id(before) or None)
@@ -649,13 +601,8 @@ class OldDocuments(Documents):
         """The keys of the separate values of a thread."""
         pattern = literally(f"{APART}:{stored_id(thread_id)}:") + b"*"
         names = {name for some in self.connection.scan(pattern, DOCUMENT) for name in some}
-        ordered = sorted(names)
-        told = self.connection.ask_all(("JSON.GET", name, *_OLD_FIELDS[:2]) for name in ordered)
-        return [
-            name
-            for name, answer in zip(ordered, told, strict=True)
-            if fields_of(answer).get(_OLD_FIELDS[0]) in {thread_id, stored_id(thread_id)}
-        ]
+        told = fields_at(self.connection, sorted(names), PLACE)
+        return [name for name, (own, *_) in told if own in {thread_id, stored_id(thread_id)}]
 
     def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
         """Only those of times to live: this release had no pointers and no lists of writes."""
@@ -717,9 +664,6 @@ class OldRedisStore(RedisStore):
 # langgraph-checkpoint-redis 0.1.0 to 0.5.2.
 
 
-_SHALLOW_FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
-
-
 class ShallowDocuments(Documents):
     """The newest checkpoint of each namespace."""
 
@@ -760,17 +704,10 @@ class ShallowDocuments(Documents):
         ]
 
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
-        names = self._names(prefix)
-        return namespaces_of(place for some in names for place in self.entries(some))
+        return self._read_namespaces(prefix)
 
     def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
-        answers = self.connection.ask_all(("JSON.GET", name, *_SHALLOW_FIELDS) for name in names)
-        for name, answer in zip(names, answers, strict=True):
-            match [fields_of(answer).get(path) for path in _SHALLOW_FIELDS]:
-                case [str(thread), str(ns), str(own), flag] if self.is_own([flag]):
-                    key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
-                    if self.checkpoint_name(key) == name:
-                        yield CheckpointEntry(key, name)
+        return (one._replace(parent=None) for one in super().entries(names))
 
 
 # Recognises the stores of langgraph-checkpoint-redis, and finds their prefixes.
@@ -827,8 +764,8 @@ class DocumentRecogniser(Recogniser):
         if is_of_javascript(indexed) or self.connection.database != 0:
             return []
         asked, asked_writes = self.database.prefix, self.database.write_prefix
-        checkpoints = [one for one, tags in indexed if tags >= OF_CHECKPOINT]
-        writes = [one for one, tags in indexed if tags >= OF_WRITE]
+        checkpoints = [one for one, tags in indexed if tags >= _INDEXED]
+        writes = [one for one, tags in indexed if tags >= _INDEXED_OF_WRITE]
         return [
             self.named(Documents.name, prefix, writing)
             for prefix in checkpoints

@@ -58,7 +58,7 @@ from ckpt_backends.redis.engine.keyspace import (
     HASH,
     MEMBER,
     expiries_of,
-    fields_of,
+    fields_at,
     literally,
     raw,
     rows_of,
@@ -216,7 +216,7 @@ def _microseconds(at: datetime | None) -> int:
 
 LAYOUT = "redis-store"
 _TYPES: Mapping[str, str] = {STORE: DOCUMENT, VECTORS: DOCUMENT, HASHED: HASH}
-_ABOUT = ("$.prefix", "$.key", "$.created_at", "$.updated_at")
+_ABOUT = ("prefix", "key", "created_at", "updated_at")
 _AT_ONCE, _VALUES_AT_ONCE = 500, 20
 _NO_DOCUMENTS = "unknown type name"
 """In the answer of a server without JSON documents."""
@@ -251,13 +251,10 @@ class _Documents:
 
     def told(self, names: Sequence[bytes]) -> Iterator[_Place]:
         """The items among these keys; other documents are left out."""
-        answers = self._connection.ask_all(("JSON.GET", name, *_ABOUT) for name in names)
-        for name, answer in zip(names, answers, strict=True):
-            fields = fields_of(answer)
-            key = key_in(fields.get("$.prefix"), fields.get("$.key"))
-            if key is not None:
-                created, updated = (moment(fields.get(path)) for path in _ABOUT[2:])
-                yield _Place(key, name, created, updated)
+        for name, (prefix, key, created, updated) in fields_at(self._connection, names, _ABOUT):
+            found = key_in(prefix, key)
+            if found is not None:
+                yield _Place(found, name, moment(created), moment(updated))
 
     def is_there(self) -> bool:
         """Whether there is a store: at least one item, or its search index."""
