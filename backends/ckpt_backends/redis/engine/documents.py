@@ -28,7 +28,6 @@ from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
     Fault,
-    ThreadSize,
     TypedBytes,
     Usage,
     Write,
@@ -72,7 +71,6 @@ from ckpt_backends.redis.engine.layout import (
     KeyFinder,
     PurgeLock,
     RedisLayout,
-    SummedSizes,
     ThreadKey,
     expiring,
     namespaces_by_name,
@@ -495,43 +493,15 @@ class JsonDocuments(RedisLayout):
         for some in in_chunks(found.writes, _DOCUMENTS_AT_ONCE):
             yield from self._usage_of_writes([one.name for one in some])
 
-    def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        sizes = SummedSizes(thread_ids)
-        places = found.checkpoints
-        asked = (("JSON.DEBUG", "MEMORY", one.name, _SIZED) for one in places)
-        unsure = []
-        for place, told in zip(places, self.connection.ask_all(asked), strict=True):
-            if told and len(told) == _SIZED_FIELDS:
-                sizes.add(place.key.thread_id, sum(map(int, told)), checkpoints=1)
-            elif told is not None:
-                unsure.append(place)
-        for _, one in self._usage_of_checkpoints(unsure):
-            sizes.add(one.thread_id, one.bytes, checkpoints=one.column == "metadata")
-        for some in in_chunks(found.writes, _DOCUMENTS_AT_ONCE):
-            owners = list(self.owners_of([one.name for one in some]))
-            asked = (("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name, _, _ in owners)
-            for (_, key, _), told in zip(owners, self.connection.ask_all(asked), strict=True):
-                if told is not None:
-                    sizes.add(key.thread_id, sum(map(int, told)), writes=1)
-        for _, thread_id, _, size in self.blobs(found):
-            sizes.add(thread_id, size, blobs=1)
-        return sizes.of(thread_ids)
-
     def _usage_of_checkpoints(
         self, places: Sequence[CheckpointEntry]
     ) -> Iterator[tuple[str, Usage]]:
-        columns = ("checkpoint", "metadata")
-        sizes = self.connection.ask_all(
-            ("JSON.DEBUG", "MEMORY", place.name, f"$.{column}")
-            for place in places
-            for column in columns
-        )
-        for place in places:
-            for column in columns:
-                if size := next(sizes):
-                    key, table = place.key, self.tables[0]
-                    where = (table, column, key.thread_id, key.checkpoint_ns)
-                    yield key.checkpoint_id, Usage(*where, None, "json", 1, int(size[0]))
+        asked = (("JSON.DEBUG", "MEMORY", one.name, _SIZED) for one in places)
+        for place, told in zip(places, self.connection.ask_all(asked), strict=True):
+            for column, size in zip(("checkpoint", "metadata"), told or (), strict=False):
+                key, table = place.key, self.tables[0]
+                where = (table, column, key.thread_id, key.checkpoint_ns)
+                yield key.checkpoint_id, Usage(*where, None, "json", 1, int(size))
 
     def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
         """The usage of the writes that `owners_of` returns, even if fields are missing."""

@@ -21,16 +21,7 @@ from typing import Any
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import (
-    Checkpoint,
-    CheckpointKey,
-    Record,
-    ThreadSize,
-    TypedBytes,
-    Usage,
-    Write,
-    in_chunks,
-)
+from ckpt_backends.model import Checkpoint, CheckpointKey, Record, TypedBytes, Usage, Write
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.changes import KeyPlan, KeyRemoval
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
@@ -59,7 +50,6 @@ from ckpt_backends.redis.engine.layout import (
     Recogniser,
     RedisLayout,
     Sample,
-    SummedSizes,
     namespaces_by_name,
 )
 from ckpt_backends.redis.engine.store import RedisStore
@@ -349,23 +339,6 @@ class Hashes(RedisLayout):
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
         yield from self._usage_of_writes([one.name for one in found.writes])
-
-    def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        # Without the types of values, which `usage` tells.
-        sizes, columns = SummedSizes(thread_ids), ("checkpoint", "metadata")
-        places, names = found.checkpoints, [one.name for one in found.writes]
-        asked = (("HSTRLEN", one.name, column) for one in places for column in columns)
-        answers = self.connection.ask_all(asked)
-        for one in places:
-            size = sum(int(next(answers) or 0) for _ in columns)
-            sizes.add(one.key.thread_id, size, checkpoints=1)
-        for some in in_chunks(names, _AT_ONCE):
-            answers = self.connection.ask_all((("HSTRLEN", one, "value") for one in some), _AT_ONCE)
-            lengths = dict(zip(some, answers, strict=True))
-            for name, key, is_whole in self.owners_of(some):
-                if is_whole:
-                    sizes.add(key.thread_id, int(lengths[name] or 0), writes=1)
-        return sizes.of(thread_ids)
 
     def _usage_of_checkpoints(
         self, places: Sequence[CheckpointEntry]
