@@ -30,49 +30,32 @@ from ckpt_backends.url import StoreUrl, masked, split_url
 # The form that the answer to each command must have, after the driver has read it.
 
 
-def has_form(name: object, answer: Any) -> bool:
-    """Whether an answer to a command has the form of Redis's answers."""
-    form = _FORMS.get(name)
-    return form is None or form(answer)
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda answer: isinstance(answer, kinds)
 
 
-def _is_text(answer: Any) -> bool:
-    return answer is None or isinstance(answer, bytes)
-
-
-def _is_number(answer: Any) -> bool:
-    return answer is None or isinstance(answer, int)
-
-
-def _are_texts(answer: Any) -> bool:
-    return isinstance(answer, list) and set(map(type, answer)) <= {bytes, NoneType}
-
-
-def _are_names(answer: Any) -> bool:
-    return isinstance(answer, list) and set(map(type, answer)) <= {bytes}
+def _list_of(*kinds: type) -> Callable[[Any], bool]:
+    return lambda answer: isinstance(answer, list) and set(map(type, answer)) <= {*kinds}
 
 
 def _are_fields(answer: Any) -> bool:
-    return isinstance(answer, dict) and all(
-        isinstance(name, bytes) and isinstance(one, bytes) for name, one in answer.items()
-    )
+    return isinstance(answer, dict) and {*map(type, answer), *map(type, answer.values())} <= {bytes}
 
 
 def _turn_of(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    def fits(answer: Any) -> bool:
-        return len(answer) == 2 and isinstance(answer[0], int) and form(answer[1])
-
-    return fits
+    return lambda answer: len(answer) == 2 and isinstance(answer[0], int) and form(answer[1])
 
 
 _FORMS: Mapping[object, Callable[[Any], bool]] = {
-    **dict.fromkeys(("GET", "GETRANGE", "HGET", "JSON.GET", "LINDEX", "TYPE"), _is_text),
-    **dict.fromkeys(("EXISTS", "HSTRLEN", "MEMORY USAGE", "STRLEN"), _is_number),
-    **dict.fromkeys(("PEXPIRETIME", "PTTL"), _is_number),
-    **dict.fromkeys(("HMGET", "JSON.MGET", "MGET"), _are_texts),
-    **dict.fromkeys(("FT._LIST", "HKEYS", "LRANGE"), _are_names),
+    **dict.fromkeys(
+        ("GET", "GETRANGE", "HGET", "JSON.GET", "LINDEX", "TYPE"), _is(bytes, NoneType)
+    ),
+    **dict.fromkeys(("EXISTS", "HSTRLEN", "MEMORY USAGE", "STRLEN"), _is(int, NoneType)),
+    **dict.fromkeys(("PEXPIRETIME", "PTTL"), _is(int, NoneType)),
+    **dict.fromkeys(("HMGET", "JSON.MGET", "MGET"), _list_of(bytes, NoneType)),
+    **dict.fromkeys(("FT._LIST", "HKEYS", "LRANGE"), _list_of(bytes)),
     "HGETALL": _are_fields,
-    "SCAN": _turn_of(_are_names),
+    "SCAN": _turn_of(_list_of(bytes)),
     "HSCAN": _turn_of(_are_fields),
 }
 """Commands with answers of several forms are left out; their readers check them."""
@@ -109,103 +92,80 @@ def explained(url: StoreUrl) -> Iterator[None]:
 
 
 _SHOWN = 200
-_REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
+_REASONS: Sequence[tuple[str | type[Exception], str, str]] = (
     (
-        exceptions.AuthenticationError,
         "WRONGPASS|invalid (username-)?password|invalid username",
         "wrong user or password",
         "a password can also come from REDISCLI_AUTH",
     ),
     (
-        exceptions.RedisError,
         "NOAUTH|Authentication required",
         "the server asks for a password",
         "set REDISCLI_AUTH, or put it in the URL: redis://:PASSWORD@HOST:PORT/0",
     ),
     (
-        exceptions.AuthenticationError,
         "without any password|no password is set",
         "the server has no password, but one is given",
         "remove the password",
     ),
-    (exceptions.AuthenticationError, "", "the server rejects this user", ""),
-    (
-        exceptions.TimeoutError,
-        "",
-        "the server does not answer",
-        "add ?socket_timeout=SECONDS to wait",
-    ),
-    (
-        exceptions.ConnectionError,
-        "refused",
-        "connection refused",
-        "check that the server is running and that host and port are right",
-    ),
-    (
-        exceptions.ConnectionError,
-        "Name or service not known|getaddrinfo|name resolution|nodename",
-        "unknown host",
-        "check the host name",
-    ),
-    (exceptions.ConnectionError, "unreachable|No route", "the host is unreachable", ""),
-    (
-        exceptions.ConnectionError,
-        "certificate verify failed|CERTIFICATE_VERIFY_FAILED|Hostname mismatch",
-        "the server's certificate is not trusted",
-        "name the authority: ?ssl_ca_certs=FILE",
-    ),
-    (
-        exceptions.ConnectionError,
-        "SSL|TLS",
-        "TLS failed",
-        "use rediss:// for a port with TLS, redis:// for one without",
-    ),
-    (exceptions.ConnectionError, "invalid DB index|out of range", "no such database", ""),
+    (exceptions.AuthenticationError, "the server rejects this user", ""),
+    (exceptions.TimeoutError, "the server does not answer", "add ?socket_timeout=SECONDS to wait"),
     (
         exceptions.BusyLoadingError,
-        "",
         "the server is still loading its data",
         "run the command again in a moment",
     ),
     (
-        exceptions.ConnectionError,
-        "",
-        "the connection was lost",
-        "for a server with TLS, use rediss://",
-    ),
-    (
         exceptions.NoPermissionError,
-        "",
         "permission denied",
         "reading needs `+@read +scan +ping +info` and the keys' patterns; see docs/layouts.md",
     ),
-    (exceptions.ResponseError, "DB index is out of range", "no such database", ""),
+    ("DB index", "no such database", ""),
     (
-        exceptions.ResponseError,
         "SELECT is not allowed in cluster mode",
         "a cluster has only database 0",
         "remove the database number from the URL",
     ),
     (
-        exceptions.RedisError,
+        "connection refused",
+        "connection refused",
+        "check that the server is running and that host and port are right",
+    ),
+    (
+        "Name or service not known|getaddrinfo|name resolution|nodename",
+        "unknown host",
+        "check the host name",
+    ),
+    ("unreachable|No route to", "the host is unreachable", ""),
+    (
+        "certificate verify failed|CERTIFICATE_VERIFY_FAILED|Hostname mismatch",
+        "the server's certificate is not trusted",
+        "name the authority: ?ssl_ca_certs=FILE",
+    ),
+    (r"\b(SSL|TLS)", "TLS failed", "use rediss:// for a port with TLS, redis:// for one without"),
+    (exceptions.ConnectionError, "the connection was lost", "for a server with TLS, use rediss://"),
+    (
         "MOVED|ASK|CLUSTERDOWN|slot not covered|not covered by the cluster",
         "the cluster is moving slots, or part of it is down",
         "run the command again when `redis-cli CLUSTER INFO` says cluster_state:ok",
     ),
     (
         exceptions.RedisClusterException,
-        "",
         "the servers of the cluster are unreachable",
         "each server must be reachable at the address that it announces",
     ),
 )
-"""A class of the driver's errors, a pattern for the message, the reason to print, and a hint."""
+"""A class of the driver's errors or a pattern for the message, the reason to print, and a hint."""
 
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     """The error to print. A server's message may quote a key, so only its first line is used."""
-    for kind, mark, reason, hint in _REASONS:
-        if isinstance(error, kind) and re.search(mark, str(error), re.IGNORECASE):
+    for mark, reason, hint in _REASONS:
+        if (
+            re.search(mark, str(error), re.IGNORECASE)
+            if isinstance(mark, str)
+            else isinstance(error, mark)
+        ):
             return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
     if isinstance(error, exceptions.InvalidResponse):
         return unexpected(url, f"the server does not speak Redis's protocol: {error}")
@@ -334,7 +294,8 @@ class RedisConnection:
 
     def checked(self, command: Command, answer: Any) -> Any:
         """The answer. Raises `Unreadable` if no real server gives such an answer."""
-        if not has_form(command[0], answer):
+        form = _FORMS.get(command[0])
+        if form is not None and not form(answer):
             raise unexpected(self._url)
         return answer
 
@@ -480,13 +441,12 @@ def _bytes_read(item: tuple[Any, int]) -> int:
 #
 # Which servers there are is asked once, with CLUSTER SLOTS. They get the same user and password,
 # with TLS if the URL has it. A redirection (MOVED, ASK) is an error and is never followed.
+# `RedisCluster` of redis-py would follow it with the password, and needs the right to run COMMAND.
 
 
 ONE_SLOT = "a Redis Cluster has no transaction over keys of several slots"
-_OF_ALL = frozenset({"INFO", "PING", "EXISTS"})
-"""Commands that all servers answer together."""
-_ONE_KEY = 3
-"""Words of JSON.MGET with one key."""
+_ONE_KEY = 2
+"""Words behind JSON.MGET with one key."""
 _SUMMED = {"memory": "used_memory_dataset"}
 """By section of INFO, the number to add up over all servers."""
 _SLOTS, _PORTS = 1 << 14, 1 << 16
@@ -513,33 +473,24 @@ class ClusterConnection(RedisConnection):
             hint="nothing was written; import into a single server instead",
         )
 
-    def ask(self, *command: bytes | str | int) -> Any:
-        check(command)
+    def find(self, *command: bytes | str | int) -> Any:
+        # Without a coordinator, an index of RediSearch contains only the keys of one server.
+        return None if str(command[0]).startswith("FT.") else super().find(*command)
+
+    def _run(self, command: Command) -> Any:
         name, *rest = command
         if name == "INFO":
             return self._info(*rest)
         if name == "PING":
-            return self._each(lambda server: server.ping())[0]
+            return next(iter(self._servers.values())).ping()
         if name == "EXISTS":
-            return self.number_of([one for one in rest if isinstance(one, bytes)])
-        if name == "JSON.MGET":
-            *names, path = rest
-            return list(self.ask_all(("JSON.GET", one, path) for one in names))
-        return super().ask(*command)
-
-    def find(self, *command: bytes | str | int) -> Any:
-        # Without a coordinator, an index of RediSearch contains only the keys of one server.
-        if str(command[0]).startswith("FT."):
-            return None
-        if command[0] in _OF_ALL or (command[0] == "JSON.MGET" and len(command) > _ONE_KEY):
-            return self.ask(*command)
-        return super().find(*command)
-
-    def _run(self, command: Command) -> Any:
+            return self.number_of(keys_of(command))
+        if name == "JSON.MGET" and len(rest) > _ONE_KEY:
+            return list(self.ask_all(("JSON.GET", one, rest[-1]) for one in rest[:-1]))
         return self._server(keys_of(command)).execute_command(*command)
 
     def _info(self, *section: bytes | str | int) -> dict[str, Any]:
-        answers = self._each(lambda server: server.info(*section))
+        answers = [server.info(*section) for server in self.servers()]
         found: dict[str, Any] = dict(answers[0])
         summed = _SUMMED.get(str(section[0]))
         if summed in found:
@@ -565,7 +516,7 @@ class ClusterConnection(RedisConnection):
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
         only = [] if kind is None else ["TYPE", kind]
         after = ("MATCH", pattern, "COUNT", SCAN_COUNT, *only)
-        for server in self._each(lambda server: server):
+        for server in self.servers():
 
             def ask(cursor: int, server: Any = server) -> Any:
                 with explained(self._url):
@@ -610,11 +561,6 @@ class ClusterConnection(RedisConnection):
         if address is None:
             raise unavailable(self._url, exceptions.RedisClusterException("slot not covered"))
         return self._servers[address]
-
-    def _each(self, ask: Callable[[Any], Any]) -> list[Any]:
-        self._check_open()
-        with explained(self._url):
-            return [ask(one) for one in self._servers.values()]
 
     def close(self) -> None:
         if self._is_open:
