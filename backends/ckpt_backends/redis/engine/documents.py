@@ -19,7 +19,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreUnavailable
@@ -104,58 +104,28 @@ _OWN_ID = "$.checkpoint.id"
 """The id in a checkpoint's body, which release 0.0 stores nowhere else."""
 
 
-class DocumentLayout(Protocol):
-    """What must be known of a layout of documents; see `JsonDocuments`."""
-
-    connection: RedisConnection
-    capabilities: Capability
-    prefixes: Prefixes
-
-    @property
-    def other_prefixes(self) -> Collection[str]: ...
-
-    def meant_thread(self, stored: str) -> str: ...
-
-    def owners_of(self, names: Sequence[bytes]) -> Iterable[tuple[bytes, CheckpointKey, bool]]: ...
-
-    def fields(self, names: Sequence[bytes], path: str) -> Iterable[tuple[bytes, list[Any]]]: ...
-
-
 def leave_others(
-    layout: DocumentLayout,
-    found: Mapping[str, ThreadKeys],
-    documents: Mapping[str, Sequence[bytes]],
+    layout: JsonDocuments, found: Mapping[str, ThreadKeys], documents: Mapping[str, Sequence[bytes]]
 ) -> None:
     """Take out of `found` what belongs to other layouts.
 
     `documents` are the keys that begin as those of each thread's checkpoints do. Nothing more is
     read if each write has its checkpoint, and each document is of this layout.
     """
-    _leave_writes(layout, found, documents)
-    for thread_id, keys in found.items():
-        own = {one.name for one in keys.places.values()}
-        if keys.blobs and not own.issuperset(documents[thread_id]):
-            keys.blobs = list(_own_values(layout, keys.blobs))
-
-
-def _own_values(layout: DocumentLayout, names: Sequence[bytes]) -> Iterator[bytes]:
-    """Those of LangGraph.js; release 0.0 of Python's saver stores the field `blob`."""
-    types = layout.connection.ask_all(("JSON.TYPE", name, "$.blob") for name in names)
-    return (name for name, kind in zip(names, types, strict=True) if not kind)
-
-
-def _leave_writes(
-    layout: DocumentLayout,
-    found: Mapping[str, ThreadKeys],
-    documents: Mapping[str, Sequence[bytes]],
-) -> None:
     alone: dict[bytes, str] = {}
     """Writes without a checkpoint in this layout, with the thread that they were found for."""
     for thread_id, keys in found.items():
         ids = {own for _, own in keys.places}
         alone |= {one.name: thread_id for one in keys.writes if one.checkpoint_id not in ids}
-    owners = {name: key for name, key, _ in layout.owners_of(list(alone))} if alone else {}
-    owners = {name: key for name, key in owners.items() if key.thread_id == alone[name]}
+        own = {one.name for one in keys.places.values()}
+        if keys.blobs and not own.issuperset(documents[thread_id]):
+            # Release 0.0 of Python's saver stores the field `blob`, LangGraph.js does not.
+            asked = (("JSON.TYPE", name, "$.blob") for name in keys.blobs)
+            types = zip(keys.blobs, layout.connection.ask_all(asked), strict=True)
+            keys.blobs = [name for name, kind in types if not kind]
+    owners = {
+        name: key for name, key, _ in layout.owners_of(list(alone)) if key.thread_id == alone[name]
+    }
     if not owners:
         return
     elsewhere = set(_elsewhere(layout, found, documents, list(owners.values())))
@@ -165,7 +135,7 @@ def _leave_writes(
 
 
 def _is_of_other(
-    layout: DocumentLayout,
+    layout: JsonDocuments,
     key: CheckpointKey,
     found: Mapping[str, ThreadKeys],
     elsewhere: set[CheckpointKey],
@@ -182,7 +152,7 @@ def _is_of_other(
 
 
 def _elsewhere(
-    layout: DocumentLayout,
+    layout: JsonDocuments,
     found: Mapping[str, ThreadKeys],
     documents: Mapping[str, Sequence[bytes]],
     wanted: Sequence[CheckpointKey],
@@ -206,17 +176,15 @@ def _elsewhere(
 
 
 def _read(
-    layout: DocumentLayout, names: Sequence[bytes], own: Collection[bytes]
+    layout: JsonDocuments, names: Sequence[bytes], own: Collection[bytes]
 ) -> Iterator[CheckpointKey]:
     """The checkpoints in these documents; of a layout's own ones, only those with another id."""
     ids = dict(layout.fields(names, _OWN_ID))
     for name, fields in layout.fields(names, _PLACE):
-        if len(fields) != len(PLACE) or not all(isinstance(one, str) for one in fields):
+        if (key := layout.key_in(fields)) is None:
             continue
-        thread, ns, stored = fields
-        key = CheckpointKey(layout.meant_thread(thread), meant_ns(ns), stored)
         for one in ids[name]:
-            if isinstance(one, str) and one != stored:
+            if isinstance(one, str) and one != key.checkpoint_id:
                 yield key._replace(checkpoint_id=one)
         if name not in own:
             yield key
@@ -394,7 +362,7 @@ class JsonDocuments(RedisLayout):
         if the checkpoint was not stored yet.
         """
         for name, fields in self.fields(names, _FIELDS):
-            if (key := self._key_in(fields)) is None:
+            if (key := self.key_in(fields)) is None:
                 continue
             parent = fields[_PARENT] if len(fields) > _PARENT else None
             is_own = (str in map(type, fields[_PARENT + 1 :])) != self.is_of_python
@@ -402,7 +370,7 @@ class JsonDocuments(RedisLayout):
             if is_parent and is_own and self.checkpoint_name(key) == name:
                 yield CheckpointEntry(key, name, parent if meant_id(parent or "") else None)
 
-    def _key_in(self, fields: Any) -> CheckpointKey | None:
+    def key_in(self, fields: Any) -> CheckpointKey | None:
         """The checkpoint that the first fields of a document name; None if they name none."""
         # A pattern of `match` takes three times as long, for each document of a store.
         is_list = isinstance(fields, list) and len(fields) >= _PARENT
@@ -465,7 +433,7 @@ class JsonDocuments(RedisLayout):
 
     def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
         for name, fields in self.fields(names, _FIELDS_OF_WRITE):
-            key = self._key_in(fields)
+            key = self.key_in(fields)
             if key is not None and (len(fields) > _PARENT) == self.is_of_python:
                 yield name, key, True
 

@@ -11,8 +11,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from time import monotonic, sleep
-from typing import Any, NamedTuple, TypeVar, Unpack
+from time import sleep
+from typing import Any, TypeVar, Unpack
 
 from ckpt_backends import shell
 from ckpt_backends.base import BaseStore
@@ -71,6 +71,9 @@ from ckpt_backends.servers import opening, understanding
 from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
+_RECENT = timedelta(minutes=1)
+_PAUSE_SECONDS = 1.0
+"""Longer than a saver needs for the commands of one checkpoint."""
 _POINTER_SECONDS = 0.2
 """Longer than a saver needs between a checkpoint and the pointer to it."""
 _STAYS, _GONE = -1, -2
@@ -102,8 +105,6 @@ class RedisStore(BaseStore):
         self._listed_last: Sequence[ThreadEntry] = ()
         self._order: dict[str, int] = {}
         self._found: dict[str, ThreadKeys] = {}
-        self._first_looks: dict[str, FirstLook] = {}
-        """Those in which `suspect_threads` saw faults."""
 
     def describe(self) -> StoreInfo:
         server = self._connection.ask("INFO", "server")
@@ -340,13 +341,32 @@ class RedisStore(BaseStore):
         yield from self.faults_of([thread_id])[thread_id]
 
     def faults_of(self, thread_ids: Collection[str]) -> dict[str, list[Fault]]:
-        known = self._first_looks
-        first = {one: known.pop(one) if one in known else self._look(one) for one in thread_ids}
-        return lasting(first, self._layout.find, self._layout.thread_faults)
+        """Those that are still there when the keys are read again.
 
-    def _look(self, thread_id: str) -> FirstLook:
-        found = self._find(thread_id)
-        return FirstLook(monotonic(), list(self._layout.thread_faults(thread_id, found)))
+        A saver stores a checkpoint with several commands. So if the newest checkpoint of a thread
+        is recent, they must also be there some time later. Waits once for all threads.
+        """
+        faults = self._layout.thread_faults
+        found = {one: list(faults(one, self._find(one))) for one in thread_ids}
+        if recent := self._read_again(found, list(found)):
+            sleep(_PAUSE_SECONDS)
+            self._read_again(found, recent)
+        return found
+
+    def _read_again(self, found: dict[str, list[Fault]], thread_ids: Sequence[str]) -> list[str]:
+        """Leave only the faults that are still there; return the threads with recent ones."""
+        recent = []
+        for some in in_chunks([one for one in thread_ids if found[one]], _AT_ONCE):
+            for thread_id, keys in self._layout.find(some).items():
+                # A fix may contain a time, which has changed meanwhile.
+                now = self._layout.thread_faults(thread_id, keys)
+                again = {one._replace(fix=""): one for one in now}
+                before = (one._replace(fix="") for one in found[thread_id])
+                found[thread_id] = [again[one] for one in before if one in again]
+                at = time_of(max((own for _, own in keys.places), default=""))
+                if found[thread_id] and (at is None or datetime.now(UTC) - at <= _RECENT):
+                    recent.append(thread_id)
+        return recent
 
     def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:
         layout = self._layout
@@ -384,17 +404,13 @@ class RedisStore(BaseStore):
         ids = {own for _, own in found.places}
         if any(write.checkpoint_id not in ids for write in found.writes):
             return True
-        look = self._look(thread_id)
-        if look.faults:
-            self._first_looks[thread_id] = look
-        return bool(look.faults)
+        return any(True for _ in self._layout.thread_faults(thread_id, found))
 
     def refresh(self) -> None:
         self._listings.clear()
         self._listed_last = ()
         self._order.clear()
         self._found.clear()
-        self._first_looks.clear()
 
     def close(self) -> None:
         self._connection.close()
@@ -645,73 +661,3 @@ def threads_of(namespaces: Iterable[ListedNamespace]) -> list[ThreadEntry]:
     ordered = sorted(known.values(), key=lambda one: one.thread_id)
     ordered.sort(key=lambda one: one.newest, reverse=True)
     return ordered
-
-
-# Faults in the keys of threads that stay.
-#
-# A saver stores a checkpoint with several commands. So what looks wrong in a thread that is being
-# written is read a second time.
-
-
-_RECENT = timedelta(minutes=1)
-
-
-_PAUSE_SECONDS = 1.0
-"""Longer than a saver needs for the commands of one checkpoint."""
-
-
-_FAULTS_AT_ONCE = 50
-"""Number of threads whose keys are read together."""
-
-
-class FirstLook(NamedTuple):
-    """The faults in the keys of a thread, as they were once."""
-
-    at: float
-    """When the keys were read, by `time.monotonic`."""
-    faults: Sequence[Fault]
-
-
-def lasting(
-    first: Mapping[str, FirstLook],
-    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
-    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
-) -> dict[str, list[Fault]]:
-    """The faults in the keys of some threads that are still there when `find` reads them again.
-
-    If the newest checkpoint of a thread is recent, they must also be there some time after the
-    first look. Waits once for all threads.
-    """
-    left = {one: list(look.faults) for one, look in first.items()}
-    recent = _still(left, find, faults)
-    if recent:
-        seen = max(first[one].at for one in recent)
-        sleep(max(0.0, _PAUSE_SECONDS - (monotonic() - seen)))
-        again = {one: left[one] for one in recent}
-        _still(again, find, faults)
-        left |= again
-    return left
-
-
-def _still(
-    left: dict[str, list[Fault]],
-    find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
-    faults: Callable[[str, ThreadKeys], Iterable[Fault]],
-) -> list[str]:
-    """Leave only the faults that are still there; return the threads with some that are recent."""
-    odd = [one for one, found in left.items() if found]
-    recent = []
-    for some in in_chunks(odd, _FAULTS_AT_ONCE):
-        for thread_id, current in find(some).items():
-            # A fix may contain a time, which has changed meanwhile.
-            again = {one._replace(fix=""): one for one in faults(thread_id, current)}
-            before = (one._replace(fix="") for one in left[thread_id])
-            left[thread_id] = [again[one] for one in before if one in again]
-            if left[thread_id] and _is_recent(current):
-                recent.append(thread_id)
-    return recent
-
-
-def _is_recent(keys: ThreadKeys) -> bool:
-    at = time_of(max((own for _, own in keys.places), default=""))
-    return at is None or datetime.now(UTC) - at <= _RECENT
