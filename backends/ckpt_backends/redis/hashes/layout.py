@@ -221,9 +221,9 @@ class Hashes(RedisLayout):
     def _key_of(self, name: bytes) -> CheckpointKey | None:
         """The checkpoint of a key of a checkpoint or write; None for other keys."""
         if name.startswith(self._starts[CHECKPOINT]):
-            return self._parse(name)
-        parsed = self._parse_write(name) if name.startswith(self._starts[WRITES]) else None
-        return None if parsed is None else parsed[0]
+            return parsed_checkpoint(name, self.separator)
+        parsed = parsed_write(name, self.separator)
+        return parsed[0] if parsed and name.startswith(self._starts[WRITES]) else None
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
         found: dict[bytes, WriteEntry] = {}
@@ -254,15 +254,9 @@ class Hashes(RedisLayout):
         fields = ("parent_checkpoint_id", "type")
         answers = self.connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
         for name, answer in zip(names, answers, strict=True):
-            key = self._parse(name)
+            key = parsed_checkpoint(name, self.separator)
             if key is not None and answer is not None and answer[1] is not None:
                 yield CheckpointEntry(key, name, text(answer[0] or b"") or None)
-
-    def _parse(self, name: bytes) -> CheckpointKey | None:
-        return parsed_checkpoint(name, self.separator)
-
-    def _parse_write(self, name: bytes) -> tuple[CheckpointKey, str, int] | None:
-        return parsed_write(name, self.separator)
 
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
@@ -282,59 +276,51 @@ class Hashes(RedisLayout):
             for (place, size), names, answer in zip(some, fields, answers, strict=True):
                 stored = dict(zip(names, answer or (), strict=False))
                 if stored.get("type") is not None:  # expired or deleted since
-                    yield _checkpoint(place, stored, size, asked.body, asked.metadata)
+                    body, metadata = _contents(stored)
+                    body = unread(body.type, size) if size > MOST_BYTES else body
+                    read = body if asked.body else None, metadata if asked.metadata else None
+                    yield Checkpoint(place.key, place.parent, *read)
 
     def _lengths(
         self, field: str, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]
     ) -> Iterator[Any]:
         return self.connection.ask_all(("HSTRLEN", one.name, field) for one in places)
 
+    def _told(self, names: Iterable[bytes]) -> Iterator[tuple[bytes, Write, str | None]]:
+        """The writes under these keys without their values, and the types of these.
+
+        The saver sets fields one by one. The type is None if a write is incomplete.
+        """
+        asked = list(names)
+        told = self.connection.ask_all(("HMGET", name, "channel", "type") for name in asked)
+        for name, about in zip(asked, told, strict=True):
+            parsed = parsed_write(name, self.separator)
+            if parsed is not None and about is not None:
+                key, task_id, idx = parsed
+                channel, tag = (text(one or b"") for one in about)
+                write = Write(key, task_id, "", idx, channel, 0)
+                yield name, write, None if None in about else tag
+
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
         for some in with_sizes(places, partial(self._lengths, "value")):
-            told = self.connection.ask_all(
-                ("HMGET", place.name, "channel", "type") for place, _ in some
-            )
-            # The saver sets fields one by one, so a write may be incomplete.
-            whole = [
-                (place, text(about[0]), text(about[1]), size)
-                for (place, size), about in zip(some, told, strict=True)
-                if about is not None and None not in about
-            ]
-            yield from self._load_writes(whole, values)
-
-    def _load_writes(
-        self, items: Sequence[tuple[WriteEntry, str, str, int]], values: bool | Collection[str]
-    ) -> Iterator[Write]:
-        def is_wanted(channel: str) -> bool:
-            return values if isinstance(values, bool) else channel in values
-
-        answers = self.connection.ask_all(
-            ("HGET", place.name, "value")
-            for place, channel, _, size in items
-            if is_wanted(channel) and size <= MOST_BYTES
-        )
-        for place, channel, tag, size in items:
-            value: TypedBytes | None = None
-            if is_wanted(channel):
-                value = (
-                    unread(tag, size)
-                    if size > MOST_BYTES
-                    else TypedBytes(tag, next(answers) or b"")
-                )
-            parsed = self._parse_write(place.name)
-            if parsed is not None:
-                key, task_id, idx = parsed
-                yield Write(key, task_id, "", idx, channel, size, value)
+            sizes = {place.name: size for place, size in some}
+            found = [(name, one, tag) for name, one, tag in self._told(sizes) if tag is not None]
+            read = {
+                name: unread(tag, sizes[name])
+                for name, one, tag in found
+                if (values if isinstance(values, bool) else one.channel in values)
+            }
+            wanted = [name for name in read if sizes[name] <= MOST_BYTES]
+            answers = self.connection.ask_all(("HGET", name, "value") for name in wanted)
+            for name, answer in zip(wanted, answers, strict=True):
+                read[name] = TypedBytes(read[name].type, answer or b"")
+            for name, one, _ in found:
+                yield one._replace(size=sizes[name], value=read.get(name))
 
     def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
-        told = self.connection.ask_all(("HMGET", name, "channel", "type") for name in names)
-        for name, about in zip(names, told, strict=True):
-            parsed = self._parse_write(name)
-            if parsed is not None and about is not None:
-                # The saver sets fields one by one, so a write may be incomplete.
-                yield name, parsed[0], None not in about
+        return ((name, one.key, tag is not None) for name, one, tag in self._told(names))
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
@@ -358,16 +344,13 @@ class Hashes(RedisLayout):
                 yield key.checkpoint_id, Usage(*where, None, kind, 1, size)
 
     def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
-        told = self.connection.ask_all(("HMGET", name, "channel", "type") for name in names)
         sizes = self.connection.ask_all(("HSTRLEN", name, "value") for name in names)
-        for name, about, size in zip(names, list(told), sizes, strict=True):
-            parsed = self._parse_write(name)
-            if parsed is None or about is None or None in about:
-                continue
-            key = parsed[0]
-            where = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
-            channel, tag = map(text, about)
-            yield key.checkpoint_id, Usage(*where, channel, tag, 1, int(size or 0))
+        lengths = dict(zip(names, sizes, strict=True))
+        for name, one, tag in self._told(names):
+            if tag is not None:
+                key, size = one.key, int(lengths[name] or 0)
+                where = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
+                yield key.checkpoint_id, Usage(*where, one.channel, tag, 1, size)
 
     def threads_with_writes(self) -> Iterator[str]:
         for names in self.connection.scan(self._pattern(WRITES), HASH):
@@ -382,19 +365,11 @@ class Hashes(RedisLayout):
         return [f"HGETALL {quoted(name)}", f"SCAN 0 MATCH {quoted(literally(writes) + b'*')}"]
 
 
-def _checkpoint(
-    place: CheckpointEntry, stored: dict[str, bytes | None], length: int, body: bool, metadata: bool
-) -> Checkpoint:
-    tag = text(stored["type"] or b"")
-    value = None
-    if body:
-        kept = length <= MOST_BYTES
-        value = TypedBytes(tag, stored.get("checkpoint") or b"") if kept else unread(tag, length)
-    about = None
-    if metadata:
-        kind = text(stored.get("metadata_type") or b"json")
-        about = TypedBytes(kind, stored.get("metadata") or b"{}")
-    return Checkpoint(place.key, place.parent, value, about)
+def _contents(fields: Mapping[str, bytes | None]) -> tuple[TypedBytes, TypedBytes]:
+    """The body and the metadata of a checkpoint, from the fields of its hash."""
+    tag, kind = (text(fields.get(one) or b"") for one in ("type", "metadata_type"))
+    metadata = TypedBytes(kind or "json", fields.get("metadata") or b"{}")
+    return TypedBytes(tag, fields.get("checkpoint") or b""), metadata
 
 
 class HashFinder(KeyFinder[Hashes]):
@@ -483,38 +458,17 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
             if field not in (_OF_CHECKPOINT if is_checkpoint else _OF_WRITE):
                 raise CannotHold(f"the hash '{name}' has an unknown field '{field}'")
         if is_checkpoint:
-            found = _checkpoint_part(name, separator, fields, expires_at)
-        else:
-            found = _write_part(name, separator, fields, expires_at)
-        if found is not None:
-            yield found
-
-
-def _checkpoint_part(
-    name: str, separator: str, fields: dict[str, bytes], expires_at: int | None
-) -> Record | None:
-    key = parsed_checkpoint(raw(name), separator)
-    if key is None or "type" not in fields:
-        return None
-    metadata_type = text(fields.get("metadata_type", b"json"))
-    return Record.checkpoint(
-        key,
-        text(fields.get("parent_checkpoint_id", b"")) or None,
-        TypedBytes(text(fields["type"]), fields.get("checkpoint", b"")),
-        TypedBytes(metadata_type, fields.get("metadata", b"{}")),
-        expires_at,
-    )
-
-
-def _write_part(
-    name: str, separator: str, fields: dict[str, bytes], expires_at: int | None
-) -> Record | None:
-    parsed = parsed_write(raw(name), separator)
-    if parsed is None or not {"channel", "type"} <= fields.keys():
-        return None
-    key, task_id, idx = parsed
-    value = TypedBytes(text(fields["type"]), fields.get("value", b""))
-    return Record.write(key, task_id, "", idx, text(fields["channel"]), value, expires_at)
+            key = parsed_checkpoint(raw(name), separator)
+            if key is not None and "type" in fields:
+                parent = text(fields.get("parent_checkpoint_id", b"")) or None
+                yield Record.checkpoint(key, parent, *_contents(fields), expires_at)
+            continue
+        parsed = parsed_write(raw(name), separator)
+        if parsed is not None and {"channel", "type"} <= fields.keys():
+            key, task_id, idx = parsed
+            value = TypedBytes(text(fields["type"]), fields.get("value", b""))
+            channel = text(fields["channel"])
+            yield Record.write(key, task_id, "", idx, channel, value, expires_at)
 
 
 # Changes the values in hashes.
