@@ -587,15 +587,27 @@ def _create(connection: RedisConnection, url: StoreUrl, language: Language) -> N
         checkpoint = url.params.get("prefix", USUAL.checkpoint)
         write = url.params.get("write_prefix", USUAL.write)
         indexes = {checkpoint: (f"{checkpoint}:", _CHECKPOINT), write: (f"{write}:", _WRITE)}
+    # RedisSaver's library names the separator of a list of tags; LangGraph.js has none.
+    tag = ("TAG", "SEPARATOR", ",") if language is Language.PYTHON else ("TAG",)
     with explained_change(url, "not all indexes were made"):
         for name, (prefix, fields) in indexes.items():
-            words = [word for one in fields.items() for word in _field(*one, language)]
-            connection.driver.execute_command(
-                *("FT.CREATE", raw(name), "ON", "JSON", "PREFIX", 1, raw(prefix), "SCHEMA", *words)
-            )
+            kinds = {one: tag if kind == _TAG else (kind,) for one, kind in fields.items()}
+            create_index(connection, name, prefix, kinds)
 
 
-def _field(name: str, kind: str, language: Language) -> tuple[str, ...]:
-    # RedisSaver's library names the separator of a list of tags; LangGraph.js has none.
-    more = ("SEPARATOR", ",") if kind == _TAG and language is Language.PYTHON else ()
-    return (f"$.{name}", "AS", name, kind, *more)
+def create_index(
+    connection: RedisConnection,
+    name: str,
+    prefix: str,
+    fields: Mapping[str, Sequence[str]],
+    *options: str,
+) -> None:
+    """Make a search index of the documents whose keys begin with a prefix.
+
+    `fields` are those of the documents, with their types. Raises the driver's errors.
+    """
+    words = [word for field, kind in fields.items() for word in (f"$.{field}", "AS", field, *kind)]
+    connection.driver.execute_command(
+        *("FT.CREATE", raw(name), "ON", "JSON", "PREFIX", 1, raw(prefix)),
+        *(*options, "SCHEMA", *words),
+    )

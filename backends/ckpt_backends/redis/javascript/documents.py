@@ -527,20 +527,15 @@ class JavaScriptReception(Reception):
         self, key: CheckpointKey, place: tuple[str, str, str], value: str | None, named: str
     ) -> bool:
         """Whether a version is new. Raises `CannotHold` if it has another value."""
-        digest = _digest(value)
         known = self._values.get(place)
-        is_new = known is None
         if known is None and self.arrival.heads:
             known = self._stored(key, place)
-            is_new = known is None
-        if known is None:
-            known = digest
-        self._values[place] = known
-        if known != digest:
+        digest = self._values[place] = _digest(value)
+        if known not in {None, digest}:
             raise CannotHold(
                 f"{named} has another value than version '{place[2]}' elsewhere in the thread"
             )
-        return is_new
+        return known is None
 
     def _stored(self, key: CheckpointKey, place: tuple[str, str, str]) -> bytes | None:
         """The digest of the value that the thread already has for a version."""

@@ -23,9 +23,8 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, REDIS_JSON, unread
@@ -121,27 +120,20 @@ _INDEXED_OF_WRITE = {*PLACE, "task_id", "channel"}
 """What the indexes of checkpoints and of writes have at least."""
 
 
-@dataclass(slots=True)
-class KnownPrefixes:
+class KnownPrefixes(NamedTuple):
     """The prefixes in a database. The default prefixes are always included."""
 
-    checkpoints: set[str] = field(default_factory=lambda: {USUAL.checkpoint})
-    writes: set[str] = field(default_factory=lambda: {USUAL.write})
-
-    @property
-    def are_usual(self) -> bool:
-        """Whether all savers use the default prefixes."""
-        return self.checkpoints == {USUAL.checkpoint} and self.writes == {USUAL.write}
+    checkpoints: set[str]
+    writes: set[str]
 
 
 def known_prefixes(connection: RedisConnection) -> KnownPrefixes:
     """The prefixes of all savers, from the search indexes; without the module, from the keys."""
-    known = KnownPrefixes()
+    known = KnownPrefixes({USUAL.checkpoint}, {USUAL.write})
     found = indexes(connection)
     if found is None:
         _add_from_keys(connection, known)
-        return known
-    for prefix, tags in prefixes_of(found):
+    for prefix, tags in prefixes_of(found or ()):
         if tags >= _INDEXED_OF_WRITE:
             known.writes.add(prefix)
         elif tags >= _INDEXED:
@@ -787,7 +779,8 @@ class DocumentRecogniser(Recogniser):
         if asked is not None:
             listed = {one: listed_prefixes(self.connection, one[0], stores[one]) for one in stores}
             return {one: [asked] for one in stores if asked in (listed[one] or {asked})}
-        if self._known.are_usual and all(prefix == USUAL.checkpoint for _, prefix in stores):
+        is_usual = {USUAL.checkpoint}.issuperset(prefix for _, prefix in stores)
+        if is_usual and self._known == ({USUAL.checkpoint}, {USUAL.write}):
             return {store: [USUAL.write] for store in stores}
         found = pair(self.connection, self._known, stores)
         if any(len(one) > 1 for one in found.values()) and self.database.prefix is not None:

@@ -67,9 +67,9 @@ from ckpt_backends.redis.engine.keyspace import (
     unique,
 )
 from ckpt_backends.redis.engine.store import engine_of
-from ckpt_backends.redis.engine.write import erase_remains, restore_rows
+from ckpt_backends.redis.engine.write import create_index, erase_remains, restore_rows
 from ckpt_backends.rows import Cell, Restored, Row, no_table
-from ckpt_backends.servers import understanding, understood
+from ckpt_backends.servers import opening, understanding
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
@@ -512,18 +512,14 @@ class _Keys:
 
 
 def open_documents(connection: RedisConnection, url: StoreUrl) -> _Documents:
-    """The documents of a store. If there is none, closes the connection, raises `UnknownLayout`."""
-    try:
-        found = _Documents(connection, url)
-        if not found.is_there():
-            raise UnknownLayout(
-                f"no long-term memory in '{url}'",
-                hint=f"looked for {found.tables[0]}; for a custom prefix, add"
-                " ?store_prefix=NAME&vector_prefix=NAME",
-            )
-    except BaseException:
-        connection.close()
-        raise
+    """The documents of a store. Raises `UnknownLayout` if there is none."""
+    found = _Documents(connection, url)
+    if not found.is_there():
+        raise UnknownLayout(
+            f"no long-term memory in '{url}'",
+            hint=f"looked for {found.tables[0]}; for a custom prefix, add"
+            " ?store_prefix=NAME&vector_prefix=NAME",
+        )
     return found
 
 
@@ -545,50 +541,39 @@ def create_memory(url: StoreUrl) -> None:
     Raises `Refused` if other keys have its prefix, `Unsupported` if the server has no search, and
     `StoreUnavailable`.
     """
-    with understood(url):
-        try:
-            connection = connect(url)
-            open_documents(connection, url)
-            connection.close()
-        except UnknownLayout:
-            _make(url)
-
-
-def _make(url: StoreUrl) -> None:
-    prefix = url.params.get("store_prefix", STORE)
-    connection = connect(url)
-    try:
-        for names in connection.scan(literally(prefix) + b":*"):
-            raise Refused(
-                f"cannot make a store in '{url}': {len(names)} other keys begin with '{prefix}:'",
-                hint="name another prefix: ?store_prefix=NAME&vector_prefix=NAME",
-            )
-        if connection.find("FT._LIST") is None:
-            raise Unsupported(
-                f"cannot make a store in '{url}': the server has no search",
-                hint="RedisStore needs Redis 8, or Redis Stack",
-            )
-        fields = [
-            word for name, kind in _FIELDS.items() for word in (f"$.{name}", "AS", name, *kind)
-        ]
-        command = ("FT.CREATE", prefix, "ON", "JSON", "PREFIX", "1", f"{prefix}:")
-        with explained_change(url, "nothing was made"):
-            try:
-                connection.driver.execute_command(*command, "SCORE", "1.0", "SCHEMA", *fields)
-            except exceptions.ResponseError as error:
-                if "already exists" not in str(error):
-                    raise
-    finally:
+    with opening(connect(url), url) as connection:
+        if not _Documents(connection, url).is_there():
+            _make(connection, url)
         connection.close()
+
+
+def _make(connection: RedisConnection, url: StoreUrl) -> None:
+    prefix = url.params.get("store_prefix", STORE)
+    for names in connection.scan(literally(prefix) + b":*"):
+        raise Refused(
+            f"cannot make a store in '{url}': {len(names)} other keys begin with '{prefix}:'",
+            hint="name another prefix: ?store_prefix=NAME&vector_prefix=NAME",
+        )
+    if connection.find("FT._LIST") is None:
+        raise Unsupported(
+            f"cannot make a store in '{url}': the server has no search",
+            hint="RedisStore needs Redis 8, or Redis Stack",
+        )
+    with explained_change(url, "nothing was made"):
+        try:
+            create_index(connection, prefix, f"{prefix}:", _FIELDS, "SCORE", "1.0")
+        except exceptions.ResponseError as error:
+            if "already exists" not in str(error):
+                raise
 
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    with understood(url):
-        return understanding(RedisMemory(connect(url), url), url)
+    with opening(connect(url), url) as connection:
+        return understanding(RedisMemory(connection, url), url)
 
 
 def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     """Open it for changing. Raises the errors of `open_memory`."""
-    with understood(url):
-        return understanding(WritableRedisMemory(connect(url), url), url)
+    with opening(connect(url), url) as connection:
+        return understanding(WritableRedisMemory(connection, url), url)
