@@ -69,7 +69,6 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import (
     KeyFinder,
-    PurgeLock,
     RedisLayout,
     ThreadKey,
     expiring,
@@ -213,6 +212,7 @@ _PARTS_OF_WRITE = 3
 class JsonDocuments(RedisLayout):
     """A layout of documents, with the full history. Subclasses know the form of one saver."""
 
+    removal = KeyRemoval
     dialect: str
     """Type tag of the JSON in the documents."""
     is_of_python: bool
@@ -230,9 +230,9 @@ class JsonDocuments(RedisLayout):
     def open(self, url: StoreUrl) -> Store:
         return RedisStore(self, url)
 
-    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
-        finder = self.finder()
-        return (KeyRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
+    def flag(self, has_writes: bool) -> bool | str:
+        """The field `has_writes` of a checkpoint."""
+        return has_writes if self.is_of_python else json.dumps(has_writes)
 
     def stored_thread(self, thread_id: str) -> str:
         """A thread id as the documents contain it."""
@@ -393,43 +393,36 @@ class JsonDocuments(RedisLayout):
         paths = ["$.checkpoint"] if asked.body else []
         paths += ["$.metadata"] if asked.metadata else []
         for some in with_sizes(places, self._sizes):
-            answers = self._members(some, paths)
-            for place, _ in some:
-                mine = {path: next(answers) for path in paths}
-                if None not in mine.values():  # deleted or expired since
-                    yield Checkpoint(
-                        place.key, place.parent, mine.get("$.checkpoint"), mine.get("$.metadata")
-                    )
+            names = [place.name for place, size in some if size <= MOST_BYTES]
+            # One command for all is read in much less time than one for each.
+            told = {one: self.connection.ask("JSON.MGET", *names, one) for one in paths if names}
+            answers = {path: iter(found) for path, found in told.items()}
+            for place, size in some:
+                values = [
+                    self._part(place.name, path)
+                    if size > MOST_BYTES
+                    else self._typed(next(answers[path]))
+                    for path in paths
+                ]
+                if None not in values:  # deleted or expired since
+                    body = values[0] if asked.body else None
+                    metadata = values[-1] if asked.metadata else None
+                    yield Checkpoint(place.key, place.parent, body, metadata)
+
+    def _part(self, name: bytes, path: str) -> TypedBytes | None:
+        """A part of a large document; None if it does not exist."""
+        asked = [("JSON.DEBUG", "MEMORY", name, path), ("JSON.GET", name, path)]
+        (told,) = self.connection.ask_all(asked[:1])
+        if told and int(told[0]) > MOST_BYTES:
+            return unread(self.dialect, int(told[0]))
+        return self._typed(*self.connection.ask_all(asked[1:]))
+
+    def _typed(self, answer: bytes | None) -> TypedBytes | None:
+        return None if answer is None else TypedBytes(self.dialect, member(answer))
 
     def _sizes(self, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]) -> Iterator[Any]:
         """The memory of each document in the server, which is about the size of its JSON."""
         return self.connection.ask_all(("MEMORY USAGE", one.name) for one in places)
-
-    def _members(
-        self, some: Sequence[tuple[CheckpointEntry, int]], paths: Sequence[str]
-    ) -> Iterator[TypedBytes | None]:
-        """For each document, the value at each path; None if it does not exist."""
-        wanted = [(place.name, path) for place, _ in some for path in paths]
-        large = {place.name for place, size in some if size > MOST_BYTES}
-        closer = [one for one in wanted if one[0] in large]
-        sizes = self.connection.ask_all(("JSON.DEBUG", "MEMORY", *one) for one in closer)
-        too_large = {
-            one: int(size[0])
-            for one, size in zip(closer, sizes, strict=True)
-            if size and int(size[0]) > MOST_BYTES
-        }
-        answers: dict[tuple[bytes, str], bytes | None] = {}
-        for path in paths:
-            # One command for all is read in much less time than one for each.
-            names = [place.name for place, _ in some if (place.name, path) not in too_large]
-            found = self.connection.ask("JSON.MGET", *names, path) if names else []
-            answers |= {(name, path): one for name, one in zip(names, found, strict=True)}
-        for one in wanted:
-            if one in too_large:
-                yield unread(self.dialect, too_large[one])
-            else:
-                answer = answers[one]
-                yield None if answer is None else TypedBytes(self.dialect, member(answer))
 
     def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
         for name, fields in self.fields(names, _FIELDS_OF_WRITE):
@@ -700,10 +693,8 @@ def writes_by_checkpoint(layout: JsonDocuments, found: ThreadKeys) -> WritesByCh
     return by_checkpoint
 
 
-def hidden_writes(
-    connection: RedisConnection, writes: WritesByCheckpoint, is_set: bool | str = True
-) -> Iterator[Fault]:
-    """`index-stale`, if `has_writes` of a thread's head is not `is_set`, though it has writes.
+def hidden_writes(layout: JsonDocuments, writes: WritesByCheckpoint) -> Iterator[Fault]:
+    """`index-stale`, if `has_writes` of a thread's head is not set, though it has writes.
 
     Errors do not count: a failed task runs again, whether its error is read or not. Heads of
     subgraphs do not count either: the task that called the subgraph runs again.
@@ -713,16 +704,16 @@ def hidden_writes(
         return
     head = max(root, key=lambda one: one.key)
     number = sum(not name.endswith(_ERROR) for name in writes[head])
-    answer = connection.find("JSON.GET", head.name, "$.has_writes") if number else None
-    if answer is not None and json.loads(answer) != [is_set]:
-        key = head.key
+    answer = layout.connection.find("JSON.GET", head.name, "$.has_writes") if number else None
+    if answer is not None and json.loads(answer) != [layout.flag(True)]:
+        key, flag = head.key, json.dumps(layout.flag(True))
         yield Fault(
             "index-stale",
             f"has_writes is not set, so the saver does not find {number} of its writes",
             key.thread_id,
             key.checkpoint_ns,
             key.checkpoint_id,
-            fix=f"JSON.SET {quoted(head.name)} $.has_writes {quoted(raw(json.dumps(is_set)))}",
+            fix=f"JSON.SET {quoted(head.name)} $.has_writes {quoted(raw(flag))}",
             is_info=True,
         )
 
@@ -732,10 +723,6 @@ def hidden_writes(
 
 class JsonPlan(KeyPlan[JsonDocuments]):
     """A change of documents, and of the list of each checkpoint's writes."""
-
-    @abstractmethod
-    def flag(self, writes: int) -> bool | str:
-        """The field `has_writes` of a checkpoint with so many writes."""
 
     @abstractmethod
     def score(self, number: int, one: AddedWrite) -> bytes | int:
@@ -754,7 +741,7 @@ class JsonPlan(KeyPlan[JsonDocuments]):
         name = self._layout.checkpoint_name(key)
         thread = self._layout.stored_thread(key.thread_id)
         yield ("JSON.SET", name, "$.thread_id", json.dumps(thread))
-        yield ("JSON.SET", name, "$.has_writes", json.dumps(self.flag(writes)))
+        yield ("JSON.SET", name, "$.has_writes", json.dumps(self._layout.flag(writes > 0)))
         if metadata is not None:
             yield ("JSON.SET", name, "$.metadata", self.metadata(metadata))
         if body is not None:

@@ -227,6 +227,8 @@ class RedisLayout(ABC):
     saver: str
     capabilities: Capability
     tables: tuple[str, ...]
+    removal: type[Any]
+    """How a thread is removed: a `ThreadRemoval` that is made from a finder, a lock and keys."""
     is_by_arrival = False
     """Whether the writes of a checkpoint are ordered by the time they were stored."""
     lists_parents = True
@@ -259,9 +261,10 @@ class RedisLayout(ABC):
         """How this layout stores the parts of a thread of another store. Raises `Unsupported`."""
         raise Unsupported(f"threads cannot be copied into the layout '{self.name}'")
 
-    @abstractmethod
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ThreadRemoval]:
         """The removal of each of these threads."""
+        finder = self.finder()
+        return (self.removal(finder, lock, keys) for keys in finder.find(thread_ids))
 
     # Keys
 

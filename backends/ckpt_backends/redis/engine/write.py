@@ -29,7 +29,7 @@ from ckpt_backends.changes import (
     Removed,
     moved,
 )
-from ckpt_backends.errors import PartlyDone, Refused, StoreChanged, UnknownLayout, Unsupported
+from ckpt_backends.errors import PartlyDone, Refused, UnknownLayout, Unsupported
 from ckpt_backends.model import Capability, Progress, first_of, in_batches, silent
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.redis.engine.changes import STAGED, carry_out_all, receive_thread
@@ -91,7 +91,7 @@ def _replace(connection: RedisConnection, thread_id: str, edits: Sequence[RowEdi
         stored = stored_of(connection, [one.stored for one in edits])
         for one, found in zip(edits, stored, strict=True):
             if not _is_as_read(one.stored, found):
-                raise _moved(thread_id)
+                raise moved(thread_id)
         pipe.multi()
         for one in edits:
             for command in _replacing(one):
@@ -99,7 +99,7 @@ def _replace(connection: RedisConnection, thread_id: str, edits: Sequence[RowEdi
         try:
             answers: list[Any] = pipe.execute(raise_on_error=False)
         except exceptions.WatchError:
-            raise _moved(thread_id) from None
+            raise moved(thread_id) from None
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
@@ -135,10 +135,6 @@ def _name(row: Row) -> bytes:
 
 def _bytes(cell: Cell) -> bytes:
     return cell if isinstance(cell, bytes) else raw(str(cell))
-
-
-def _moved(thread_id: str) -> StoreChanged:
-    return moved(thread_id)
 
 
 # Restores keys in one transaction: all of them or none.

@@ -45,7 +45,6 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.layout import (
     KeyFinder,
-    PurgeLock,
     RecognisedStore,
     Recogniser,
     RedisLayout,
@@ -159,6 +158,7 @@ class Hashes(RedisLayout):
     """The layout of hashes. The parts of a key are joined by `separator`."""
 
     capabilities = BACKEND.layouts["redis-hash"]
+    removal = KeyRemoval
 
     def __init__(self, connection: RedisConnection, separator: str) -> None:
         super().__init__(connection)
@@ -176,10 +176,6 @@ class Hashes(RedisLayout):
 
     def plan(self, change: Change) -> HashPlan:
         return HashPlan(self, self.separator, change)
-
-    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
-        finder = self.finder()
-        return (KeyRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         """The key of a checkpoint's hash."""

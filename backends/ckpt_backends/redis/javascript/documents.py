@@ -94,7 +94,6 @@ from ckpt_backends.redis.engine.keyspace import (
 from ckpt_backends.redis.engine.layout import (
     KEYS_AT_ONCE,
     NewDocument,
-    PurgeLock,
     Reception,
     RecognisedStore,
     Recogniser,
@@ -135,9 +134,6 @@ class JavaScriptPlan(JsonPlan):
             layout.checkpoint_name(CheckpointKey(thread_id, ns, head))
             for ns, head in change.heads.items()
         ]
-
-    def flag(self, writes: int) -> str:
-        return "true" if writes else "false"
 
     def score(self, number: int, one: AddedWrite) -> int:  # noqa: ARG002
         return number
@@ -270,6 +266,7 @@ class JavaScriptDocuments(JsonDocuments):
     name = "redis-js"
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0"
     capabilities = BACKEND.layouts["redis-js"]
+    removal = JavaScriptRemoval
     dialect = _JSON
     is_of_python = False
     is_by_arrival = True
@@ -290,10 +287,6 @@ class JavaScriptDocuments(JsonDocuments):
 
         return JavaScriptReception(self, arrival)
 
-    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[KeyRemoval]:
-        finder = self.finder()
-        return (JavaScriptRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
-
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
@@ -308,19 +301,17 @@ class JavaScriptDocuments(JsonDocuments):
         read: dict[bytes, TypedBytes] = {}
         for one in checkpoints:
             named = {channel: blob_name(one.key, key) for channel, key in _apart(one).items()}
-            new = [name for name in named.values() if name not in sizes]
-            # Cache them: a checkpoint shares most of its values with the next one.
+            # A checkpoint shares most of its values with the one before.
             sizes = {name: sizes[name] for name in named.values() if name in sizes}
+            new = [name for name in named.values() if name not in sizes]
             sizes |= dict(zip(new, self._lengths(new), strict=True))
-            there = {channel: name for channel, name in named.items() if sizes[name] is not None}
-            wanted = [name for channel, name in there.items() if is_read(channel, values)]
-            read = {name: read[name] for name in wanted if name in read}
-            for name in wanted:
-                if name not in read:
-                    read[name] = self._value(name, sizes[name] or 0)
-            blobs = {
-                channel: _blob(read.get(name), sizes[name] or 0) for channel, name in there.items()
+            there = [(*at, size) for at in named.items() if (size := sizes[at[1]]) is not None]
+            read = {
+                name: read.get(name) or self._value(name, size)
+                for channel, name, size in there
+                if is_read(channel, values)
             }
+            blobs = {channel: _blob(read.get(name), size) for channel, name, size in there}
             yield one._replace(blobs=blobs)
 
     def _lengths(self, names: Sequence[bytes]) -> Iterator[int | None]:
@@ -365,7 +356,7 @@ class JavaScriptDocuments(JsonDocuments):
 
     def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
         yield from super().thread_faults(thread_id, found)
-        yield from hidden_writes(self.connection, writes_by_checkpoint(self, found), "true")
+        yield from hidden_writes(self, writes_by_checkpoint(self, found))
 
     def sources(self, key: CheckpointKey) -> list[str]:
         if APART not in self._kinds:

@@ -373,14 +373,11 @@ class DocumentPlan(JsonPlan):
         (names,) = self._layout.pointers(self._change.thread_id, ns).values()
         return names[-1]
 
-    def flag(self, writes: int) -> bool:
-        return writes > 0
-
     def metadata(self, metadata: TypedBytes) -> str:
         return json.dumps(metadata_text(metadata))
 
     def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        stored = checkpoint_document(part, _stored_at(part.key), has_writes=self.flag(writes))
+        stored = checkpoint_document(part, _stored_at(part.key), has_writes=writes > 0)
         yield ("JSON.SET", self._layout.checkpoint_name(part.key), "$", stored)
 
     def add_write(self, part: Record) -> Iterator[Command]:
@@ -507,7 +504,7 @@ class Documents(JsonDocuments):
         for one, stored in writes.items():
             lists = {name: members[name] for name in self.lists(one.key)}
             yield from list_faults(self.connection, one, lists, stored)
-        yield from hidden_writes(self.connection, writes)
+        yield from hidden_writes(self, writes)
 
     def unloaded_head(self, thread_id: str, found: ThreadKeys) -> str:
         here = {own: one for (ns, own), one in found.places.items() if not ns}
