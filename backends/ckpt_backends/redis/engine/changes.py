@@ -9,18 +9,18 @@ import json
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import compress
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, compress
 from typing import Any, ClassVar, Generic, NamedTuple
 
 from redis import exceptions
 
 from ckpt_backends.changes import MOVED, Change, CopyOfCheckpoint, Inside, Removal, Removed, moved
 from ckpt_backends.errors import PartlyDone
-from ckpt_backends.model import CheckpointKey, Record, TypedBytes, Write
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes, Write, in_chunks
 from ckpt_backends.records import copied_from
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, keys_of
+from ckpt_backends.redis.engine.connection import NAMES_AT_ONCE, Command, RedisConnection, keys_of
 from ckpt_backends.redis.engine.keyspace import (
     APART,
     ZSET,
@@ -428,9 +428,8 @@ def _together(connection: RedisConnection, lock: PurgeLock, some: Sequence[_Part
 _FLOAT = re.compile(rb"[:,\[]\s?-?(?:[0-9.]{15,}|[0-9.]+[eE])")
 """Found before each number that RedisJSON might not read exactly."""
 _DEEPEST = 127
-_LARGE = re.compile(rb"\d{19}")
-_SURROGATES = (b"\\ud", b"\\uD", b"\xed")
-"""The beginnings of surrogates, and of some other characters."""
+_UNSURE = re.compile(rb"\d{19}|\\u[dD]|\xed")
+"""Found in each large integer, at the beginning of each surrogate, and of some characters."""
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
@@ -442,11 +441,13 @@ def check_json(data: bytes, name: bytes) -> None:
     """
     if data.count(b"[") + data.count(b"{") > _DEEPEST and _depth(data) > _DEEPEST:
         raise CannotHold(f"'{text(name)}' would have more than {_DEEPEST} levels")
-    if _LARGE.search(data):
-        json.loads(data, parse_int=lambda digits: _check_integer(digits, name))
-    if any(one in data for one in _SURROGATES):
+    if _UNSURE.search(data):
+        found = json.loads(
+            data.decode("utf-8", "surrogatepass"),
+            parse_int=lambda digits: _checked_integer(digits, name),
+        )
         try:
-            _as_text(data).encode()
+            json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise CannotHold(f"'{text(name)}' would have a lone surrogate") from None
 
@@ -464,12 +465,7 @@ def exact_json(value: TypedBytes, where: str) -> TypedBytes:
     return value._replace(data=spelled.encode("utf-8", "surrogatepass"))
 
 
-def _as_text(data: bytes) -> str:
-    found = json.loads(data.decode("utf-8", "surrogatepass"))
-    return json.dumps(found, ensure_ascii=False)
-
-
-def _check_integer(digits: str, name: bytes) -> int:
+def _checked_integer(digits: str, name: bytes) -> int:
     found = int(digits)
     if not _LEAST <= found <= _MOST:
         raise CannotHold(f"'{text(name)}' would have an integer of more than 64 bits")
@@ -490,7 +486,6 @@ def _depth(data: bytes) -> int:
 
 _AT_ONCE = 4 << 20
 """Bytes of documents that are sent together; a thread with more is not added directly."""
-_NAMES_AT_ONCE = 1000
 STAGED = b"ckpt-copy:"
 """The beginning of the names of documents that do not yet have their own. It keeps the slot."""
 _A_DAY = 86_400_000
@@ -503,9 +498,6 @@ class ListOfWrites:
         self._members: list[tuple[float, bytes]] = []
         self._expires_at: int | None = 0
 
-    def __len__(self) -> int:
-        return len(self._members)
-
     def add(self, name: bytes, score: float, expires_at: int | None) -> None:
         """Add the key of a write. The list expires with the last of them, if all expire."""
         self._members.append((score, name))
@@ -514,8 +506,7 @@ class ListOfWrites:
 
     def commands(self, listed: bytes) -> Iterator[Command]:
         """Commands that add the members to the list with this key."""
-        for start in range(0, len(self._members), _NAMES_AT_ONCE):
-            some = self._members[start : start + _NAMES_AT_ONCE]
+        for some in in_chunks(self._members, NAMES_AT_ONCE):
             yield ("ZADD", listed, *(one for pair in some for one in (repr(pair[0]), pair[1])))
         yield from expiring_at(listed, self._expires_at)
 
@@ -523,9 +514,11 @@ class ListOfWrites:
 def receive_thread(connection: RedisConnection, reception: Reception) -> None:
     """Add one thread. Raises `StoreChanged`, `CannotHold`, and the driver's errors."""
     made: list[NewDocument] = []
-    staged: list[tuple[bytes, int | None]] = []
+    staged: list[NewDocument] = []
+    """Without their data, which is in the store."""
     size = 0
-    for one in _documents(reception):
+    documents = map(reception.documents, reception.arrival.parts)
+    for one in chain(chain.from_iterable(documents), reception.rest()):
         if not one.is_string:
             check_json(one.data, one.name)
         made.append(one)
@@ -533,39 +526,28 @@ def receive_thread(connection: RedisConnection, reception: Reception) -> None:
         if size > _AT_ONCE:
             staged += _stage(connection, made)
             made, size = [], 0
-    if staged:
+    if staged and made:
         staged += _stage(connection, made)
-        names = [name for name, _ in staged]
-        _finish(connection, reception, names, lambda: _renaming(staged))
-    else:
-        _finish(connection, reception, [one.name for one in made], lambda: _creating(made))
+    commands = _renaming(staged) if staged else _creating(made)
+    _finish(connection, reception, [one.name for one in staged or made], commands)
 
 
-def _documents(reception: Reception) -> Iterator[NewDocument]:
-    for part in reception.arrival.parts:
-        yield from reception.documents(part)
-    yield from reception.rest()
-
-
-def _stage(
-    connection: RedisConnection, some: Sequence[NewDocument]
-) -> list[tuple[bytes, int | None]]:
-    """Create documents under other names. Return their own names, and when they expire."""
-    if not some:
-        return []
+def _stage(connection: RedisConnection, some: Sequence[NewDocument]) -> Iterator[NewDocument]:
+    """Create documents under other names."""
     connection.check_together(one.name for one in some)
     with connection.client_of(some[0].name).pipeline(transaction=False) as pipe:
         for one in some:
             pipe.execute_command(*one.command(STAGED))
             pipe.execute_command("PEXPIRE", STAGED + one.name, _A_DAY)
         pipe.execute()
-    return [(one.name, one.expires_at) for one in some]
+    return (replace(one, data=b"") for one in some)
 
 
-def _renaming(staged: Iterable[tuple[bytes, int | None]]) -> Iterator[Command]:
-    for name, expires_at in staged:
-        yield ("RENAMENX", STAGED + name, name)
-        yield ("PERSIST", name) if expires_at is None else ("PEXPIREAT", name, expires_at)
+def _renaming(staged: Iterable[NewDocument]) -> Iterator[Command]:
+    for one in staged:
+        yield ("RENAMENX", STAGED + one.name, one.name)
+        yield ("PERSIST", one.name)
+        yield from expiring_at(one.name, one.expires_at)
 
 
 def _creating(made: Iterable[NewDocument]) -> Iterator[Command]:
@@ -584,30 +566,25 @@ def _finish(
     connection: RedisConnection,
     reception: Reception,
     names: Sequence[bytes],
-    commands: Callable[[], Iterator[Command]],
+    commands: Iterable[Command],
 ) -> None:
     """Make the thread visible in one transaction. `commands` give the documents these names."""
     arrival = reception.arrival
-    change = Change(arrival.thread_id, arrival.heads)
     watched = reception.watched()
     connection.check_together([*watched, *names])
     try:
         with connection.transaction(watched or names[:1]) as pipe:
             if watched:
                 pipe.watch(*watched)
-            there = any(
-                connection.number_of(names[start : start + _NAMES_AT_ONCE])
-                for start in range(0, len(names), _NAMES_AT_ONCE)
-            )
-            if there or reception.heads() != dict(arrival.heads):
-                raise moved(change.thread_id)
+            if connection.number_of(names) or reception.heads() != dict(arrival.heads):
+                raise moved(arrival.thread_id)
             last = list(reception.last())
             pipe.multi()
-            for command in (*commands(), *last):
+            for command in (*commands, *last):
                 pipe.execute_command(*command)
             answers = pipe.execute(raise_on_error=False)
     except exceptions.WatchError:
-        raise moved(change.thread_id) from None
+        raise moved(arrival.thread_id) from None
     failed = [one for one in answers if isinstance(one, Exception)]
     if failed:
         raise PartlyDone(

@@ -206,7 +206,8 @@ def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
 
 SCAN_COUNT = 5000
 """Keys per SCAN call. One call blocks the server for two or three milliseconds."""
-AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
+AT_ONCE, NAMES_AT_ONCE, _BYTES_AT_ONCE = 500, 1000, 4 << 20
+"""Commands, keys of one command, and bytes of answers that are sent together."""
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
     | {"GETRANGE", "HGETALL", "HKEYS", "HSCAN", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
@@ -318,7 +319,7 @@ class RedisConnection:
 
     def number_of(self, names: Sequence[bytes]) -> int:
         """The number of these keys that exist."""
-        return int(self.ask("EXISTS", *names)) if names else 0
+        return sum(int(self.ask("EXISTS", *some)) for some in in_chunks(names, NAMES_AT_ONCE))
 
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
         """The keys that match a pattern, in batches. A key may appear twice.
