@@ -237,6 +237,11 @@ _OF_TYPE: Mapping[str, Callable[[object], bool]] = {
 }
 
 
+def name_of(row: Row) -> bytes:
+    """The key of a row."""
+    return raw(str(row.cells["key"]))
+
+
 def row_name(row: Row, types: Mapping[str, str], of_all: Collection[str] = ()) -> str:
     """The key of a row that has the form of `rows_of`. Raises `Refused`.
 
@@ -351,7 +356,7 @@ def contents_of(
 
 def stored_of(connection: RedisConnection, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
     """The stored contents of these rows; None if a row does not exist."""
-    names = [(str(row.cells["type"]), raw(str(row.cells["key"]))) for row in rows]
+    names = [(str(row.cells["type"]), name_of(row)) for row in rows]
     for (_, name), cells in zip(names, contents_of(connection, names), strict=True):
         # A key of another type exists: return contents that differ from the row.
         yield {} if cells is None and connection.ask("EXISTS", name) else cells
@@ -390,10 +395,10 @@ def commands_of(
 ) -> Iterator[Command]:
     """Commands that create a key with these contents, or add what a stored one lacks."""
     if kind == DOCUMENT:
-        yield ("JSON.SET", name, "$", _bytes(cells["value"]), "NX")
+        yield ("JSON.SET", name, "$", as_bytes(cells["value"]), "NX")
         return
     if kind == STRING:
-        yield ("SET", name, _bytes(cells["value"]), "NX")
+        yield ("SET", name, as_bytes(cells["value"]), "NX")
         return
     if kind == LIST:
         yield from _list_commands(name, elements(cells), elements(stored or {}))
@@ -402,9 +407,9 @@ def commands_of(
         if field_name.startswith(MEMBER):
             own = raw(field_name.removeprefix(MEMBER))
             if kind == HASH:
-                yield ("HSETNX", name, own, _bytes(value))
+                yield ("HSETNX", name, own, as_bytes(value))
             else:
-                yield ("ZADD", name, "NX", _bytes(value), own)
+                yield ("ZADD", name, "NX", as_bytes(value), own)
 
 
 def _list_commands(
@@ -413,19 +418,20 @@ def _list_commands(
     """Commands that add the missing elements, in places that a saver's LPUSH does not move."""
     if not stored:
         # Behind what a saver may have added to a new list meanwhile.
-        yield ("RPUSH", name, *map(_bytes, wanted))
+        yield ("RPUSH", name, *map(as_bytes, wanted))
         return
     kept = 0
     for place, element in enumerate(wanted):
         if kept < len(stored) and element == stored[kept]:
             kept += 1
         elif place:
-            yield ("LINSERT", name, "AFTER", _bytes(wanted[place - 1]), _bytes(element))
+            yield ("LINSERT", name, "AFTER", as_bytes(wanted[place - 1]), as_bytes(element))
         else:
-            yield ("LINSERT", name, "BEFORE", _bytes(stored[0]), _bytes(element))
+            yield ("LINSERT", name, "BEFORE", as_bytes(stored[0]), as_bytes(element))
 
 
-def _bytes(cell: Cell) -> bytes:
+def as_bytes(cell: Cell) -> bytes:
+    """A cell as a command needs it."""
     return cell if isinstance(cell, bytes) else raw(str(cell))
 
 

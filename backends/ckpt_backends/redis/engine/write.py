@@ -8,11 +8,11 @@ are searched for right before the transaction.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 from redis import exceptions
 
@@ -48,7 +48,9 @@ from ckpt_backends.redis.engine.keyspace import (
     MEMBER,
     STRING,
     USUAL,
+    as_bytes,
     commands_of,
+    name_of,
     raw,
     stored_of,
     text,
@@ -83,7 +85,7 @@ def replace_rows(connection: RedisConnection, thread_id: str, edits: Iterable[Ro
 
 
 def _replace(connection: RedisConnection, thread_id: str, edits: Sequence[RowEdit]) -> None:
-    names = [_name(one.stored) for one in edits]
+    names = [name_of(one.stored) for one in edits]
     if not names:
         return
     with connection.transaction(names) as pipe:
@@ -114,27 +116,19 @@ def _is_as_read(row: Row, found: dict[str, Cell] | None) -> bool:
 
 def _replacing(one: RowEdit) -> Iterator[Command]:
     """The commands that replace what differs."""
-    name, kind = _name(one.stored), one.stored.cells["type"]
+    name, kind = name_of(one.stored), one.stored.cells["type"]
     changed = {
         field: cell for field, cell in one.new.cells.items() if cell != one.stored.cells[field]
     }
     if kind == DOCUMENT:
-        yield ("JSON.SET", name, "$", _bytes(changed["value"]))
+        yield ("JSON.SET", name, "$", as_bytes(changed["value"]))
     elif kind == STRING:
-        yield ("SET", name, _bytes(changed["value"]), "KEEPTTL")
+        yield ("SET", name, as_bytes(changed["value"]), "KEEPTTL")
     elif kind == HASH:
         for field, cell in changed.items():
-            yield ("HSET", name, raw(field.removeprefix(MEMBER)), _bytes(cell))
+            yield ("HSET", name, raw(field.removeprefix(MEMBER)), as_bytes(cell))
     else:
         raise Unsupported(f"a key of the type '{kind!s}' cannot be replaced")
-
-
-def _name(row: Row) -> bytes:
-    return raw(str(row.cells["key"]))
-
-
-def _bytes(cell: Cell) -> bytes:
-    return cell if isinstance(cell, bytes) else raw(str(cell))
 
 
 # Restores keys in one transaction: all of them or none.
@@ -146,24 +140,17 @@ def _bytes(cell: Cell) -> bytes:
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 200, 4 << 20
 
 
-class RestoredKeys(Protocol):
-    """The keys of one layout."""
-
-    types: Mapping[str, str]
-    """By kind, the type of its keys."""
-
-    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-        """The stored contents of these rows; None if a row does not exist."""
-        ...
-
-    def also(self, rows: Sequence[Row]) -> Iterator[Command]:
-        """Commands for other keys that must change when rows are restored."""
-        ...
-
-
-def restore_rows(connection: RedisConnection, keys: RestoredKeys, rows: Iterable[Row]) -> Restored:
+def restore_rows(
+    connection: RedisConnection,
+    types: Mapping[str, str],
+    stored: Callable[[Sequence[Row]], Iterable[Mapping[str, Cell] | None]],
+    rows: Iterable[Row],
+    also: Callable[[Sequence[Row]], Iterable[Command]] = lambda _: (),
+) -> Restored:
     """Create the keys that do not exist yet.
 
+    `types` are those of the keys, by kind; `stored` returns the stored contents of rows, None if
+    one does not exist; `also` returns commands for other keys that must change with new rows.
     Raises `StoreChanged` if a key exists with different contents, and `Unsupported` if the layout
     has no such kind of key.
     """
@@ -175,18 +162,18 @@ def restore_rows(connection: RedisConnection, keys: RestoredKeys, rows: Iterable
             _send(link, [("MULTI",)])
             for some in in_batches(rows, attrgetter("size"), _BYTES_AT_ONCE, _ROWS_AT_ONCE):
                 for row in some:
-                    if keys.types.get(row.table) != row.cells.get("type"):
+                    if types.get(row.table) != row.cells.get("type"):
                         raise Unsupported(
                             f"unknown kind of key '{row.table}' in the archive",
                             hint="the archive comes from a newer ckpt: upgrade ckpt",
                         )
                 live = [row for row in some if (at := _expiry(row)) is None or at > now]
                 expired += len(some) - len(live)
-                new = list(_missing(keys, live))
+                new = list(_missing(live, stored(live)))
                 there += len(live) - len(new)
                 added += len(new)
                 _send(link, [one for row, stored in new for one in _restoring(row, stored)])
-                _send(link, list(keys.also([row for row, _ in new])))
+                _send(link, list(also([row for row, _ in new])))
             link.send_command("EXEC")
             for answer in link.read_response():
                 if isinstance(answer, exceptions.ResponseError):
@@ -208,13 +195,13 @@ def _expiry(row: Row) -> int | None:
 
 
 def _missing(
-    keys: RestoredKeys, rows: Sequence[Row]
+    rows: Sequence[Row], stored: Iterable[Mapping[str, Cell] | None]
 ) -> Iterator[tuple[Row, Mapping[str, Cell] | None]]:
     """The rows that do not exist yet, or only in part, with what is stored.
 
     Raises `StoreChanged` if one has different contents.
     """
-    for row, cells in zip(rows, keys.stored(rows), strict=True):
+    for row, cells in zip(rows, stored, strict=True):
         wanted = {key: cell for key, cell in row.cells.items() if key not in ABOUT}
         if cells is None or is_part(row.cells["type"], cells, wanted):
             yield row, cells
@@ -223,7 +210,7 @@ def _missing(
 
 
 def _restoring(row: Row, stored: Mapping[str, Cell] | None) -> Iterator[Command]:
-    name = raw(str(row.cells["key"]))
+    name = name_of(row)
     yield from commands_of(str(row.cells["type"]), name, row.cells, stored)
     if stored is None and (expiry := _expiry(row)) is not None:
         yield ("PEXPIREAT", name, expiry)
@@ -304,7 +291,8 @@ class WritableRedisStore(BaseWritableStore):
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url, "nothing was restored"):
-            return restore_rows(self._connection, self._layout.finder(), rows)
+            keys = self._layout.finder()
+            return restore_rows(self._connection, keys.types, keys.stored, rows, keys.also)
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
         for arrival in arrivals:

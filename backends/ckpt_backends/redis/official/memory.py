@@ -20,7 +20,6 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any
 
 from redis import exceptions
 
@@ -47,12 +46,7 @@ from ckpt_backends.memory import (
     is_unicode,
 )
 from ckpt_backends.model import Progress, TypedBytes, in_chunks, silent
-from ckpt_backends.redis.engine.connection import (
-    Command,
-    RedisConnection,
-    connect,
-    explained_change,
-)
+from ckpt_backends.redis.engine.connection import RedisConnection, connect, explained_change
 from ckpt_backends.redis.engine.keyspace import (
     DOCUMENT,
     HASH,
@@ -310,24 +304,17 @@ class _Documents:
 
     def _vectors_of(self, places: Sequence[_Place]) -> Iterator[Vector | None]:
         names = [self.vector_name(one) for one in places]
-        types = list(self._connection.ask_all(("TYPE", name) for name in names))
-        fields = self._connection.ask_all(
-            ("HGET", name, "field_name")
-            if kind == HASH.encode()
-            else ("JSON.GET", name, "$.field_name")
-            for name, kind in zip(names, types, strict=True)
-        )
-        sizes: Iterator[Any] = self._connection.ask_all(
-            ("HSTRLEN", name, "embedding")
-            if kind == HASH.encode()
-            else ("JSON.DEBUG", "MEMORY", name, "$.embedding")
-            for name, kind in zip(names, types, strict=True)
-        )
-        for kind, field, size in zip(types, list(fields), sizes, strict=True):
-            if kind == HASH.encode() and field is not None:
-                yield Vector(text(field), int(size or 0))
-            elif isinstance(field, bytes) and size:
-                yield Vector(str(next(iter(json.loads(field)), "")), int(size[0]))
+        ask = self._connection.ask_all
+        # A document has no fields of a hash, and a hash is no document: the answers are None.
+        hashed = list(ask(("HGET", name, "field_name") for name in names))
+        lengths = list(ask(("HSTRLEN", name, "embedding") for name in names))
+        told = list(ask(("JSON.GET", name, "$.field_name") for name in names))
+        sizes = ask(("JSON.DEBUG", "MEMORY", name, "$.embedding") for name in names)
+        for of_hash, length, of_document, size in zip(hashed, lengths, told, sizes, strict=True):
+            if of_hash is not None:
+                yield Vector(text(of_hash), int(length or 0))
+            elif of_document is not None and size:
+                yield Vector(str(next(iter(json.loads(of_document)), "")), int(size[0]))
             else:
                 yield None
 
@@ -479,36 +466,20 @@ class WritableRedisMemory(WritableMemoryStore):
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url, "nothing was restored"):
             there = {place.key for place in self._documents.places()}
-            return restore_rows(self._connection, _Keys(self._connection, there), rows)
+
+            def stored(some: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+                for row, cells in zip(some, stored_of(self._connection, some), strict=True):
+                    # An item that was stored again meanwhile has another key.
+                    is_new = cells is None and row.table == STORE
+                    yield {} if is_new and key_of(row) in there else cells
+
+            return restore_rows(self._connection, _TYPES, stored, rows)
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
         return erase_remains(self._connection, self._url, progress)
 
     def close(self) -> None:
         self._connection.close()
-
-
-class _Keys:
-    """The keys of a store, for `restore_rows`."""
-
-    types = _TYPES
-
-    def __init__(self, connection: RedisConnection, there: Collection[ItemKey]) -> None:
-        self._connection = connection
-        self._there = there
-
-    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-        """The stored contents of these rows; None if a row does not exist.
-
-        `{}` for an item that was stored again meanwhile: it has another key.
-        """
-        for row, cells in zip(rows, stored_of(self._connection, rows), strict=True):
-            is_new = cells is None and row.table == STORE
-            yield {} if is_new and key_of(row) in self._there else cells
-
-    def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
-        """Empty: the server updates the search index by itself."""
-        yield from ()
 
 
 def open_documents(connection: RedisConnection, url: StoreUrl) -> _Documents:
