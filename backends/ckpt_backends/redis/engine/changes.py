@@ -569,25 +569,23 @@ def _finish(
     commands: Iterable[Command],
 ) -> None:
     """Make the thread visible in one transaction. `commands` give the documents these names."""
-    arrival = reception.arrival
+    thread_id, heads = reception.arrival.thread_id, dict(reception.arrival.heads)
     watched = reception.watched()
     connection.check_together([*watched, *names])
+
+    def checked() -> Iterator[Command]:
+        if connection.number_of(names) or reception.heads() != heads:
+            raise moved(thread_id)
+        yield from commands
+        yield from reception.last()
+
     try:
-        with connection.transaction(watched or names[:1]) as pipe:
-            if watched:
-                pipe.watch(*watched)
-            if connection.number_of(names) or reception.heads() != dict(arrival.heads):
-                raise moved(arrival.thread_id)
-            last = list(reception.last())
-            pipe.multi()
-            for command in (*commands, *last):
-                pipe.execute_command(*command)
-            answers = pipe.execute(raise_on_error=False)
+        answers = connection.change(watched, checked(), names[:1])
     except exceptions.WatchError:
-        raise moved(arrival.thread_id) from None
+        raise moved(thread_id) from None
     failed = [one for one in answers if isinstance(one, Exception)]
     if failed:
         raise PartlyDone(
-            f"the server refused a part of thread '{arrival.thread_id}': {failed[0]}",
+            f"the server refused a part of thread '{thread_id}': {failed[0]}",
             hint="Redis does not roll back a transaction; copy the thread again with --replace",
         )

@@ -258,6 +258,24 @@ class RedisConnection:
         with self.driver.pipeline(transaction=True) as pipe:
             yield pipe
 
+    def change(
+        self, watched: Sequence[bytes], commands: Iterable[Command], names: Sequence[bytes] = ()
+    ) -> list[Any]:
+        """Run commands with these keys in one transaction. Returns the answers, also errors.
+
+        `commands` is read after the keys are watched: what it checks and reads stays as it is, or
+        `WatchError` is raised. The `names` are not watched.
+        """
+        with self.transaction([*watched, *names]) as pipe:
+            if watched:
+                pipe.watch(*watched)
+            together = list(commands)
+            pipe.multi()
+            for command in together:
+                pipe.execute_command(*command)
+            answers: list[Any] = pipe.execute(raise_on_error=False)
+            return answers
+
     def check_together(self, names: Iterable[bytes]) -> None:
         """Raise `Unsupported` if these keys cannot be changed in one transaction."""
 

@@ -485,16 +485,6 @@ class JsonDocuments(RedisLayout):
             yield from (ThreadKey(name, LISTS, ns, own) for name in self.lists(one.key))
         yield from (ThreadKey(one, APART, "") for one in found.blobs)
 
-    def threads_with_writes(self) -> Iterator[str]:
-        """Reads one write of each namespace, because all have keys with the same beginning."""
-        known: set[bytes] = set()
-        for names in self.connection.scan(raw(f"{self.prefixes.write}:*"), DOCUMENT):
-            first = {one.rsplit(b":", _PARTS_OF_WRITE)[0]: one for one in names}
-            new = [name for start, name in first.items() if start not in known]
-            known.update(first)
-            for _, key, _ in self.owners_of(new):
-                yield key.thread_id
-
     def sources(self, key: CheckpointKey) -> list[str]:
         writes = literally(f"{self.prefixes.write}:{self.place(key)}:")
         return [
@@ -861,19 +851,16 @@ def rows_of_heads(rows: Iterable[Row]) -> Iterator[Row]:
     """
     newest: dict[str, tuple[str, list[Row]]] = {}
     for row in rows:
-        if row.table == WRITE:
+        if row.table in (WRITE, CHECKPOINT):
             found = StoredDocument(row)
             ns, own = meant_ns(found.text("checkpoint_ns")), found.text("checkpoint_id")
             known, some = newest.get(ns, ("", []))
-            if own > known:
-                newest[ns] = own, [row]
-            elif own == known:
-                some.append(row)
-            continue
-        if row.table == CHECKPOINT:
-            found = StoredDocument(row)
-            ns, own = meant_ns(found.text("checkpoint_ns")), found.text("checkpoint_id")
-            known, some = newest.pop(ns, ("", []))
+            if row.table == WRITE:
+                if own > known:
+                    newest[ns] = own, [row]
+                elif own == known:
+                    some.append(row)
+                continue
             if own == known:
                 yield from some
         yield row

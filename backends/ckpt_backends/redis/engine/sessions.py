@@ -21,7 +21,12 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Closing, StoreChanged
 from ckpt_backends.model import Progress, TypedBytes, silent
-from ckpt_backends.redis.engine.connection import RedisConnection, connect, explained_change
+from ckpt_backends.redis.engine.connection import (
+    Command,
+    RedisConnection,
+    connect,
+    explained_change,
+)
 from ckpt_backends.redis.engine.keyspace import STRING, raw, text
 from ckpt_backends.servers import understanding, understood
 from ckpt_backends.url import StoreUrl
@@ -120,19 +125,19 @@ class WritableRedisSessions(WritableSessions):
         return len(named)
 
     def _remove(self, sessions: Mapping[bytes, AppSession]) -> None:
-        names = list(sessions)
         outcome = "earlier ones are removed" if self._connection.is_cluster else "none was removed"
         try:
-            with explained_change(self._url, outcome), self._connection.transaction(names) as pipe:
-                pipe.watch(*names)
-                for name, one in sessions.items():
-                    if not _is_same(one, session_of(name, pipe.get(name) or b"", one.expires_at)):
-                        raise self._changed()
-                pipe.multi()
-                pipe.execute_command("UNLINK", *names)
-                pipe.execute()
+            with explained_change(self._url, outcome):
+                self._connection.change(list(sessions), self._removing(sessions))
         except exceptions.WatchError:
             raise self._changed() from None
+
+    def _removing(self, sessions: Mapping[bytes, AppSession]) -> Iterator[Command]:
+        stored = self._connection.ask_all(("GET", name) for name in sessions)
+        for (name, one), now in zip(sessions.items(), stored, strict=True):
+            if not _is_same(one, session_of(name, now or b"", one.expires_at)):
+                raise self._changed()
+        yield ("UNLINK", *sessions)
 
     def _changed(self) -> StoreChanged:
         return StoreChanged(

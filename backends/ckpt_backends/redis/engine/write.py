@@ -88,20 +88,19 @@ def _replace(connection: RedisConnection, thread_id: str, edits: Sequence[RowEdi
     names = [name_of(one.stored) for one in edits]
     if not names:
         return
-    with connection.transaction(names) as pipe:
-        pipe.watch(*names)
+
+    def checked() -> Iterator[Command]:
         stored = stored_of(connection, [one.stored for one in edits])
         for one, found in zip(edits, stored, strict=True):
             if not _is_as_read(one.stored, found):
                 raise moved(thread_id)
-        pipe.multi()
         for one in edits:
-            for command in _replacing(one):
-                pipe.execute_command(*command)
-        try:
-            answers: list[Any] = pipe.execute(raise_on_error=False)
-        except exceptions.WatchError:
-            raise moved(thread_id) from None
+            yield from _replacing(one)
+
+    try:
+        answers = connection.change(names, checked())
+    except exceptions.WatchError:
+        raise moved(thread_id) from None
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
@@ -504,11 +503,7 @@ _WRITE = dict.fromkeys(_PLACE, _TAG) | _TASK
 _OF_JAVASCRIPT: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "checkpoints": (
         "checkpoint:",
-        {
-            **dict.fromkeys(_PLACE, _TAG),
-            **{"parent_checkpoint_id": _TAG, "checkpoint_ts": _NUMBER, "has_writes": _TAG},
-            **{"source": _TAG, "step": _NUMBER},
-        },
+        {name: kind for name, kind in _CHECKPOINT.items() if name != "run_id"},
     ),
     "checkpoint_blobs": (
         "checkpoint_blob:",

@@ -348,11 +348,6 @@ class Hashes(RedisLayout):
                 where = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
                 yield key.checkpoint_id, Usage(*where, one.channel, tag, 1, size)
 
-    def threads_with_writes(self) -> Iterator[str]:
-        for names in self.connection.scan(self._pattern(WRITES), HASH):
-            keys = map(self._key_of, names)
-            yield from (key.thread_id for key in keys if key is not None)
-
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)
         writes = self.separator.join(

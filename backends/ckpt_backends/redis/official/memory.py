@@ -46,7 +46,12 @@ from ckpt_backends.memory import (
     is_unicode,
 )
 from ckpt_backends.model import Progress, TypedBytes, in_chunks, silent
-from ckpt_backends.redis.engine.connection import RedisConnection, connect, explained_change
+from ckpt_backends.redis.engine.connection import (
+    Command,
+    RedisConnection,
+    connect,
+    explained_change,
+)
 from ckpt_backends.redis.engine.keyspace import (
     DOCUMENT,
     HASH,
@@ -423,26 +428,20 @@ class WritableRedisMemory(WritableMemoryStore):
         self._documents = open_documents(connection, url)
 
     def remove(self, items: Sequence[Item]) -> int:
-        wanted = {(one.key, one.updated_at): one for one in items}
-        found: dict[tuple[ItemKey, datetime | None], list[_Place]] = defaultdict(list)
-        for place in self._documents.places():
-            if (place.key, place.updated_at) in wanted:
-                found[place.key, place.updated_at].append(place)
-        places = [place for one in wanted for place in found[one]]
+        wanted = {(one.key, one.updated_at) for one in items}
+        every = self._documents.places()
+        places = [one for one in every if (one.key, one.updated_at) in wanted]
         keys = {name for place in places for _, name in self._documents.keys_of(place)}
+
+        def checked() -> Iterator[Command]:
+            now = {one.key: one for one in self._documents.items(places, values=False)}
+            for one in items:
+                check_unchanged(one, now.get(one.key))
+            yield ("UNLINK", *keys)
+
         try:
-            with (
-                explained_change(self._url, "nothing was removed"),
-                self._connection.driver.pipeline(transaction=True) as pipe,
-            ):
-                if keys:
-                    pipe.watch(*keys)
-                now = {one.key: one for one in self._documents.items(places, values=False)}
-                for one in items:
-                    check_unchanged(one, now.get(one.key))
-                pipe.multi()
-                pipe.execute_command("UNLINK", *keys)
-                pipe.execute()
+            with explained_change(self._url, "nothing was removed"):
+                self._connection.change(list(keys), checked())
         except exceptions.WatchError:
             raise StoreChanged(
                 f"an item of '{self._url}' changed meanwhile, so nothing was removed",
