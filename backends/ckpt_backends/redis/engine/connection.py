@@ -345,7 +345,14 @@ class RedisConnection:
         Uses SCAN, because KEYS would block the server.
         """
         only = [] if kind is None else ["TYPE", kind]
-        return self.turns("SCAN", [], ["MATCH", pattern, "COUNT", SCAN_COUNT, *only])
+        after = ("MATCH", pattern, "COUNT", SCAN_COUNT, *only)
+        for server in self.servers():
+
+            def ask(cursor: int, server: Any = server) -> Any:
+                with explained(self._url):
+                    return self.checked(("SCAN",), server.execute_command("SCAN", cursor, *after))
+
+            yield from turns(self._url, ask)
 
     def scan_once(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
         """The keys that match a pattern, in batches, each key once. Keeps all keys in memory."""
@@ -468,8 +475,9 @@ _ONE_KEY = 2
 """Words behind JSON.MGET with one key."""
 _SUMMED = {"memory": "used_memory_dataset"}
 """By section of INFO, the number to add up over all servers."""
-_SLOTS, _PORTS = 1 << 14, 1 << 16
 Address = tuple[str, int]
+Slots = tuple[int, int, Address]
+"""The first and the last of some slots, and their primary server."""
 
 
 class ClusterConnection(RedisConnection):
@@ -478,7 +486,7 @@ class ClusterConnection(RedisConnection):
     is_cluster = True
 
     def __init__(
-        self, servers: Mapping[Address, Any], slots: Mapping[int, Address], url: StoreUrl
+        self, servers: Mapping[Address, Any], slots: Sequence[Slots], url: StoreUrl
     ) -> None:
         super().__init__(None, url)
         self._servers = servers
@@ -532,17 +540,6 @@ class ClusterConnection(RedisConnection):
     def number_of(self, names: Sequence[bytes]) -> int:
         return sum(int(one or 0) for one in self.ask_all(("EXISTS", name) for name in names))
 
-    def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
-        only = [] if kind is None else ["TYPE", kind]
-        after = ("MATCH", pattern, "COUNT", SCAN_COUNT, *only)
-        for server in self.servers():
-
-            def ask(cursor: int, server: Any = server) -> Any:
-                with explained(self._url):
-                    return self.checked(("SCAN",), server.execute_command("SCAN", cursor, *after))
-
-            yield from turns(self._url, ask)
-
     def check_together(self, names: Iterable[bytes]) -> None:
         if len({key_slot(name) for name in names}) > 1:
             raise Unsupported(
@@ -576,10 +573,11 @@ class ClusterConnection(RedisConnection):
         self._check_open()
         if not names:
             return next(iter(self._servers.values()))
-        address = self._slots.get(key_slot(names[0]))
-        if address is None:
-            raise unavailable(self._url, exceptions.RedisClusterException("slot not covered"))
-        return self._servers[address]
+        slot = key_slot(names[0])
+        for start, end, address in self._slots:
+            if start <= slot <= end:
+                return self._servers[address]
+        raise unavailable(self._url, exceptions.RedisClusterException("slot not covered"))
 
     def close(self) -> None:
         if self._is_open:
@@ -623,28 +621,20 @@ def open_cluster(url: StoreUrl, settings: dict[str, Any]) -> ClusterConnection:
     first = client(settings)
     try:
         with explained(url):
-            slots = _slots(first.execute_command("CLUSTER", "SLOTS"), settings["host"], url)
+            slots = [
+                # The host is empty or nil if the server does not know its name.
+                (start, end, ((host or b"").decode().strip("?") or settings["host"], int(port)))
+                for start, end, (host, port, *_), *_ in first.execute_command("CLUSTER", "SLOTS")
+            ]
     finally:
         first.close()
     if not slots:
         raise unavailable(url, exceptions.RedisClusterException())
     servers = {
         (host, port): client(settings | {"host": host, "port": port})
-        for host, port in sorted(set(slots.values()))
+        for host, port in sorted({address for _, _, address in slots})
     }
     return ClusterConnection(servers, slots, url)
-
-
-def _slots(ranges: Any, first: str, url: StoreUrl) -> dict[int, Address]:
-    """By slot, the address of its primary server. `first` is the host that was asked."""
-    found: dict[int, Address] = {}
-    for start, end, (host, port, *_), *_ in ranges:
-        # The host is empty or nil if the server does not know its name.
-        address = (first if host in {None, b"", b"?"} else host.decode(), int(port))
-        if not (0 <= start <= end < _SLOTS and 0 < address[1] < _PORTS):
-            raise unexpected(url)
-        found |= dict.fromkeys(range(start, end + 1), address)
-    return found
 
 
 OWN_PARAMS = frozenset(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from redis import exceptions
@@ -458,25 +457,19 @@ class KeyFinder(ABC, Generic[LayoutT]):
 
     def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
         """For each thread, the keys that its pointers and its heads' lists currently contain."""
-        asked = [list(self._lists_of(keys)) for keys in some]
-        answers = self.connection.ask_all(command for commands in asked for command in commands)
-        found: list[set[bytes]] = []
-        for commands in asked:
-            names: set[bytes] = set()
-            for answer in islice(answers, len(commands)):
-                names.update(answer if isinstance(answer, list) else [answer] if answer else [])
-            found.append(names)
+        asked = [
+            (number, ("GET", name) if self.types[kind] == STRING else ("ZRANGE", name, 0, -1))
+            for number, keys in enumerate(some)
+            for kinds in (*keys.shared.values(), *(head.names for head in keys.heads.values()))
+            for kind, names in kinds.items()
+            if self.types[kind] in {STRING, ZSET}
+            for name in names
+        ]
+        found: list[set[bytes]] = [set() for _ in some]
+        answers = self.connection.ask_all(command for _, command in asked)
+        for (number, _), answer in zip(asked, answers, strict=True):
+            found[number].update(answer if isinstance(answer, list) else [answer] if answer else [])
         return found
-
-    def _lists_of(self, keys: KeysByCheckpoint) -> Iterator[Command]:
-        """The commands that read the pointers and the lists of the heads of a thread."""
-        of_heads = (head.names for head in keys.heads.values())
-        for kinds in (*keys.shared.values(), *of_heads):
-            for kind, names in kinds.items():
-                if self.types[kind] in {STRING, ZSET}:
-                    read = ("GET",) if self.types[kind] == STRING else ("ZRANGE",)
-                    rest = () if self.types[kind] == STRING else (0, -1)
-                    yield from ((*read, name, *rest) for name in names)
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         """The rows of a thread. Keys that were removed meanwhile are left out."""
@@ -919,12 +912,8 @@ class PurgeLock:
 
     def release(self) -> None:
         """Release the lock if this run still holds it."""
-        with self._driver.pipeline(transaction=True) as pipe:
-            pipe.watch(LOCK)
-            if pipe.get(LOCK) == self._token:
-                pipe.multi()
-                pipe.unlink(LOCK)
-                pipe.execute()
+        if self._driver.get(LOCK) == self._token:
+            self._driver.unlink(LOCK)
 
 
 @contextmanager
