@@ -94,13 +94,13 @@ from ckpt_backends.redis.engine.layout import (
     Recogniser,
     RedisLayout,
     Step,
-    SummedSizes,
     ThreadKey,
     ThreadRemoval,
     expiring,
     gone_from_list,
     namespaces_of,
     run,
+    summed,
     unlink,
     watch_tasks,
 )
@@ -482,19 +482,24 @@ class Plain(RedisLayout):
             yield key.checkpoint_id, Usage(*of_write, channel, value.type, 1, size)
 
     def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        """As `usage` adds up to, but reads no value."""
-        sums = SummedSizes(thread_ids)
-        texts = [(one.key.thread_id, one.name, 1, 0) for one in found.checkpoints]
-        texts += [(one.thread_id, one.name, 0, 1) for one in found.apart]
-        lengths = self.connection.ask_all(("STRLEN", name) for _, name, _, _ in texts)
-        for (thread_id, _, own, apart), length in zip(texts, lengths, strict=True):
-            sums.add(thread_id, int(length or 0), checkpoints=own, blobs=apart)
+        return summed(self._lengths(found), thread_ids)
+
+    def _lengths(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
+        """As `usage`, but without types and channels, so that no value is read."""
+        checkpoints = [(one.key, one.name, "metadata", None) for one in found.checkpoints]
+        apart = [(CheckpointKey(one.thread_id, "", ""), one.name, "", "") for one in found.apart]
+        texts = [*checkpoints, *apart]
+        lengths = self.connection.ask_all(("STRLEN", name) for _, name, *_ in texts)
+        for (key, _, column, channel), length in zip(texts, lengths, strict=True):
+            where = ("", column, key.thread_id, "", channel, "")
+            yield key.checkpoint_id, Usage(*where, 1, int(length or 0))
         keys = self.keys_of([one.name for one in found.writes])
         fields = list(self._fields(found.writes))
         lengths = self.connection.ask_all(("HSTRLEN", write.name, own) for write, own in fields)
         for (write, _), length in zip(fields, lengths, strict=True):
-            sums.add(keys[write.name].thread_id, int(length or 0), writes=1)
-        return sums.of(thread_ids)
+            key = keys[write.name]
+            where = ("", "", key.thread_id, "", "", "")
+            yield key.checkpoint_id, Usage(*where, 1, int(length or 0))
 
     def faults(self) -> Iterator[Fault]:
         """`index-stale` for each timeline that is not in the registry."""

@@ -200,7 +200,7 @@ _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id",
 """A single path, because JSON.MGET takes one. The fields are in the order of the documents."""
 _PARENT = 3
 """The place of the parent in these fields: behind those that name the checkpoint."""
-_SIZED, _SIZED_FIELDS = '$["checkpoint","metadata"]', 2
+_SIZED = '$["checkpoint","metadata"]'
 _FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'
 OF_WRITE = (*PLACE, "task_id", "task_path", "idx", "channel")
 """The fields of a write but its value."""

@@ -338,6 +338,10 @@ class RedisLayout(ABC):
         Each comes with the id of its checkpoint, or `''` for a separate value.
         """
 
+    def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        """The sizes of these threads, as `usage` adds up to."""
+        return summed(self.usage(found), thread_ids)
+
     # Faults
 
     def faults(self) -> Iterator[Fault]:

@@ -168,7 +168,7 @@ class RedisStore(BaseStore):
         return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
-        return summed(self._layout.usage(self._find(thread_id)), [thread_id])[0]
+        return self._layout.sizes(self._find(thread_id), [thread_id])[0]
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         found = self._layout.find(thread_ids)
@@ -180,7 +180,7 @@ class RedisStore(BaseStore):
         every = ThreadKeys(
             writes=list(writes.values()), mixed=places, blobs=list(blobs), apart=apart
         )
-        return summed(self._layout.usage(every), thread_ids)
+        return self._layout.sizes(every, thread_ids)
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         for checkpoint_id, one in self._layout.usage(self._find(thread_id)):
