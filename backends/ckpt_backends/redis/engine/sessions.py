@@ -26,6 +26,7 @@ from ckpt_backends.redis.engine.connection import (
     RedisConnection,
     connect,
     explained_change,
+    with_contents,
 )
 from ckpt_backends.redis.engine.keyspace import STRING, raw, text
 from ckpt_backends.servers import understanding, understood
@@ -33,8 +34,6 @@ from ckpt_backends.url import StoreUrl
 
 PATTERN = "*context*:*:*"
 """The default pattern of the keys to examine; the URL parameter `pattern` replaces it."""
-_MOST_BYTES = 64 << 20
-_AT_ONCE = 20
 
 
 class RedisSessions(Closing):
@@ -45,25 +44,16 @@ class RedisSessions(Closing):
         self._pattern = raw(url.params.get("pattern", PATTERN))
 
     def sessions(self) -> Iterator[AppSession]:
+        ask = self._connection.ask_all
         for names in self._connection.scan_once(self._pattern, STRING):
-            for start in range(0, len(names), _AT_ONCE):
-                yield from self._load(names[start : start + _AT_ONCE])
-
-    def _load(self, names: list[bytes]) -> Iterator[AppSession]:
-        sizes = list(self._connection.ask_all(("STRLEN", name) for name in names))
-        small = [
-            name
-            for name, size in zip(names, sizes, strict=True)
-            if size is not None and 0 < size <= _MOST_BYTES
-        ]
-        values = self._connection.ask_all(("GET", name) for name in small)
-        left = self._connection.ask_all(("PTTL", name) for name in small)
-        now = datetime.now(UTC)
-        for name, value, milliseconds in zip(small, list(values), left, strict=True):
-            expires = None if milliseconds < 0 else now + timedelta(milliseconds=milliseconds)
-            found = session_of(name, value or b"", expires)
-            if found is not None:
-                yield found
+            left = dict(zip(names, ask(("PTTL", name) for name in names), strict=True))
+            now = datetime.now(UTC)
+            for name, _, value in with_contents(
+                self._connection, names, lambda name: ("STRLEN", name), lambda name: ("GET", name)
+            ):
+                expires = None if left[name] < 0 else now + timedelta(milliseconds=left[name])
+                if (found := session_of(name, value or b"", expires)) is not None:
+                    yield found
 
     def close(self) -> None:
         self._connection.close()

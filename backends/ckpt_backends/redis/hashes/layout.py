@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, unread
@@ -24,7 +23,12 @@ from ckpt_backends.errors import Refused
 from ckpt_backends.model import Checkpoint, CheckpointKey, Record, TypedBytes, Usage, Write
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.changes import KeyPlan, KeyRemoval
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
+from ckpt_backends.redis.engine.connection import (
+    Command,
+    RedisConnection,
+    with_contents,
+    with_sizes,
+)
 from ckpt_backends.redis.engine.keyspace import (
     ABOUT,
     CALL,
@@ -257,30 +261,22 @@ class Hashes(RedisLayout):
     def checkpoints(
         self, places: Sequence[CheckpointEntry], asked: CheckpointQuery
     ) -> Iterator[Checkpoint]:
-        for some in with_sizes(places, partial(self._lengths, "checkpoint")):
-            fields = [
-                [
-                    *(("type", "checkpoint") if asked.body and size <= MOST_BYTES else ("type",)),
-                    *(("metadata", "metadata_type") if asked.metadata else ()),
-                ]
-                for _, size in some
-            ]
-            answers = self.connection.ask_all(
-                ("HMGET", place.name, *names)
-                for (place, _), names in zip(some, fields, strict=True)
-            )
-            for (place, size), names, answer in zip(some, fields, answers, strict=True):
-                stored = dict(zip(names, answer or (), strict=False))
-                if stored.get("type") is not None:  # expired or deleted since
-                    body, metadata = _contents(stored)
-                    body = unread(body.type, size) if size > MOST_BYTES else body
-                    read = body if asked.body else None, metadata if asked.metadata else None
-                    yield Checkpoint(place.key, place.parent, *read)
-
-    def _lengths(
-        self, field: str, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]
-    ) -> Iterator[Any]:
-        return self.connection.ask_all(("HSTRLEN", one.name, field) for one in places)
+        names = ["type", *(("metadata", "metadata_type") if asked.metadata else ())]
+        whole = [*names, "checkpoint"] if asked.body else names
+        for place, size, told in with_contents(
+            self.connection,
+            places,
+            lambda one: ("HSTRLEN", one.name, "checkpoint"),
+            lambda one: ("HMGET", one.name, *whole),
+        ):
+            is_long = size > MOST_BYTES
+            answer = self.connection.ask("HMGET", place.name, *names) if is_long else told
+            stored = dict(zip(whole, answer or (), strict=False))
+            if stored.get("type") is not None:  # expired or deleted since
+                body, metadata = _contents(stored)
+                body = unread(body.type, size) if is_long else body
+                read = body if asked.body else None, metadata if asked.metadata else None
+                yield Checkpoint(place.key, place.parent, *read)
 
     def _told(self, names: Iterable[bytes]) -> Iterator[tuple[bytes, Write, str | None]]:
         """The writes under these keys without their values, and the types of these.
@@ -300,7 +296,10 @@ class Hashes(RedisLayout):
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        for some in with_sizes(places, partial(self._lengths, "value")):
+        ask = self.connection.ask_all
+        for some in with_sizes(
+            places, lambda part: ask(("HSTRLEN", one.name, "value") for one in part)
+        ):
             sizes = {place.name: size for place, size in some}
             found = [(name, one, tag) for name, one, tag in self._told(sizes) if tag is not None]
             read = {
@@ -309,7 +308,7 @@ class Hashes(RedisLayout):
                 if (values if isinstance(values, bool) else one.channel in values)
             }
             wanted = [name for name in read if sizes[name] <= MOST_BYTES]
-            answers = self.connection.ask_all(("HGET", name, "value") for name in wanted)
+            answers = ask(("HGET", name, "value") for name in wanted)
             for name, answer in zip(wanted, answers, strict=True):
                 read[name] = TypedBytes(read[name].type, answer or b"")
             for name, one, _ in found:

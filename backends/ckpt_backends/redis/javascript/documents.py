@@ -57,7 +57,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.changes import AddedWrite, KeyRemoval, ListOfWrites, exact_json
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
+from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_contents
 from ckpt_backends.redis.engine.documents import (
     OF_WRITE,
     WRITE,
@@ -335,18 +335,18 @@ class JavaScriptDocuments(JsonDocuments):
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        numbers = self.connection.ask_all(("JSON.GET", one.name, "$.global_idx") for one in places)
-        came = zip(map(_number, numbers), places, strict=True)
-        by_arrival = [one for _, one in sorted(came, key=lambda pair: pair[0])]
-        for some in with_sizes(by_arrival, self._sizes):
-            told = list(fields_at(self.connection, [one.name for one, _ in some], OF_WRITE))
-            stored = self.connection.ask_all(
-                ("JSON.GET", one.name, "$.value") for one, size in some if size <= MOST_BYTES
-            )
-            for (_, size), (_, fields) in zip(some, told, strict=True):
-                value = unread(_JSON, size) if size > MOST_BYTES else _only(next(stored))
-                if (one := self.write(fields, value, values)) is not None:
-                    yield one
+        names = [one.name for one in places]
+        told = list(fields_at(self.connection, names, (*OF_WRITE, "global_idx")))
+        told.sort(key=lambda one: _number(one[1][-1]))
+        for (_, (*fields, _)), size, answer in with_contents(
+            self.connection,
+            told,
+            lambda one: ("MEMORY USAGE", one[0]),
+            lambda one: ("JSON.GET", one[0], "$.value"),
+        ):
+            value = unread(_JSON, size) if size > MOST_BYTES else _only(answer)
+            if (found := self.write(fields, value, values)) is not None:
+                yield found
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from super().usage(found)
@@ -406,15 +406,12 @@ def _blob(value: TypedBytes | None, size: int) -> Blob:
     return Blob(_JSON, len(value.data) if value.whole is None else value.whole, value)
 
 
-def _number(answer: Any) -> float:
+def _number(found: object) -> float:
     """The order number of a write, from a clock that starts with the saver's process.
 
     0 if there is none: the shallow saver does not store it.
     """
-    match json.loads(answer or b"[]"):
-        case [int() | float() as number]:
-            return number
-    return 0
+    return found if isinstance(found, int | float) else 0
 
 
 def _only(answer: Any) -> TypedBytes:
@@ -704,7 +701,10 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
                     _keep(found, values)
             elif kind == WRITE:
                 for _, written in groupby(documents, lambda found: found.raw("checkpoint_id")):
-                    yield from map(_write_part, sorted(written, key=_arrival))
+                    yield from map(
+                        _write_part,
+                        sorted(written, key=lambda found: _number(found.get("global_idx"))),
+                    )
             elif kind == CHECKPOINT:
                 for found in documents:
                     yield _checkpoint_part(found, values)
@@ -715,11 +715,6 @@ def _keep(found: StoredDocument, values: KeptValues) -> None:
     place = meant_ns(found.text("checkpoint_ns")), found.text("channel"), found.text("version")
     if "value" in found.members:  # JSON has no undefined
         values.put(place, TypedBytes("json", found.raw("value")))
-
-
-def _arrival(found: StoredDocument) -> float:
-    number = found.get("global_idx")
-    return number if isinstance(number, int | float) else 0
 
 
 def _write_part(found: StoredDocument) -> Record:
