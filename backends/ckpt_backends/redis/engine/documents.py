@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from ckpt_backends.codec.json import skip_space
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreUnavailable
 from ckpt_backends.model import (
@@ -162,10 +163,13 @@ def _elsewhere(
     names = dict.fromkeys(name for thread_id in threads for name in documents[thread_id])
     # A search index may lack documents of savers that did not create it.
     prefix = layout.prefixes.checkpoint
-    names |= dict.fromkeys(name for key in wanted for name in _names(prefix, key))
+    names |= dict.fromkeys(name for key in wanted for name in checkpoint_names(prefix, key))
     yield from _read(layout, list(names), own)
     others = dict.fromkeys(
-        name for prefix in layout.other_prefixes for key in wanted for name in _names(prefix, key)
+        name
+        for prefix in layout.other_prefixes
+        for key in wanted
+        for name in checkpoint_names(prefix, key)
     )
     try:
         yield from _read(layout, list(others), ())
@@ -189,7 +193,7 @@ def _read(
             yield key
 
 
-def _names(prefix: str, key: CheckpointKey) -> Iterator[bytes]:
+def checkpoint_names(prefix: str, key: CheckpointKey) -> Iterator[bytes]:
     """The keys that a checkpoint has in the layouts of documents."""
     for ns in stored_forms(key.checkpoint_ns):
         place = f"{prefix}:{stored_id(key.thread_id)}:{ns}"
@@ -764,7 +768,6 @@ class JsonPlan(KeyPlan[JsonDocuments]):
 
 
 _SCANNER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def members_of(document: str) -> dict[str, str]:
@@ -780,21 +783,16 @@ def members_of(document: str) -> dict[str, str]:
         if not isinstance(name, str) or name in found:
             raise ValueError("a name is no text, or appears twice")
         found[name] = document[start:end]
-        at = _space(document, end)
+        at = skip_space(document, end)
     return found
 
 
 def _past(text: str, at: int, mark: str) -> int:
     """The place behind a mark, with the space around it."""
-    at = _space(text, at)
+    at = skip_space(text, at)
     if not text.startswith(mark, at):
         raise ValueError(f"'{mark}' expected at character {at}")
-    return _space(text, at + 1)
-
-
-def _space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+    return skip_space(text, at + 1)
 
 
 def joined(members: Mapping[str, str]) -> str:

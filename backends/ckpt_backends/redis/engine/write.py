@@ -349,14 +349,6 @@ _MEMORY = Remaining(
 )
 
 
-class _Stopped(Exception):
-    """A step was refused, failed or took too long."""
-
-    def __init__(self, reason: str, *, is_reachable: bool = True) -> None:
-        super().__init__(reason)
-        self.is_reachable = is_reachable
-
-
 def erase_remains(connection: RedisConnection, url: StoreUrl, progress: Progress) -> Remains:
     """Let each server write its files anew. Raises `StoreUnavailable`."""
     done: list[str] = []
@@ -412,29 +404,32 @@ class _Server:
     def _write(self, command: str, place: str, status: str) -> None:
         """Write a file anew, and wait until it is complete. `status` is its field of INFO."""
         self._progress(command)
-        try:
-            self._wait()
-            try:
-                self._server.execute_command(command)
-            except exceptions.ResponseError as error:
-                raise _Stopped(f"the server refuses {command}", is_reachable=False) from error
-            about = self._wait()
-            if about.get(status) != "ok":
-                raise _Stopped(f"{command} failed: {status} is {about.get(status)}")
-        except _Stopped as error:
-            self.places.append(Remaining(place, str(error), is_reachable=error.is_reachable))
+        reason = f"the server is still writing it after {_WAIT_SECONDS:.0f} seconds"
+        is_refused = False
+        if self._wait() is not None:
+            is_refused = self._asked(command) is None
+            if is_refused:
+                reason = f"the server refuses {command}"
+            elif (about := self._wait()) is not None:
+                state = about.get(status)
+                reason = "" if state == "ok" else f"{command} failed: {status} is {state}"
+        if reason:
+            self.places.append(Remaining(place, reason, is_reachable=not is_refused))
         else:
             self.done.append(command)
 
-    def _wait(self) -> Mapping[str, Any]:
-        """Wait until no file is being written. Returns the state of the files then."""
+    def _wait(self) -> Mapping[str, Any] | None:
+        """Wait until no file is being written. Returns the state of the files then.
+
+        None if the server is still writing.
+        """
         until = time.monotonic() + _WAIT_SECONDS
         while time.monotonic() < until:
             about: Mapping[str, Any] = self._asked("INFO", "persistence") or {}
             if not any(about.get(name) for name in _RUNNING):
                 return about
             time.sleep(_PAUSE_SECONDS)
-        raise _Stopped(f"the server is still writing it after {_WAIT_SECONDS:.0f} seconds")
+        return None
 
     def _collect_terms(self) -> None:
         """Run the garbage collector of each search index."""
@@ -463,11 +458,9 @@ class _Server:
     def _collect(self, name: bytes) -> bool:
         # A server has one child at a time: beside a snapshot the collector does nothing, and says
         # that it is done.
-        try:
-            self._wait()
-        except _Stopped:
-            return False
-        return any(self._asked(one, "GC_FORCEINVOKE", name) == b"DONE" for one in _DEBUG)
+        return self._wait() is not None and any(
+            self._asked(one, "GC_FORCEINVOKE", name) == b"DONE" for one in _DEBUG
+        )
 
     def _elsewhere(self) -> Iterator[Remaining]:
         about = self._asked("INFO", "replication")

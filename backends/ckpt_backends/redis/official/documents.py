@@ -52,6 +52,7 @@ from ckpt_backends.redis.engine.documents import (
     JsonDocuments,
     JsonPlan,
     StoredDocument,
+    checkpoint_names,
     edited_member,
     edited_text,
     hidden_writes,
@@ -221,8 +222,8 @@ def listed_prefixes(connection: RedisConnection, layout: str, names: Sequence[by
     }
 
 
-def _sample(connection: RedisConnection, prefix: str) -> Iterator[tuple[str, str, str]]:
-    """Thread, namespace and checkpoint of some writes."""
+def _sample(connection: RedisConnection, prefix: str) -> Iterator[CheckpointKey]:
+    """The checkpoints that some writes name."""
     names = next(iter(connection.scan(literally(f"{prefix}:") + b"*", DOCUMENT)), [])
     some = names[:: len(names) // _SAMPLED + 1]
     # The user may have access to the keys of one store only.
@@ -230,20 +231,16 @@ def _sample(connection: RedisConnection, prefix: str) -> Iterator[tuple[str, str
         for _, fields in fields_at(connection, some, (*PLACE, "task_id")):
             match fields:
                 case [str(thread), str(ns), str(own), str()]:
-                    yield thread, ns, own
+                    yield CheckpointKey(thread, ns, own)
 
 
 def _name_a_checkpoint(
-    connection: RedisConnection, prefix: str, writes: Sequence[tuple[str, str, str]]
+    connection: RedisConnection, prefix: str, keys: Sequence[CheckpointKey]
 ) -> bool:
-    """Whether one of the writes belongs to a checkpoint with this prefix."""
-    wanted = []
-    for thread, ns, own in writes:
-        start = f"{prefix}:{stored_id(thread)}"
-        wanted += [(raw(f"{start}:{stored_ns(ns)}:{own}"), own)]
-        wanted += [(raw(f"{start}:{meant_ns(ns)}"), own)]  # the key of a shallow saver
-    told = fields_at(connection, [name for name, _ in wanted], PLACE)
-    return any(fields[-1] == own for (_, fields), (_, own) in zip(told, wanted, strict=True))
+    """Whether one of these checkpoints is stored with this prefix."""
+    names = [name for key in keys for name in checkpoint_names(prefix, key)]
+    ids = {key.checkpoint_id for key in keys}
+    return any(fields[-1] in ids for _, fields in fields_at(connection, names, PLACE))
 
 
 # Faults in the keys by which RedisSaver finds the head of a namespace and the writes of a
