@@ -84,7 +84,6 @@ def summed(usage: Iterable[tuple[str, Usage]], thread_ids: Sequence[str]) -> lis
 _AT_ONCE = 500
 Names = Callable[[], Iterator[list[bytes]]]
 Entries = Callable[[Sequence[bytes]], Iterator[CheckpointEntry]]
-_Group = TypeVar("_Group", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -96,19 +95,17 @@ class _Sum:
     number: int = 1
 
 
-class _Sums(dict[_Group, _Sum], Generic[_Group]):
-    """Sums by namespace, or by the beginning of its keys."""
-
-    def add(self, group: _Group, own: bytes) -> None:
-        found = self.get(group)
-        if found is None:
-            self[group] = _Sum(own, own)
-            return
-        found.number += 1
-        if own > found.newest:
-            found.newest = own
-        elif own < found.oldest:
-            found.oldest = own
+def _add(sums: dict[Any, _Sum], group: Hashable, own: bytes) -> None:
+    """Add an id to the sum of a namespace, or of the beginning of its keys."""
+    found = sums.get(group)
+    if found is None:
+        sums[group] = _Sum(own, own)
+        return
+    found.number += 1
+    if own > found.newest:
+        found.newest = own
+    elif own < found.oldest:
+        found.oldest = own
 
 
 def namespaces_by_name(
@@ -122,15 +119,13 @@ def namespaces_by_name(
     the number of checkpoints. A key that SCAN returns twice is counted twice; that happens only if
     most keys of the server are removed during the scan.
     """
-    sums: _Sums[bytes] = _Sums()
+    sums: dict[bytes, _Sum] = {}
     for some in names():
         for name in some:
             start, _, own = name.rpartition(separator)
-            sums.add(start, own)
+            _add(sums, start, own)
     unsure: set[bytes] = set()
-    while sums:
-        # Remove the sums that are processed, to save memory.
-        part = [sums.popitem() for _ in range(min(_AT_ONCE, len(sums)))]
+    for part in in_chunks(sums.items(), _AT_ONCE):
         newest = {start + separator + found.newest: start for start, found in part}
         keys = {newest[place.name]: place.key for place in entries(list(newest))}
         for start, found in part:
@@ -148,11 +143,11 @@ def namespaces_by_name(
 
 def namespaces_of(entries: Iterable[CheckpointEntry]) -> Iterator[ListedNamespace]:
     """The namespaces of these checkpoints."""
-    sums: _Sums[CheckpointKey] = _Sums()
+    sums: dict[CheckpointKey, _Sum] = {}
     heads: dict[CheckpointKey, CheckpointEntry] = {}
     for one in entries:
         group = one.key._replace(checkpoint_id="")
-        sums.add(group, raw(one.key.checkpoint_id))
+        _add(sums, group, raw(one.key.checkpoint_id))
         head = heads.setdefault(group, one)
         if (head.rank, head.key) < (one.rank, one.key):
             heads[group] = one

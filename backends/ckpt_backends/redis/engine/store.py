@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from time import sleep
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from ckpt_backends import shell
 from ckpt_backends.base import BaseStore
@@ -70,7 +70,6 @@ from ckpt_backends.rows import Row
 from ckpt_backends.servers import opening, understanding
 from ckpt_backends.url import StoreUrl
 
-_Told = TypeVar("_Told")
 _RECENT = timedelta(minutes=1)
 _PAUSE_SECONDS = 1.0
 """Longer than a saver needs for the commands of one checkpoint."""
@@ -425,28 +424,23 @@ class RedisStore(BaseStore):
 
     def _remembered(
         self,
-        known: dict[str, _Told],
+        known: dict[str, ThreadKeys],
         thread_id: str,
-        find: Callable[[Collection[str]], Mapping[str, _Told]],
-    ) -> _Told:
+        find: Callable[[Collection[str]], Mapping[str, ThreadKeys]],
+    ) -> ThreadKeys:
         """The result of `find` for a thread, from the cache `known` if possible.
 
         Without an index, the threads that were listed after it are looked up in the same call.
         """
         if thread_id not in known:
-            wanted = [thread_id]
-            if not self._layout.is_indexed():
-                wanted += [one.thread_id for one in self._after(thread_id)]
+            wanted, at = [thread_id], self._order.get(thread_id)
+            if at is not None and not self._layout.is_indexed():
+                wanted += [one.thread_id for one in self._listed_last[at + 1 : at + _AT_ONCE]]
             wanted = [one for one in wanted if one not in known]
             while known and len(known) + len(wanted) > _REMEMBERED:
                 del known[next(iter(known))]
             known |= find(wanted)
         return known[thread_id]
-
-    def _after(self, thread_id: str) -> Sequence[ThreadEntry]:
-        """The threads that were listed after this one."""
-        at = self._order.get(thread_id)
-        return [] if at is None else self._listed_last[at + 1 : at + _AT_ONCE]
 
     def _places(
         self, thread_id: str, checkpoint_ns: str | None, checkpoint_ids: Collection[str] | None
