@@ -454,32 +454,25 @@ class JsonDocuments(RedisLayout):
         )
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
-        yield from self._usage_of_checkpoints(found.checkpoints)
-        for some in in_chunks(found.writes, _DOCUMENTS_AT_ONCE):
-            yield from self._usage_of_writes([one.name for one in some])
-
-    def _usage_of_checkpoints(
-        self, places: Sequence[CheckpointEntry]
-    ) -> Iterator[tuple[str, Usage]]:
-        asked = (("JSON.DEBUG", "MEMORY", one.name, _SIZED) for one in places)
-        for place, told in zip(places, self.connection.ask_all(asked), strict=True):
+        ask, places = self.connection.ask_all, found.checkpoints
+        names = [one.name for one in found.writes]
+        sizes = ask(("JSON.DEBUG", "MEMORY", one.name, _SIZED) for one in places)
+        for place, told in zip(places, sizes, strict=True):
             for column, size in zip(("checkpoint", "metadata"), told or (), strict=False):
                 key, table = place.key, self.tables[0]
                 where = (table, column, key.thread_id, key.checkpoint_ns)
                 yield key.checkpoint_id, Usage(*where, None, "json", 1, int(size))
-
-    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
-        """The usage of the writes that `owners_of` returns, even if fields are missing."""
-        told = list(fields_at(self.connection, names, (*PLACE, "channel", "type", "task_path")))
-        asked = [("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name in names]
-        for (_, fields), size in zip(told, self.connection.ask_all(asked), strict=True):
+        # The channel and the type may be missing.
+        read = fields_at(self.connection, names, (*PLACE, "channel", "type", "task_path"))
+        sizes = ask(("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name in names)
+        for (_, fields), told in zip(read, sizes, strict=True):
             match fields:
                 case [str(thread), str(ns), str(own), channel, tag, path] if (
-                    size is not None and (path is not None) == self.is_of_python
+                    told is not None and (path is not None) == self.is_of_python
                 ):
-                    place = (self.meant_thread(thread), meant_ns(ns), str(channel or ""))
-                    number = int(size[0]) if size else 0
-                    yield own, Usage(self.tables[1], self.value, *place, str(tag or ""), 1, number)
+                    at = (self.meant_thread(thread), meant_ns(ns), str(channel or ""))
+                    number = int(told[0]) if told else 0
+                    yield own, Usage(self.tables[1], self.value, *at, str(tag or ""), 1, number)
 
     # Faults
 

@@ -318,34 +318,26 @@ class Hashes(RedisLayout):
         return ((name, one.key, tag is not None) for name, one, tag in self._told(names))
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
-        yield from self._usage_of_checkpoints(found.checkpoints)
-        yield from self._usage_of_writes([one.name for one in found.writes])
-
-    def _usage_of_checkpoints(
-        self, places: Sequence[CheckpointEntry]
-    ) -> Iterator[tuple[str, Usage]]:
-        columns = ("checkpoint", "metadata")
-        types = self.connection.ask_all(
-            ("HMGET", one.name, "type", "metadata_type") for one in places
+        ask, places, columns = (
+            self.connection.ask_all,
+            found.checkpoints,
+            ("checkpoint", "metadata"),
         )
-        sizes = self.connection.ask_all(
-            ("HSTRLEN", one.name, column) for one in places for column in columns
-        )
-        for one, told in zip(places, types, strict=True):
+        types = ask(("HMGET", one.name, "type", "metadata_type") for one in places)
+        sizes = ask(("HSTRLEN", one.name, column) for one in places for column in columns)
+        for place, told in zip(places, types, strict=True):
             tag, tag_of_metadata = (text(part or b"") for part in told or (b"", b""))
             for column, kind in zip(columns, (tag, tag_of_metadata or "json"), strict=True):
-                key, size = one.key, int(next(sizes) or 0)
+                key, size = place.key, int(next(sizes) or 0)
                 where = (self.tables[0], column, key.thread_id, key.checkpoint_ns)
                 yield key.checkpoint_id, Usage(*where, None, kind, 1, size)
-
-    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
-        sizes = self.connection.ask_all(("HSTRLEN", name, "value") for name in names)
-        lengths = dict(zip(names, sizes, strict=True))
-        for name, one, tag in self._told(names):
-            if tag is not None:
+        names = [one.name for one in found.writes]
+        lengths = dict(zip(names, ask(("HSTRLEN", name, "value") for name in names), strict=True))
+        for name, one, of_value in self._told(names):
+            if of_value is not None:
                 key, size = one.key, int(lengths[name] or 0)
                 where = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
-                yield key.checkpoint_id, Usage(*where, one.channel, tag, 1, size)
+                yield key.checkpoint_id, Usage(*where, one.channel, of_value, 1, size)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)
