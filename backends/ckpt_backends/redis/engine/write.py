@@ -517,29 +517,21 @@ def create_store(url: StoreUrl, language: Language) -> None:
     if url.params.get("layout", wanted) != wanted:
         raise Unsupported(f"cannot make a store of the layout '{url.params['layout']}'")
     with opening(connect(url), url) as connection:
+        if connection.find("FT._LIST") is None:
+            raise Unsupported(
+                f"'{url}' has no RediSearch, so there are no indexes to make",
+                hint=f"LangGraph's saver needs it; without it, name the layout: ?layout={wanted},"
+                " and leave --create out",
+            )
         try:
-            if connection.find("FT._LIST") is None:
-                raise Unsupported(
-                    f"'{url}' has no RediSearch, so there are no indexes to make",
-                    hint=f"LangGraph's saver needs it; without it, name the layout:"
-                    f" ?layout={wanted}, and leave --create out",
-                )
-            found = _layout_in(connection, url)
-            if found is not None and found != wanted:
+            found = open_layout(connection, url.with_params({}, without=("layout",))).name
+        except UnknownLayout:
+            _check_empty(connection, url)
+            _create(connection, url, language)
+        else:
+            if found != wanted:
                 raise Refused(f"cannot make a store in '{url}': it has one of the layout '{found}'")
-            if found is None:
-                _check_empty(connection, url)
-                _create(connection, url, language)
-        finally:
-            connection.close()
-
-
-def _layout_in(connection: RedisConnection, url: StoreUrl) -> str | None:
-    """The layout of the store that is there; None if there is none."""
-    try:
-        return open_layout(connection, url.with_params({}, without=("layout",))).name
-    except UnknownLayout:
-        return None
+        connection.close()
 
 
 def _check_empty(connection: RedisConnection, url: StoreUrl) -> None:

@@ -198,7 +198,7 @@ class Hashes(RedisLayout):
         writes: dict[str, dict[bytes, WriteEntry]] = {one: {} for one in thread_ids}
         for names in self.connection.scan(pattern, HASH):
             for name in names:
-                key = self._key_of(name)
+                key = self.key_of(CHECKPOINT, name) or self.key_of(WRITES, name)
                 if key is None or key.thread_id not in checkpoints:
                     continue
                 if name.startswith(of_checkpoint):
@@ -216,14 +216,12 @@ class Hashes(RedisLayout):
 
     def key_of(self, kind: str, name: bytes) -> CheckpointKey | None:
         """The checkpoint of a key of this kind; None for other keys."""
-        return self._key_of(name) if name.startswith(self._starts[kind]) else None
-
-    def _key_of(self, name: bytes) -> CheckpointKey | None:
-        """The checkpoint of a key of a checkpoint or write; None for other keys."""
-        if name.startswith(self._starts[CHECKPOINT]):
+        if not name.startswith(self._starts[kind]):
+            return None
+        if kind == CHECKPOINT:
             return parsed_checkpoint(name, self.separator)
         parsed = parsed_write(name, self.separator)
-        return parsed[0] if parsed and name.startswith(self._starts[WRITES]) else None
+        return None if parsed is None else parsed[0]
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
         found: dict[bytes, WriteEntry] = {}
@@ -235,7 +233,7 @@ class Hashes(RedisLayout):
             for name in names:
                 if wanted.isdisjoint(name.rsplit(mark, _PARTS_OF_WRITE)[1:2]):
                     continue
-                key = self._key_of(name)
+                key = self.key_of(WRITES, name)
                 if key in asked:
                     found[name] = WriteEntry(name, key.checkpoint_id)
         return list(found.values())
