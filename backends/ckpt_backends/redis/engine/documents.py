@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -268,6 +267,9 @@ class JsonDocuments(RedisLayout):
     def lists(self, key: CheckpointKey) -> list[bytes]:
         """The keys that list a checkpoint's writes, the current one first."""
         return [raw(f"{LISTS}:{self.place(key)}")]
+
+    def finder(self) -> DocumentFinder:
+        return DocumentFinder(self)
 
     @property
     def other_prefixes(self) -> Collection[str]:
@@ -711,13 +713,9 @@ def hidden_writes(layout: JsonDocuments, writes: WritesByCheckpoint) -> Iterator
 class JsonPlan(KeyPlan[JsonDocuments]):
     """A change of documents, and of the list of each checkpoint's writes."""
 
-    @abstractmethod
-    def score(self, number: int, one: AddedWrite) -> bytes | int:
+    def score(self, number: int, one: AddedWrite) -> bytes | int:  # noqa: ARG002
         """The place of a write in the list of its checkpoint; `number` is its place here."""
-
-    @abstractmethod
-    def metadata(self, metadata: TypedBytes) -> bytes | str:
-        """Metadata as JSON for a document."""
+        return number
 
     def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
         return self._layout.write_name(key, task_id, idx)
@@ -730,7 +728,11 @@ class JsonPlan(KeyPlan[JsonDocuments]):
         yield ("JSON.SET", name, "$.thread_id", json.dumps(thread))
         yield ("JSON.SET", name, "$.has_writes", json.dumps(self._layout.flag(writes > 0)))
         if metadata is not None:
-            yield ("JSON.SET", name, "$.metadata", self.metadata(metadata))
+            stored: bytes | str = metadata.data
+            if self._layout.is_of_python:
+                # RedisSaver stores the JSON as a text.
+                stored = json.dumps(metadata.data.decode("utf-8", "surrogatepass"))
+            yield ("JSON.SET", name, "$.metadata", stored)
         if body is not None:
             yield ("JSON.SET", name, "$.checkpoint", body.data)
 

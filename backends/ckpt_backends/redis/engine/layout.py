@@ -911,8 +911,12 @@ class PurgeLock:
 
     def release(self) -> None:
         """Release the lock if this run still holds it."""
-        if self._driver.get(LOCK) == self._token:
-            self._driver.unlink(LOCK)
+        with self._driver.pipeline(transaction=True) as pipe:
+            pipe.watch(LOCK)
+            if pipe.get(LOCK) == self._token:
+                pipe.multi()
+                pipe.unlink(LOCK)
+                pipe.execute()
 
 
 @contextmanager

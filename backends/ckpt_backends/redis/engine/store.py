@@ -188,22 +188,16 @@ class RedisStore(BaseStore):
                 yield key, summed([(checkpoint_id, one)], [thread_id])[0]
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        sums: dict[tuple[str, ...], list[Any]] = {}
-        for _, one in self._usage(thread_id):
-            place = (one.thread_id, one.table, one.column, one.checkpoint_ns)
-            kind = (*place, one.channel or "", str(one.channel is None), one.type)
-            total = sums.setdefault(kind, [one, 0, 0])
-            total[1] += one.rows
-            total[2] += one.bytes
-        for _, (one, rows, size) in sorted(sums.items(), key=lambda item: raw(item[0][0])):
-            yield one._replace(rows=rows, bytes=size)
-
-    def _usage(self, thread_id: str | None) -> Iterator[tuple[str, Usage]]:
         pages = self._layout.pages() if thread_id is None else iter([self._find(thread_id)])
+        sums: dict[Usage, list[int]] = {}
         for found in pages:
-            for checkpoint_id, one in self._layout.usage(found):
+            for _, one in self._layout.usage(found):
                 if thread_id in (None, one.thread_id):
-                    yield checkpoint_id, one
+                    total = sums.setdefault(one._replace(rows=0, bytes=0), [0, 0])
+                    total[0] += one.rows
+                    total[1] += one.bytes
+        for kind, (rows, size) in sorted(sums.items(), key=lambda item: raw(item[0].thread_id)):
+            yield kind._replace(rows=rows, bytes=size)
 
     def namespaces(self, thread_id: str) -> list[str]:
         return sorted({ns for ns, _ in self._places_of(thread_id)})

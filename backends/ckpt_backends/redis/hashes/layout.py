@@ -16,11 +16,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import Checkpoint, CheckpointKey, Record, TypedBytes, Usage, Write
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    Record,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+)
 from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.redis.engine.changes import KeyPlan, KeyRemoval
 from ckpt_backends.redis.engine.connection import (
@@ -54,6 +63,7 @@ from ckpt_backends.redis.engine.layout import (
     RedisLayout,
     Sample,
     namespaces_by_name,
+    summed,
 )
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.hashes.declaration import BACKEND
@@ -316,12 +326,17 @@ class Hashes(RedisLayout):
         return ((name, one.key, tag is not None) for name, one, tag in self._told(names))
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
-        ask, places, columns = (
-            self.connection.ask_all,
-            found.checkpoints,
-            ("checkpoint", "metadata"),
-        )
-        types = ask(("HMGET", one.name, "type", "metadata_type") for one in places)
+        places = found.checkpoints
+        asked = (("HMGET", one.name, "type", "metadata_type") for one in places)
+        return self._lengths(found, self.connection.ask_all(asked))
+
+    def sizes(self, found: ThreadKeys, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        return summed(self._lengths(found, [None] * len(found.checkpoints)), thread_ids)
+
+    def _lengths(self, found: ThreadKeys, types: Iterable[Any]) -> Iterator[tuple[str, Usage]]:
+        """The usage, with these types of checkpoints and their metadata."""
+        ask, places = self.connection.ask_all, found.checkpoints
+        columns = ("checkpoint", "metadata")
         sizes = ask(("HSTRLEN", one.name, column) for one in places for column in columns)
         for place, told in zip(places, types, strict=True):
             tag, tag_of_metadata = (text(part or b"") for part in told or (b"", b""))

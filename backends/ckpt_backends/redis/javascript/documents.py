@@ -56,12 +56,11 @@ from ckpt_backends.model import (
     time_of,
 )
 from ckpt_backends.protocol import CheckpointQuery
-from ckpt_backends.redis.engine.changes import AddedWrite, KeyRemoval, ListOfWrites, exact_json
+from ckpt_backends.redis.engine.changes import KeyRemoval, ListOfWrites, exact_json
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_contents
 from ckpt_backends.redis.engine.documents import (
     OF_WRITE,
     WRITE,
-    DocumentFinder,
     JsonDocuments,
     JsonPlan,
     StoredDocument,
@@ -134,12 +133,6 @@ class JavaScriptPlan(JsonPlan):
             layout.checkpoint_name(CheckpointKey(thread_id, ns, head))
             for ns, head in change.heads.items()
         ]
-
-    def score(self, number: int, one: AddedWrite) -> int:  # noqa: ARG002
-        return number
-
-    def metadata(self, metadata: TypedBytes) -> bytes:
-        return metadata.data
 
     def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         now = time.time_ns() // 1_000_000
@@ -276,9 +269,6 @@ class JavaScriptDocuments(JsonDocuments):
         super().__init__(connection, USUAL)
         self._kinds = (*self._kinds, APART)
         self.tables = (*self.tables, BLOBS)
-
-    def finder(self) -> DocumentFinder:
-        return DocumentFinder(self)
 
     def plan(self, change: Change) -> JavaScriptPlan:
         return JavaScriptPlan(self, change)
@@ -467,8 +457,7 @@ class JavaScriptReception(Reception):
         self._values: dict[tuple[str, str, str], bytes] = {}
         """By namespace, channel and version, the digest of the value."""
         self._checkpoints: set[CheckpointKey] = set()
-        self._there: set[CheckpointKey] = set()
-        """Checkpoints that come, and those that the thread already has."""
+        """Those that come, and those that the thread already has."""
         if REFUSED.search(arrival.thread_id):
             raise CannotHold(f"LangGraph.js rejects the thread id '{arrival.thread_id}' on Redis")
 
@@ -546,7 +535,7 @@ class JavaScriptReception(Reception):
             number = self._first_free(part.key) if self.arrival.heads else 0.0
             name = self._documents.checkpoint_name(part.key)
             if self.arrival.heads and self._documents.connection.number_of([name]):
-                self._there.add(part.key)
+                self._checkpoints.add(part.key)
         self._next[part.key] = number + 1
         name = self._documents.write_name(part.key, part.task_id, part.idx)
         self._lists.setdefault(part.key, ListOfWrites()).add(name, number, part.expires_at)
@@ -570,7 +559,7 @@ class JavaScriptReception(Reception):
     def last(self) -> Iterator[Command]:
         for key, some in self._lists.items():
             yield from some.commands(self._documents.lists(key)[0])
-            if key in self._checkpoints or key in self._there:
+            if key in self._checkpoints:
                 name = self._documents.checkpoint_name(key)
                 yield ("JSON.SET", name, "$.has_writes", json.dumps("true"))
 

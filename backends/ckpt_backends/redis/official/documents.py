@@ -370,9 +370,6 @@ class DocumentPlan(JsonPlan):
         (names,) = self._layout.pointers(self._change.thread_id, ns).values()
         return names[-1]
 
-    def metadata(self, metadata: TypedBytes) -> str:
-        return json.dumps(metadata_text(metadata))
-
     def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         stored = checkpoint_document(part, _stored_at(part.key), has_writes=writes > 0)
         yield ("JSON.SET", self._layout.checkpoint_name(part.key), "$", stored)
@@ -419,9 +416,6 @@ class Documents(JsonDocuments):
     dialect = REDIS_JSON
     is_of_python = True
     value = "blob"
-
-    def finder(self) -> DocumentFinder:
-        return DocumentFinder(self)
 
     def plan(self, change: Change) -> DocumentPlan:
         return DocumentPlan(self, change)
@@ -899,14 +893,10 @@ def checkpoint_document(part: Record, ts: float, *, has_writes: bool) -> bytes:
         "parent_checkpoint_id": part.parent or "",
         "checkpoint_ts": ts,
     }
-    last = {"metadata": metadata_text(part.metadata), "has_writes": has_writes}
+    metadata = part.metadata.data.decode("utf-8", "surrogatepass")
+    last = {"metadata": metadata, "has_writes": has_writes}
     last |= source_and_step(part.metadata)
     return document(first, {"checkpoint": part.value.data}, last)
-
-
-def metadata_text(metadata: TypedBytes) -> str:
-    """Metadata as the text that a document has."""
-    return metadata.data.decode("utf-8", "surrogatepass")
 
 
 def run_of(metadata: bytes) -> str:

@@ -56,6 +56,7 @@ from ckpt_backends.redis.engine.keyspace import (
     DOCUMENT,
     HASH,
     MEMBER,
+    document,
     expiries_of,
     fields_at,
     literally,
@@ -91,15 +92,13 @@ def key_in(prefix: object, key: object) -> ItemKey | None:
 def key_of(row: Row) -> ItemKey | None:
     """The key of an item from an archived document or hash; None if it is not an item."""
     if row.table == HASHED:
-        found = (row.cells.get(MEMBER + name) for name in ("prefix", "key"))
-        return key_in(*(text(one) if isinstance(one, bytes) else None for one in found))
+        cells = (row.cells.get(MEMBER + name) for name in ("prefix", "key"))
+        return key_in(*(text(one) if isinstance(one, bytes) else None for one in cells))
     try:
-        document = json.loads(str(row.cells.get("value")), object_pairs_hook=unique)
+        found = json.loads(str(row.cells.get("value")), object_pairs_hook=unique)
     except (ValueError, RecursionError):
         return None
-    return (
-        key_in(document.get("prefix"), document.get("key")) if isinstance(document, dict) else None
-    )
+    return key_in(found.get("prefix"), found.get("key")) if isinstance(found, dict) else None
 
 
 def moment(value: object) -> datetime | None:
@@ -184,24 +183,18 @@ def _ulid(number: int) -> str:
     return "".join(_LETTERS[number >> 5 * place & 31] for place in reversed(range(26)))
 
 
-def document_of(item: Item) -> str:
+def document_of(item: Item) -> bytes:
     """The JSON document of an item that was fitted."""
     value = item.value or TypedBytes("json", b"{}")
-    if value.type == "json":
-        stored = value.data.decode()
-    else:
+    stored = value.data
+    if value.type != "json":
         data = value.data.decode() if value.type == REDIS_JSON else value.data.hex()
         tag = "json" if value.type == REDIS_JSON else value.type
-        stored = json.dumps({"__serde_type__": tag, "__serde_data__": data})
+        stored = json.dumps({"__serde_type__": tag, "__serde_data__": data}).encode()
     escaped = _SPECIAL.sub(r"\\\g<0>", dotted_namespaces.joined(item.key.namespace) or "")
-    fields = {
-        "prefix": json.dumps(escaped),
-        "key": json.dumps(item.key.key),
-        "value": stored,
-        "created_at": str(_microseconds(item.created_at)),
-        "updated_at": str(_microseconds(item.updated_at)),
-    }
-    return "{" + ",".join(f'"{name}":{text}' for name, text in fields.items()) + "}"
+    created, updated = map(_microseconds, (item.created_at, item.updated_at))
+    first = {"prefix": escaped, "key": item.key.key}
+    return document(first, {"value": stored}, {"created_at": created, "updated_at": updated})
 
 
 def milliseconds(at: datetime) -> int:
@@ -280,8 +273,8 @@ class _Documents:
     def items(self, places: Sequence[_Place], *, values: bool) -> Iterator[Item]:
         """The items, without those removed meanwhile. Sizes are bytes in the server's memory."""
         names = [one.name for one in places]
-        told = self._connection.ask_all(("JSON.DEBUG", "MEMORY", name, "$.value") for name in names)
-        sizes = list(told)
+        asked = (("JSON.DEBUG", "MEMORY", name, "$.value") for name in names)
+        sizes = list(self._connection.ask_all(asked))
         expiries = list(expiries_of(self._connection, names))
         vectors = list(self._vectors_of(places))
         for place, size, expiry, vector in zip(places, sizes, expiries, vectors, strict=True):
