@@ -97,8 +97,10 @@ def indexes(connection: RedisConnection) -> list[SearchIndex] | None:
             for one in fields
             if one.get("type") == b"TAG" and one.get("identifier") == b"$." + one["attribute"]
         )
-        failures = int(about.get("hash_indexing_failures", 1))
-        is_whole = not failures and not int(about.get("indexing", 1)) and "filter" not in definition
+        # What is not told is not trusted.
+        unsure = [int(about.get(one, 1)) for one in ("hash_indexing_failures", "indexing")]
+        is_whole = not any(unsure) and "filter" not in definition
+        failures = int(about.get("hash_indexing_failures", 0))
         found.append(SearchIndex(name, definition.get("prefixes", ()), tags, failures, is_whole))
     return found
 

@@ -515,7 +515,8 @@ class Documents(JsonDocuments):
                     *fields, tag = beginnings[place.name]
                     stored = unread(str(tag), size)
                 else:
-                    found = told[place.name][0] if told[place.name] else {}
+                    (found,) = told[place.name] or [{}]
+                    found = found if isinstance(found, dict) else {}
                     fields = [found.get(name) for name in OF_WRITE]
                     stored = stored_value(str(found.get("type") or ""), found.get("blob"))
                 if (one := self.write(fields, stored, values)) is not None:
