@@ -17,6 +17,7 @@ import ormsgpack
 import psycopg
 import pytest
 
+from bench.measure import run
 from ckpt_backends.errors import Refused
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
@@ -25,7 +26,6 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import parse_url
-from tests.bench.measure import run
 from tests.servers import mysql_connection
 from tests.support import FIXTURES, CommandResult, ckpt, copy_store
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tests.bench import launch
+from bench import launch
 from tests.support import ROOT, CommandResult, ckpt
 
 SECONDS = 60

@@ -1,39 +1,60 @@
-"""The benchmark can be started, and what it declares fits together. Nothing is measured here."""
+"""What the benchmark declares fits together. Nothing is measured here."""
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from tests.bench.__main__ import main
-from tests.bench.makers import MAKERS
-from tests.bench.report import BEGIN, END, inserted
-from tests.bench.subjects.every import SUBJECTS
-from tests.support import ROOT
+from bench import agents, raw
+from bench.__main__ import main
+from bench.rows import CHECKS, ROWS, Row
+from bench.stores import ENGINES, SIZES
+from ckpt_cli.app import COMMANDS
 
-_EVERY = [(subject, one) for subject in SUBJECTS for one in subject.measurements]
+_COMMANDS = {name.partition(" ")[0] for names in COMMANDS.values() for name in names}
+_FACTS = {"url": "x", "waiting": "x", "number": "1", "target": "x"}
 
 
-def test_the_subjects_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_measured_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list"]) == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert listed == [subject.name for subject in SUBJECTS]
-    assert len(set(listed)) == len(listed)
+    assert len(capsys.readouterr().out.splitlines()) == len(ROWS) + 1
+    assert main(["--list", "--only", "start,list"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert {line.split()[1] for line in listed[2:]} == {"start", "list"}
 
 
-def test_each_store_is_made_by_somebody_and_each_is_measured() -> None:
-    assert {one.store for _, one in _EVERY} == set(MAKERS)
+@pytest.mark.parametrize("option", ["--only", "--on"])
+def test_a_name_that_is_none_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([option, "start,sqlite,nonsense"])
+    assert "no such name" in capsys.readouterr().err
 
 
 def test_each_line_of_the_table_can_be_told_from_the_others() -> None:
-    lines = [(subject.name, one.store, one.what) for subject, one in _EVERY]
-    assert len(set(lines)) == len(lines)
-    for _, one in _EVERY:
-        names = [other.name for other in one.beside]
-        assert len(set(names)) == len(names), one.what
+    lines = [(one.store, one.ours, engine) for one in ROWS for engine in one.engines]
+    assert len({*lines}) == len(lines)
 
 
-def test_the_document_has_a_place_for_the_tables() -> None:
-    text = (ROOT / "docs" / "performance.md").read_text("utf-8")
-    before, _, after = text.partition(BEGIN)
-    assert inserted(text, "tables") == f"{before}{BEGIN}\ntables\n{END}{after.partition(END)[2]}"
-    assert inserted("", "tables") == "tables"
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.store} {row.ours}")
+def test_a_row_names_what_there_is(row: Row) -> None:
+    assert not row.store or row.store in agents.RECIPES
+    assert not row.store or len(SIZES[row.store]) >= len(row.engines)
+    for words in filter(None, (row.ours, row.beside, row.start)):
+        program, *rest = shlex.split(words.format(**_FACTS))
+        assert program in {"ckpt", "raw", "official", "screen", "typer", "python"}
+        if program == "raw":
+            assert callable(getattr(raw, rest[0]))
+        if program == "ckpt" and not rest[0].startswith(("-", "_")):
+            assert rest[0] in _COMMANDS
+    assert row.most is None or row.beside
+
+
+def test_each_check_is_used() -> None:
+    begun = [f"{one.beside or one.ours} " for one in ROWS]
+    assert [of for of in CHECKS if not any(one.startswith(f"{of} ") for one in begun)] == []
+
+
+def test_each_budget_of_the_engines_is_measured_on_each() -> None:
+    groups = {one.group: {*one.engines} for one in ROWS if one.engines[-1] == ENGINES[-1]}
+    assert {"list", "filters", "show", "history", "copy", "purge"} <= {*groups}

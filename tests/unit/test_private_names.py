@@ -19,8 +19,8 @@ from tests.support import ROOT
 
 _PRODUCT = ("ckpt_cli", "backends/ckpt_backends")
 _TESTING = "backends/ckpt_backends/testing"
-_OTHERS = (_TESTING, "tests", "fixtures", "docs", "completions", "examples")
-_OWN = ("ckpt_cli", "ckpt_backends", "tests", "fixtures")
+_OTHERS = (_TESTING, "tests", "bench", "fixtures", "docs", "completions", "examples")
+_OWN = ("ckpt_cli", "ckpt_backends", "tests", "bench", "fixtures")
 _DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 """Public names of Python in spite of their underscore."""
 _SPARED = {"ckpt_cli/core/doctor/types.py": {"_compat_pickle"}}
