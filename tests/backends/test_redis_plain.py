@@ -11,6 +11,7 @@ from typing import Any
 
 import langgraph_checkpoint_plainredis
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -399,6 +400,44 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
         done = writable.remove(removals)
     assert [one.skipped for one in done] == [MOVED, ""]
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
+
+
+def test_a_thread_that_goes_on_between_two_steps_stays_from_there(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_removal, "KEYS_AT_ONCE", 4)
+    fill(redis_url, "trip")
+    removal, head = removal_of(redis_url, "trip"), max(ids(redis_url, "trip"))
+    ran, number = thread_removal.run, 0
+
+    def late(pipe: Any, step: Any, rows: Any) -> None:
+        nonlocal number
+        number += 1
+        if number == 2:
+            fill(redis_url, "trip")
+        ran(pipe, step, rows)
+
+    monkeypatch.setattr(plain_removal, "run", late)
+    with open_writable(parse_url(redis_url)) as writable:
+        (done,) = writable.remove([removal])
+    assert (done.skipped, done.rows["checkpoint"]) == (MOVED, 1)
+    assert head in ids(redis_url, "trip")
+    assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
+
+
+def test_a_subgraph_with_writes_goes_in_an_earlier_step_than_the_root(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_removal, "KEYS_AT_ONCE", 4)
+    fill(redis_url, "trip")
+    saver = saver_of(redis_url)
+    config: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": "inner"}}
+    config = saver.put(config, empty_checkpoint(), {"source": "loop", "step": 0}, {})
+    saver.put_writes(config, [("items", ["x"])], "task")
+    with open_writable(parse_url(redis_url)) as writable:
+        (done,) = writable.remove([removal_of(redis_url, "trip")])
+    assert not done.skipped
+    assert keys(redis_url).keys() == {SEQ}
 
 
 @pytest.mark.slow

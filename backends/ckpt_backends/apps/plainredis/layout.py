@@ -881,7 +881,8 @@ class PlainRemoval(ThreadRemoval):
         there = self._layout.listed([self._thread_id])[self._thread_id].places
         if there.keys() != self._left:
             raise exceptions.WatchError("a checkpoint was added, or is gone")
-        watch_tasks(pipe, self.keys, WRITES, self._layout.owners_of)
+        heads = [one for one in self.keys.heads.values() if one.at in self._left]
+        watch_tasks(pipe, heads, WRITES, self._layout.owners_of)
         run(pipe, step, rows)
         self._left -= self._going.pop(0)
 

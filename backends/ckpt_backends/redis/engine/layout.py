@@ -964,18 +964,18 @@ class ThreadRemoval(ABC):
         if not self._is_as_planned(removal):
             return Removed(removal.thread_id, skipped=MOVED)
         self._lock.keep()
-        first, *rest = self._steps(removal.inside)
-        names = [one for step in (first, *rest) for _, command in step for one in keys_of(command)]
+        steps = self._steps(removal.inside)
+        names = [one for step in steps for _, command in step for one in keys_of(command)]
         rows: Counter[str] = Counter()
+        run_step = self._run_watched
         try:
-            with self._connection.transaction(names, loose=True) as pipe:
-                self._run_watched(pipe, first, rows)
+            for step in steps:
+                self._lock.keep()
+                with self._connection.transaction(names, loose=True) as pipe:
+                    run_step(pipe, step, rows)
+                run_step = self._run_next
         except exceptions.WatchError:
-            return Removed(removal.thread_id, skipped=MOVED)
-        for step in rest:
-            self._lock.keep()
-            with self._connection.transaction(names, loose=True) as pipe:
-                self._run_next(pipe, step, rows)
+            return removed(removal, rows)._replace(skipped=MOVED)
         self._run_last(removal.inside, rows)
         return removed(removal, rows)
 
@@ -988,7 +988,7 @@ class ThreadRemoval(ABC):
         """Run the first step. Raises `WatchError` if an agent has continued the thread."""
 
     def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        """Run a later step."""
+        """Run a later step. Raises `WatchError` if an agent has continued the thread."""
         run(pipe, step, rows)
 
     def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:  # noqa: B027
@@ -1010,16 +1010,14 @@ class ThreadRemoval(ABC):
 
 
 def watch_tasks(
-    pipe: Any, keys: KeysByCheckpoint, kind: str, owners_of: Callable[..., Iterable[Owner]]
+    pipe: Any, heads: Iterable[CheckpointKeys], kind: str, owners_of: Callable[..., Iterable[Owner]]
 ) -> None:
     """Watch the keys of the writes of heads, where all writes of a checkpoint share one.
 
     A new write adds no key then. `kind` is that of the writes, `owners_of` a method of the layout.
     Raises `WatchError` if a task has gone on.
     """
-    known = {
-        name: one.writes.count(name) for one in keys.heads.values() for name in one.names[kind]
-    }
+    known = {name: one.writes.count(name) for one in heads for name in one.names[kind]}
     if known:
         pipe.watch(*known)
         if Counter(name for name, _, _ in owners_of(list(known))) != Counter(known):

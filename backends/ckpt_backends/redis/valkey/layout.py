@@ -447,7 +447,7 @@ class ValkeyRemoval(KeyRemoval):
     goes_together = False
 
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        watch_tasks(pipe, self.keys, WRITES, self._layout.owners_of)
+        watch_tasks(pipe, self.keys.heads.values(), WRITES, self._layout.owners_of)
         super()._run_watched(pipe, step, rows)
 
     def _lists_without(self, owners: Sequence[CheckpointKeys]) -> Iterator[tuple[str, Command]]:
