@@ -106,16 +106,6 @@ def namespaces(match: Mapping[str, Any]) -> list[Stage]:
     return [{"$match": match}, {"$group": {"_id": "$checkpoint_ns"}}, {"$sort": {"_id": 1}}]
 
 
-def first_times(match: Mapping[str, Any], field: str) -> list[Stage]:
-    """By checkpoint id, the first time in a field of its documents; null if one has none."""
-    at = {"$cond": [{"$eq": [{"$type": f"${field}"}, "date"]}, f"${field}", None]}
-    return [
-        {"$match": match},
-        {"$project": {"checkpoint_id": 1, "at": at}},
-        {"$group": {"_id": "$checkpoint_id", "at": {"$min": "$at"}}},
-    ]
-
-
 # Recognises the collections of LangGraph's savers and of its MongoDBStore by their documents.
 #
 # The names of collections are arguments of the savers, so they cannot identify a layout.
@@ -376,10 +366,12 @@ class MongoStore(MongoCheckpoints):
     ) -> Iterator[Expiry]:
         found: dict[str, dict[str, datetime | None]] = {}
         layout = self._layout
-        for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids):
+        first = {"$min": {"$cond": [self._has_time, f"${layout.saver.time_field}", None]}}
+        matches = self._matches(thread_id, checkpoint_ns, checkpoint_ids)
+        for match in matches if self.keys_expire else ():
             for table, name in layout.collections.items():
-                stages = first_times(match, layout.saver.time_field)
-                for row in self._rows(name, stages) if self.keys_expire else ():
+                group = {"$group": {"_id": "$checkpoint_id", "at": first}}
+                for row in self._rows(name, [{"$match": match}, group]):
                     at = later(row["at"], layout.lifetimes.get(name))
                     found.setdefault(text(row["_id"]), {})[table] = at
         for own, times in found.items():

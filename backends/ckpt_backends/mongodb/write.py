@@ -183,7 +183,10 @@ def create(url: StoreUrl, language: Language) -> None:
     """Make an empty store. See `Backend.create`."""
     with opening(connect(url), url) as connection:
         if not _is_there(connection, url, language):
-            _make(connection, url, language)
+            with explained_change(url):
+                for table, (key, options) in INDEXES[BACKEND.creates[language]].items():
+                    collection = connection.database[url.params.get(_PARAMS[table], table)]
+                    collection.create_index(list(key.items()), **options)
         connection.close()
 
 
@@ -203,13 +206,6 @@ def _is_there(connection: MongoConnection, url: StoreUrl, language: Language) ->
         f"cannot make a store in '{url}': the database holds {held}",
         hint="name another database in the URL",
     )
-
-
-def _make(connection: MongoConnection, url: StoreUrl, language: Language) -> None:
-    with explained_change(url):
-        for table, (key, options) in INDEXES[BACKEND.creates[language]].items():
-            collection = connection.database[url.params.get(_PARAMS[table], table)]
-            collection.create_index(list(key.items()), **options)
 
 
 # Makes the collection of MongoDBStore (langgraph-store-mongodb 0.4.0), without vectors.

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from heapq import merge
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any
 
 from bson import ObjectId
@@ -172,17 +171,12 @@ class SharedWrites:
             keys |= _keys(name, threads, read)
         if keys:
             keys -= _keys(self._layout.checkpoints, threads, read)
-        by_space: dict[tuple[object, str], list[str]] = {}
-        for thread_id, ns, own in sorted(keys, key=str):
-            by_space.setdefault((thread_id, ns), []).append(own)
-        if not by_space:
-            return {}
-        return {
-            "$nor": [
-                {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": {"$in": ids}}
-                for (thread_id, ns), ids in by_space.items()
-            ]
-        }
+        spaces = groupby(sorted(keys, key=str), lambda key: key[:2])
+        theirs = [
+            dict(zip(KEY, (*space, {"$in": [own for _, _, own in some]}), strict=True))
+            for space, some in spaces
+        ]
+        return {"$nor": theirs} if theirs else {}
 
 
 def _keys(collection: str, threads: Sequence[object], read: Read) -> set[_Key]:
@@ -322,20 +316,18 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         return []
 
     def thread(self, thread_id: str) -> Thread | None:
-        match, saver = self._of(thread_id), self._layout.saver
-        if match is None:
+        if (match := self._of(thread_id)) is None:
             return None
-        stages = saver.threads(pipelines.of_threads([match["thread_id"]]), None)
-        rows = self._rows(self._layout.checkpoints, stages)
-        return saver.thread_of(rows[0]) if rows else None
+        return next(self._found(of_threads([match["thread_id"]]), None, []), None)
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         asked = [value for one in thread_ids for value in stored_forms(one)]
         layout = self._layout
-        checkpoints = self._totals(layout.checkpoints, asked, *self._values)
-        writes = {} if layout.writes is None else self._totals(layout.writes, asked, "$value")
+        match = of_threads(asked)
+        checkpoints = self._totals(layout.checkpoints, match, *self._values)
+        writes = self._totals(layout.writes, match, "$value")
         if writes and (others := self._others(list(writes))):
-            writes = self._totals(layout.writes or "", asked, "$value", others=others)
+            writes = self._totals(layout.writes, {**match, **others}, "$value")
         found = []
         for one in thread_ids:
             value = form_of(one, checkpoints, writes)
@@ -345,15 +337,10 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         return found
 
     def _totals(
-        self,
-        collection: str,
-        threads: Sequence[object],
-        *fields: str,
-        others: Mapping[str, Any] = MappingProxyType({}),
+        self, collection: str | None, match: Stage, *fields: str
     ) -> dict[object, tuple[int, int]]:
-        match = {**pipelines.of_threads(threads), **others}
         stages = pipelines.totals(match, "$thread_id", *fields)
-        rows = self._rows(collection, stages)
+        rows = self._rows(collection, stages) if collection else ()
         return {row["_id"]: (int(row["number"]), int(row["bytes"])) for row in rows}
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
