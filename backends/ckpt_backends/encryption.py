@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -193,21 +193,29 @@ class DecryptingStore(WrappedStore):
             from ckpt_backends.codec.lossless import merged, packed_parts
 
             return merged(self._read(part) or part for part in packed_parts(value.data))
-        data, problem = None, NO_KEY
-        for key in self._keys():
-            data, problem = decrypted(value.data, key)
-            if data is not None:
-                break
-        if data is None:
-            if problem not in self._noted:
-                self._noted.add(problem)
-                self._note(f"values are {problem}")
-            return value._replace(encrypted=True, problem=problem)
-        plain = TypedBytes(value.type.partition("+")[0], data, encrypted=form_of(value.data))
-        if not value.part:
-            return plain
-        # Kept, since a copy of it is encrypted together with the other parts.
-        return part_of(plain, value.part)._replace(part=value.part)
+        found = opened_by(value, self._keys())
+        if isinstance(found, str):
+            if found not in self._noted:
+                self._noted.add(found)
+                self._note(f"values are {found}")
+            return value._replace(encrypted=True, problem=found)
+        # The name of a part is kept, since a copy of it is encrypted together with the others.
+        return found[0]._replace(part=value.part)
+
+
+def opened_by(value: TypedBytes, keys: Iterable[bytes]) -> tuple[TypedBytes, bytes] | str:
+    """An encrypted value, decrypted, with the key that fits; the reason if none does.
+
+    The value has a `problem` if it is a part that is not in what was decrypted.
+    """
+    problem = NO_KEY
+    for key in keys:
+        data, problem = decrypted(value.data, key)
+        if data is not None:
+            tag = value.type.partition("+")[0]
+            plain = TypedBytes(tag, data, encrypted=form_of(value.data))
+            return part_of(plain, value.part) if value.part else plain, key
+    return problem
 
 
 def part_of(whole: TypedBytes, name: str) -> TypedBytes:

@@ -18,7 +18,6 @@ from ckpt_backends.encryption import (
     opened_metadata,
     sealed_metadata,
 )
-from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.model import CheckpointKey, Encryption, Kind, Record, TypedBytes
 from ckpt_backends.transfer.bodies import (
     OpenBody,
@@ -272,7 +271,6 @@ class KeptValues:
     def __init__(self) -> None:
         self._values: dict[ValuePlace, TypedBytes] = {}
         self._size = 0
-        self._folder: TemporaryFolder | None = None
         self._file: sqlite3.Connection | None = None
 
     def put(self, place: ValuePlace, value: TypedBytes) -> None:
@@ -284,8 +282,8 @@ class KeptValues:
         if self._file is None:
             import sqlite3  # few threads need it
 
-            self._folder = TemporaryFolder()
-            self._file = sqlite3.connect(self._folder.path / "values.db", isolation_level=None)
+            # Without a name, SQLite makes a file that nobody else finds, and removes it.
+            self._file = sqlite3.connect("", isolation_level=None)
             self._file.execute("PRAGMA journal_mode = OFF")
             self._file.execute(
                 "CREATE TABLE kept (ns TEXT, channel TEXT, version TEXT, type TEXT, data BLOB,"
@@ -310,9 +308,6 @@ class KeptValues:
         if self._file is not None:
             self._file.close()
             self._file = None
-        if self._folder is not None:
-            self._folder.remove()
-            self._folder = None
 
 
 def _bytes(place: ValuePlace) -> tuple[bytes, ...]:

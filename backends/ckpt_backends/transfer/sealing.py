@@ -12,13 +12,11 @@ from typing import Protocol
 from ckpt_backends.encryption import (
     NO_KEY,
     WRONG_KEY,
-    decrypted,
     encrypted,
-    form_of,
     has_encrypted_parts,
     is_encrypted,
     map_parts,
-    part_of,
+    opened_by,
     sealed_metadata,
 )
 from ckpt_backends.model import Encryption, Record, TypedBytes
@@ -98,19 +96,15 @@ class WithKeys:
 
     def opened_with(self, value: TypedBytes, where: str) -> tuple[TypedBytes, bytes]:
         """An encrypted value, decrypted, with the key that opened it. Raises `CannotHold`."""
-        problem = NO_KEY
         keys = [*self.keys, *([self.new_key] if self.new_key else [])]
-        for key in keys:
-            data, problem = decrypted(value.data, key)
-            if data is not None:
-                form = form_of(value.data)
-                found = TypedBytes(value.type.partition("+")[0], data, encrypted=form)
-                if value.part and (found := part_of(found, value.part)).problem:
-                    raise CannotHold(f"{where} cannot be read: {found.problem}")
-                return found, key
-        if problem == WRONG_KEY and len(keys) > 1:
-            problem = f"encrypted, and {'neither key' if len(keys) == 2 else 'no key'} fits"
-        raise CannotHold(f"{where} is {problem}")
+        found = opened_by(value, keys)
+        if not isinstance(found, str):
+            if found[0].problem:
+                raise CannotHold(f"{where} cannot be read: {found[0].problem}")
+            return found
+        if found == WRONG_KEY and len(keys) > 1:
+            found = f"encrypted, and {'neither key' if len(keys) == 2 else 'no key'} fits"
+        raise CannotHold(f"{where} is {found}")
 
     def keeps(self, key: bytes) -> bool:
         """Whether a value that is encrypted with this key stays as it is."""

@@ -495,61 +495,83 @@ def _pydantic(name: TypeName, kwargs: Any) -> Ext:
 
 def _of_call(name: TypeName, args: Any, kwargs: Any, reader: JsonReader) -> Ext:
     """The ext type that calls a class in the same way."""
-    if name in MESSAGES or name == ("langchain_core.documents.base", "Document"):
+    if name in MESSAGES or name == LANGCHAIN_DOCUMENT:
         if not args:
             return _pydantic(name, kwargs)
-    elif name in FIELDS:
-        if not args and isinstance(kwargs, dict) and fits(name, kwargs):
-            return _call(_FIELDS, name, kwargs)
-    elif name in SENDS:
-        return _send(args, kwargs)
-    elif name in ONE_ARGUMENT:
-        if len(args) == 1 and not kwargs and call_works(name, args[0]):
-            return _call(_ONE, name, args[0])
-    elif name in COLLECTIONS:
-        few = (1,) if reader.is_redis and name == SET else (0, 1)
-        if len(args) in few and not kwargs and all(isinstance(one, list) for one in args):
-            return _collection(name, args[0] if args else [])
-    elif name in ARGUMENTS:
-        if not kwargs and isinstance(args, list) and _arguments_fit(name, args):
-            return _call(_ARGUMENTS, name, args)
-    else:
+    elif not _is_called(name):
         why = "what RedisSaver makes of it depends on whether it is a dataclass"
         if not reader.is_redis:
             why = "LangGraph gives it back as a dict"
         raise NoEqualForm(f"holds an object of {_words(name)}: {why}")
+    elif name in COLLECTIONS and not (args or kwargs or (reader.is_redis and name == SET)):
+        return _call(_ONE, name, [])
+    elif (found := _as_call(name, args, kwargs)) is not None:
+        return _call(found[0], SEND if name in SENDS else name, found[1])
     raise NoEqualForm(f"holds a {_words(name)} that {reader.name} does not give back")
 
 
-def _send(args: list[Any], kwargs: dict[str, Any]) -> Ext:
+def _is_called(name: TypeName) -> bool:
+    """Whether it is known how a class is called."""
+    return name in SENDS | ONE_ARGUMENT | ARGUMENTS | COLLECTIONS | FIELDS.keys()
+
+
+def _as_call(name: TypeName, args: list[Any], kwargs: Any) -> tuple[int, Any] | None:
+    """The ext type and its content that call a known class so; None if that does not work.
+
+    The objects in the arguments are `Ext` or `_Made`.
+    """
+    if name in SENDS:
+        return _ARGUMENTS, _send(args, kwargs)
+    if name in FIELDS:
+        works = not args and isinstance(kwargs, dict) and fits(name, kwargs)
+        return (_FIELDS, kwargs) if works else None
+    if kwargs:
+        return None
+    if name in ARGUMENTS:
+        return (_ARGUMENTS, args) if _arguments_fit(name, args) else None
+    if len(args) != 1:
+        return None
+    if name in ONE_ARGUMENT:
+        return (_ONE, args[0]) if call_works(name, args[0]) else None
+    if not isinstance(args[0], list):
+        return None
+    if name[0] == "builtins":
+        for item in args[0]:
+            kind = _type_of(item)
+            is_object = kind is not None or isinstance(item, list | dict)
+            if is_object and kind not in HASHABLE:
+                raise NoEqualForm(f"holds a {name[1]} with items that a {name[1]} cannot have")
+    return _ONE, args[0]
+
+
+def _type_of(item: Any) -> TypeName | None:
+    """The class of an object in an argument; None if it is none."""
+    if isinstance(item, _Made):
+        return item.type
+    if not isinstance(item, Ext):
+        return None
+    found = unpack_lossless(item.data)
+    return (found[0], found[1]) if isinstance(found, list) and len(found) > 1 else ("", "")
+
+
+def _send(args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     if not args and {"node", "arg"} <= {*kwargs} <= {"node", "arg", "timeout"}:
         args, kwargs = [kwargs["node"], kwargs["arg"], kwargs.get("timeout")], {}
     if kwargs or len(args) not in (2, 3) or not isinstance(args[0], str):
         raise NoEqualForm("holds a Send of an unknown form")
-    return _call(_ARGUMENTS, SEND, args if args[2:] not in ([], [None]) else args[:2])
+    return args if args[2:] not in ([], [None]) else args[:2]
 
 
-def _collection(name: TypeName, items: list[Any]) -> Ext:
-    if name[0] == "builtins":
-        for item in items:
-            if isinstance(item, list | dict) or (isinstance(item, Ext) and not _is_hashable(item)):
-                raise NoEqualForm(f"holds a {name[1]} with items that a {name[1]} cannot have")
-    return _call(_ONE, name, items)
-
-
-def _is_hashable(item: Ext) -> bool:
-    found = unpack_lossless(item.data)
-    return isinstance(found, list) and tuple(found[:2]) in HASHABLE
-
-
-def _arguments_fit(name: TypeName, args: list[Any]) -> bool:
+def _arguments_fit(name: TypeName, args: Any) -> bool:
+    if not isinstance(args, list):
+        return False
     if name == ("re", "compile"):
         return len(args) == 2 and isinstance(args[0], str) and type(args[1]) is int
     if name == TIMEZONE:
-        return len(args) in (1, 2) and isinstance(args[0], Ext) and isinstance(args[-1], Ext | str)
+        return len(args) in (1, 2) and _type_of(args[0]) == TIMEDELTA and _are_texts(args[1:])
     if name[0] == "datetime":
         return len(args) == 3 and all(type(one) is int for one in args)
-    return all(isinstance(one, str) for one in args)
+    return _are_texts(args)
 
 
 def _datetime(args: Any, kwargs: Any, reader: JsonReader) -> Ext:
@@ -787,26 +809,27 @@ def _envelope(code: int, name: TypeName, content: Any, rest: list[Any]) -> _Made
     if code == _METHOD:
         if name == DATETIME and rest == ["fromisoformat"] and isinstance(content, str):
             return _made_datetime(content)
-    elif code == _FIELDS:
-        if name in FIELDS and isinstance(content, dict) and fits(name, content):
-            return _called(name, kwargs=content)
-        if name not in FIELDS:
-            raise NoEqualForm(
-                f"holds an object of {_words(name)}: if it is not a dataclass, RedisSaver gives it"
-                " back as a dict"
-            )
-    elif code == _ONE:
-        if name in ONE_ARGUMENT and call_works(name, content):
-            return _called(name, args=[content])
-        if name in COLLECTIONS and isinstance(content, list):
-            if name[0] == "builtins":
-                _check_hashable(name, content)
-            return _called(name, args=[content])
-    elif name in SENDS:
-        return _made_send(content)
-    elif name in ARGUMENTS and isinstance(content, list) and _made_arguments_fit(name, content):
-        return _called(name, args=content)
-    if name in ONE_ARGUMENT | ARGUMENTS | COLLECTIONS | FIELDS.keys() | {DATETIME}:
+    elif code == _FIELDS and name not in FIELDS:
+        raise NoEqualForm(
+            f"holds an object of {_words(name)}: if it is not a dataclass, RedisSaver gives it"
+            " back as a dict"
+        )
+    elif code == _ARGUMENTS and name in SENDS:
+        if not isinstance(content, list):
+            raise NoEqualForm("holds a Send of an unknown form")
+        node, arg, *timeout = _send(content, {})
+        if timeout:
+            return _called(SEND, kwargs={"node": node, "arg": arg, "timeout": timeout[0]})
+        return _Made(SEND, {"__send__": True, "node": node, "arg": arg})
+    elif _is_called(name) and name not in SENDS:
+        args: list[Any] = [content] if code == _ONE else []
+        if code == _ARGUMENTS and isinstance(content, list):
+            args = content
+        kwargs = content if code == _FIELDS else {}
+        call = _as_call(name, args, kwargs)
+        if call is not None and call[0] == code:
+            return _called(name, **({"kwargs": kwargs} if code == _FIELDS else {"args": args}))
+    if name == DATETIME or (_is_called(name) and name not in SENDS):
         raise NoEqualForm(f"holds a {_words(name)} of an unknown form")
     raise NoEqualForm(f"holds an object of {_words(name)}, which RedisSaver gives back as a dict")
 
@@ -815,15 +838,6 @@ def _called(name: TypeName, **arguments: Any) -> _Made:
     module, cls = name
     found = {"lc": 2, "type": "constructor", "id": [*module.split("."), cls]}
     return _Made(name, found | arguments)
-
-
-def _made_send(content: Any) -> _Made:
-    match content:
-        case [str(node), arg] | [str(node), arg, None]:
-            return _Made(SEND, {"__send__": True, "node": node, "arg": arg})
-        case [str(node), arg, timeout]:
-            return _called(SEND, kwargs={"node": node, "arg": arg, "timeout": timeout})
-    raise NoEqualForm("holds a Send of an unknown form")
 
 
 def _made_datetime(text: str) -> _Made:
@@ -839,24 +853,6 @@ def _made_datetime(text: str) -> _Made:
 
 def _made_timedelta(given: timedelta) -> _Made:
     return _called(TIMEDELTA, args=[given.days, given.seconds, given.microseconds])
-
-
-def _made_arguments_fit(name: TypeName, content: list[Any]) -> bool:
-    if name == ("re", "compile"):
-        return len(content) == 2 and isinstance(content[0], str) and type(content[1]) is int
-    if name == TIMEZONE:
-        given, *title = content or [None]
-        known = isinstance(given, _Made) and given.type == TIMEDELTA
-        return known and len(title) < 2 and _are_texts(title)
-    if name[0] == "datetime":
-        return len(content) == 3 and all(type(one) is int for one in content)
-    return _are_texts(content)
-
-
-def _check_hashable(name: TypeName, items: list[Any]) -> None:
-    for item in items:
-        if isinstance(item, list | dict) and getattr(item, "type", None) not in HASHABLE:
-            raise NoEqualForm(f"holds a {name[1]} with items that a {name[1]} cannot have")
 
 
 def _are_texts(items: Iterable[object]) -> bool:
