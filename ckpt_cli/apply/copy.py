@@ -28,7 +28,6 @@ from ckpt_backends.transfer.parts import (
     key_digest,
     part_digest,
     route,
-    stored_digest,
 )
 from ckpt_backends.transfer.sealing import RekeyCounts, Sealing
 from ckpt_backends.url import StoreUrl
@@ -173,16 +172,14 @@ class ThreadCopier:
         self._target.refresh()
         if not isinstance(error, errors.StoreChanged) or one.rest is not None:
             return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
-        if copy.sum_of(self._sides.stored(one.thread_id), part_digest) == one.exact_sum():
+        if copy.sum_of(self._sides.stored(one.thread_id)) == one.exact_sum():
             return one.copied()
         return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
 
     def _verify(self, one: _Converted) -> None:
         """Read a thread back. Raises `Unreadable` if it is not what was sent."""
         sides, thread_id = self._sides, one.thread_id
-        if one.rest is not None and copy.sum_of(sides.stored(thread_id), stored_digest) == one.sum:
-            return
-        found, wanted = copy.sum_of(sides.stored(thread_id), part_digest), one.exact_sum()
+        found, wanted = copy.sum_of(sides.stored(thread_id)), one.exact_sum()
         if found != wanted:
             raise errors.Unreadable(
                 f"thread '{one.thread_id}' is not the same in the target: {found.checkpoints}"
@@ -204,9 +201,7 @@ class _Converted:
         self.rest: Iterator[Record] | None = None
         """What was not converted yet."""
         self.sum = PartsSum()
-        """Of the parts that were converted so far; by `stored_digest`, if there is a rest."""
-        self._exact = PartsSum()
-        """Of the rest, by `part_digest`."""
+        """Of the parts that were converted so far; with their digests, if there is a rest."""
         self.heads: dict[str, str] = {}
         self.whole: PartsSum | None = None
         """The sum of the whole thread, if only a part of it is sent."""
@@ -215,7 +210,7 @@ class _Converted:
             self.sum.add(part)
             self.parts.append(part)
             if self.sum.size > _BATCH_BYTES:
-                self.rest, self.sum = left, copy.sum_of(self.parts, stored_digest)
+                self.rest, self.sum = left, copy.sum_of(self.parts)
                 break
         self.outcome.unexpiring = conversion.unexpiring - before
 
@@ -225,12 +220,10 @@ class _Converted:
         return self.rest is None and self.whole is None
 
     def exact_sum(self) -> PartsSum:
-        """The sum that the target has to have, by `part_digest`."""
+        """The sum that the target has to have, with the digests of all parts."""
         if self.whole is not None:
             return self.whole
-        for part in self.parts:
-            self._exact.add(part, part_digest(part))
-        return self._exact
+        return copy.sum_of(self.parts) if self.rest is None else self.sum
 
     def copied(self) -> CopiedThread:
         """The outcome after the thread was read back."""
@@ -243,8 +236,7 @@ class _Converted:
         return Arrival(self.thread_id, chain(self.parts, counted), self.heads)
 
     def _counted(self, part: Record) -> Record:
-        self.sum.add(part, stored_digest(part))
-        self._exact.add(part, part_digest(part))
+        self.sum.add(part, part_digest(part))
         return part
 
 

@@ -33,7 +33,6 @@ from ckpt_backends.transfer.parts import (
     refusal,
     route,
     stored_cells,
-    stored_digest,
 )
 from ckpt_backends.transfer.sealing import AsStored, RekeyCounts, Rekeying, WithKeys
 from ckpt_backends.url import StoreUrl
@@ -144,11 +143,11 @@ class CopySides:
         return heads
 
 
-def sum_of(parts: Iterable[Record], digest: Callable[[Record], bytes]) -> PartsSum:
+def sum_of(parts: Iterable[Record]) -> PartsSum:
     """Return the sum of parts of any number."""
     total = PartsSum()
     for part in parts:
-        total.add(part, digest(part))
+        total.add(part, part_digest(part))
     return total
 
 
@@ -233,8 +232,8 @@ def equal_counts(
 
 def _equal_by_digests(sides: CopySides, thread_id: str) -> PartsSum | None:
     """As `equal_counts`, for a thread of any size."""
-    total = sum_of(sides.converted(thread_id), stored_digest)
-    return total if sum_of(sides.stored(thread_id), stored_digest) == total else None
+    total = sum_of(sides.converted(thread_id))
+    return total if sum_of(sides.stored(thread_id)) == total else None
 
 
 def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:

@@ -74,19 +74,6 @@ def part_digest(part: Record) -> bytes:
     return digest.digest()
 
 
-def stored_digest(part: Record) -> bytes:
-    """As `part_digest`, but of JSON texts as they are spelled.
-
-    It takes a tenth of the time. Different digests need not mean different records.
-    """
-    *cells, value, metadata = stored_cells(part)
-    sizes = len(part.value.data), len(part.metadata.data)
-    digest = blake2b(repr((cells, sizes)).encode("ascii", "backslashreplace"), digest_size=_BYTES)
-    digest.update(value)
-    digest.update(metadata)
-    return digest.digest()
-
-
 def stored_cells(part: Record) -> tuple[Any, ...]:
     """Everything in a record but its time of expiry, with JSON texts as they are spelled.
 
