@@ -3,6 +3,7 @@
 # Without `annotations` of `__future__`: a `NamedTuple` would compile each of these texts.
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote, unquote
 
@@ -22,61 +23,21 @@ VARIABLE = re.compile(r"\$\{(\w+)\}")
 """A variable of the environment in the URL of a profile."""
 
 
+@dataclass(slots=True, repr=False)
 class StoreUrl:
-    """A parsed store URL. `str()` and `repr()` never show a password.
+    """A parsed store URL. `str()` and `repr()` never show a password."""
 
-    It is no tuple, which would be printed in whole, and no dataclass, which takes a millisecond to
-    declare.
-    """
-
-    __slots__ = ("params", "path", "raw", "scheme", "variables", "written")
-
-    def __init__(
-        self,
-        scheme: str,
-        path: str,
-        params: Mapping[str, str] | None = None,
-        raw: str = "",
-        written: str = "",
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        self.scheme: Final = scheme
-        self.path: Final = path
-        """The file of a file store, or the database of a server."""
-        self.params: Final[Mapping[str, str]] = params or {}
-        """Options of the store, such as `layout`."""
-        self.raw: Final = raw
-        """The URL as given. It may contain secrets, so pass it to a driver only."""
-        self.written: Final = written
-        """The URL as in its profile, if that has variables: with `${NAME}` instead of the values.
-        """
-        self.variables: Final[Mapping[str, str]] = variables or {}
-        """The values that a profile took from the environment. No message may show them."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StoreUrl) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def replaced(
-        self,
-        params: Mapping[str, str],
-        *,
-        raw: str | None = None,
-        written: str | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> Self:
-        """The same URL with other parts; None leaves a part as it is."""
-        return type(self)(
-            self.scheme,
-            self.path,
-            params,
-            self.raw if raw is None else raw,
-            self.written if written is None else written,
-            self.variables if variables is None else variables,
-        )
+    scheme: Final[str]
+    path: Final[str]
+    """The file of a file store, or the database of a server."""
+    params: Final[Mapping[str, str]] = field(default_factory=dict)
+    """Options of the store, such as `layout`."""
+    raw: Final[str] = ""
+    """The URL as given. It may contain secrets, so pass it to a driver only."""
+    written: Final[str] = ""
+    """The URL as in its profile, if that has variables: with `${NAME}` instead of the values."""
+    variables: Final[Mapping[str, str]] = field(default_factory=dict)
+    """The values that a profile took from the environment. No message may show them."""
 
     def __str__(self) -> str:
         if self.written:
@@ -93,8 +54,9 @@ class StoreUrl:
         """
         is_path = bool(params and self.raw) and not _has_scheme(self.raw)
         raw = f"{self.scheme}:///{quote(self.raw)}" if is_path else self.raw
-        return self.replaced(
-            {k: v for k, v in self.params.items() if k not in without} | dict(params),
+        return replace(
+            self,
+            params={k: v for k, v in self.params.items() if k not in without} | dict(params),
             raw=_with_query(raw, params, without),
             written=self.written and _with_query(self.written, params, without),
         )

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -285,8 +285,9 @@ def store_of(
         if names:
             error.message = f"cannot parse the URL '{printable_written(written, place)}'"
         raise
-    return url.replaced(
-        {**url.params, **{key: expand(text, os.environ) for key, text in params.items()}},
+    return replace(
+        url,
+        params={**url.params, **{key: expand(text, os.environ) for key, text in params.items()}},
         written=written if names else "",
         variables={name: os.environ[name] for name in names},
     )

@@ -382,7 +382,7 @@ class StoreNames:
         backend = backend_of(url.scheme)
         if backend is None or COPY not in backend.params:
             return url
-        return url.replaced({**url.params, COPY: "1"})
+        return replace(url, params={**url.params, COPY: "1"})
 
     def meant(self) -> str | None:
         """Return a hint if the store's name looks like a mistyped profile."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from secrets import token_hex
 from threading import Timer
@@ -89,7 +89,7 @@ def _with_variables(value: str, url: StoreUrl) -> str:
 
 def _has_secret(url: StoreUrl, text: str, params: Mapping[str, str]) -> bool:
     """Return whether what is sent has a secret besides variables, or the value of one."""
-    plain = url.replaced({}, raw=VARIABLE.sub("", text), written="", variables={})
+    plain = replace(url, params={}, raw=VARIABLE.sub("", text), written="", variables={})
     hidden = {
         VARIABLE.sub("", value)
         for name, value in params.items()

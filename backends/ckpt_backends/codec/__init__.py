@@ -100,8 +100,11 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
     If the body exceeds a limit, each large channel value is cut separately. A body that cannot be
     read or is not a dict gives `Opaque`.
     """
-    if limits is DEFAULT_LIMITS and (known := _successive_body(body)) is not None:
-        return known
+    memo = CURRENT.get() if limits is DEFAULT_LIMITS else None
+    if memo is not None:
+        known = _successive_body(body, lambda data: memo.body(data, limits, _msgpack_decoder()))
+        if known is not None:
+            return known
     try:
         try:
             value = _whole(body, limits)
@@ -118,15 +121,12 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
         return _opaque(body, error)
 
 
-def _successive_body(body: TypedBytes) -> Value:
+def _successive_body(body: TypedBytes, decoded: Callable[[bytes], Value]) -> Value:
     """The body, decoded by the one before it; None if that is not possible."""
-    memo = CURRENT.get()
-    if memo is None or body.type != "msgpack" or body.problem:
-        return None
-    if len(body.data) < _SMALL_BODY:
+    if body.type != "msgpack" or body.problem or len(body.data) < _SMALL_BODY:
         return None
     try:
-        return memo.body(body.data, DEFAULT_LIMITS, _msgpack_decoder())
+        return decoded(body.data)
     except (PastLimit, ValueError, IndexError):
         return None
 
@@ -149,13 +149,8 @@ class BodySkimmer:
 
         Values of LangGraph's control channels are always there.
         """
-        if body.type != "msgpack" or body.problem or len(body.data) < _SMALL_BODY:
-            return decode_checkpoint(body)
-        try:
-            found = self._successive.body(body.data, DEFAULT_LIMITS)
-        except (ValueError, IndexError, PastLimit):
-            return decode_checkpoint(body)
-        if found is None:
+        found = _successive_body(body, lambda data: self._successive.body(data, DEFAULT_LIMITS))
+        if not isinstance(found, dict):
             return decode_checkpoint(body)
         channels = found.get(CHANNELS)
         if isinstance(channels, dict):

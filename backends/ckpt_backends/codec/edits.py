@@ -249,7 +249,7 @@ def _run(data: bytes) -> Machine:
     machine = Machine(_OPCODES)
     try:
         machine.run(data)
-    except (PastLimit, IndexError, KeyError, AttributeError, TypeError) as error:
+    except PastLimit as error:
         raise ValueError(f"not a pickle: {error}") from error
     return machine
 

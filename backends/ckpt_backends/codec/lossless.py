@@ -6,9 +6,10 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from typing import Any
+
+import ormsgpack
 
 from ckpt_backends.codec.cursor import depth_bound, skip
 from ckpt_backends.codec.values import (
@@ -66,38 +67,24 @@ class Ext:
 
 def unpack_lossless(data: bytes) -> Any:
     """The value with `Ext` for ext types. Raises ValueError and `PastLimit`."""
-    unpackb, option = _unpacking()
     if depth_bound(data) > DEFAULT_LIMITS.depth:
         skip(data, 0, DEFAULT_LIMITS)
-    return unpackb(data, ext_hook=Ext, option=option)
+    return ormsgpack.unpackb(data, ext_hook=Ext, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
-@cache
-def _unpacking() -> tuple[Any, int]:
-    from ormsgpack import OPT_NON_STR_KEYS, unpackb  # loaded when needed
+def _on_other(item: Any) -> ormsgpack.Ext:
+    if isinstance(item, Ext):
+        return ormsgpack.Ext(item.code, item.data)
+    raise TypeError(f"cannot store a {type(item).__name__}")
 
-    return unpackb, OPT_NON_STR_KEYS
 
-
-@cache
-def _packing() -> tuple[Any, Any, int]:
-    import ormsgpack  # loaded when needed
-
-    def on_other(item: Any) -> ormsgpack.Ext:
-        if isinstance(item, Ext):
-            return ormsgpack.Ext(item.code, item.data)
-        raise TypeError(f"cannot store a {type(item).__name__}")
-
-    # `Ext` is a dataclass. Without this option, ormsgpack would write it as a map.
-    option = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_PASSTHROUGH_DATACLASS
-    return ormsgpack.packb, on_other, option
+# `Ext` is a dataclass. Without this option, ormsgpack would write it as a map.
+_OPTION = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_PASSTHROUGH_DATACLASS
 
 
 def pack_lossless(value: Any) -> bytes:
     """The msgpack of a value. Raises TypeError, ValueError or RecursionError for other values."""
-    packb, on_other, option = _packing()
-    packed: bytes = packb(value, default=on_other, option=option)
-    return packed
+    return ormsgpack.packb(value, default=_on_other, option=_OPTION)
 
 
 def decode_lossless(typed: TypedBytes) -> Any:

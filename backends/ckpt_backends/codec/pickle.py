@@ -402,7 +402,7 @@ class Machine:
         self._memo: dict[int, Node] = {}
 
     def run(self, data: bytes) -> None:
-        """Run a whole pickle. Raises `PastLimit`, and ValueError, IndexError or KeyError."""
+        """Run a whole pickle. Raises `PastLimit`, and ValueError if it is damaged."""
         self.run_file(BytesIO(data), longest=len(data))
 
     def run_file(self, file: BinaryIO, *, longest: int) -> None:
@@ -410,10 +410,15 @@ class Machine:
         stay there, and become a `FilePosition`. Raises the errors of `run`.
         """
         remaining = _steps(file, longest)
-        for step, argument in islice(remaining, self._opcodes):
-            step(self, argument)
-        if next(remaining, None) is not None:
-            raise PastLimit(f"more than {self._opcodes} opcodes")
+        try:
+            for step, argument in islice(remaining, self._opcodes):
+                step(self, argument)
+            if next(remaining, None) is not None:
+                raise PastLimit(f"more than {self._opcodes} opcodes")
+        except IndexError:
+            raise ValueError("nothing on the stack") from None
+        except (KeyError, AttributeError, TypeError) as error:
+            raise ValueError(str(error)) from error
         if self._outer or len(self._stack) != 1:
             raise ValueError(f"{'more than' if self._stack else 'not'} one value at the end")
 
@@ -627,8 +632,6 @@ _OPCODES_PER_NODE = 4
 _SMALL_INT = 64
 _MAX_ODD_KEYS = 2000
 """Maximum number of keys of one dict with equal hashes. More of them take quadratic time."""
-_BAD = (ValueError, IndexError, KeyError, AttributeError, TypeError)
-"""The exceptions that damaged pickles cause, including those of `pickletools`."""
 
 
 def decode_pickle(data: bytes, limits: Limits) -> Value:
@@ -639,9 +642,9 @@ def decode_pickle(data: bytes, limits: Limits) -> Value:
         machine.run(data[: limits.value_bytes])
     except PastLimit as reached:
         past = past or str(reached)
-    except _BAD as error:
+    except ValueError as error:
         if not past:
-            raise ValueError(_words(error)) from error
+            raise ValueError(f"not a pickle: {error}") from error
     try:
         root = machine.root
     except IndexError:
@@ -662,8 +665,8 @@ def pickle_body(data: bytes, limits: Limits) -> Value:
         machine.run(data)
     except PastLimit as past:
         raise ValueError(str(past)) from None
-    except _BAD as error:
-        raise ValueError(_words(error)) from error
+    except ValueError as error:
+        raise ValueError(f"not a pickle: {error}") from error
     root = machine.root
     if not isinstance(root, Dict):
         raise ValueError("not a map, as a checkpoint is")
@@ -684,12 +687,6 @@ def pickle_body(data: bytes, limits: Limits) -> Value:
     body: dict[Value, Value] = {}
     body.update(entries(root.pairs, limits.nodes))
     return body
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, IndexError):
-        return "not a pickle: nothing on the stack"
-    return f"not a pickle: {error}"
 
 
 class _Tree:
@@ -868,8 +865,6 @@ def read_pickle_file(file: BinaryIO) -> Node:
         return machine.root
     except PastLimit as error:
         raise ValueError(str(error)) from error
-    except (IndexError, KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"no pickle: {error}") from error
 
 
 def _text(data: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from ckpt_backends.codec.values import CHANNELS
@@ -144,10 +144,13 @@ class ThreadEraser:
             return self._encrypted_parts(stored)
         if is_encrypted(stored.value):
             return self._encrypted(stored, stored.value, self._spot(stored))
-        return self._plain(stored)
+        return self._erased(stored, stored.value, self._spot(stored))
 
-    def _noted(self, stored: PlacedValue, made: TypedBytes, changed: ChangedPlaces) -> TypedBytes:
-        if made is not stored.value:
+    def _erased(self, stored: PlacedValue, value: TypedBytes, spot: Spot) -> TypedBytes:
+        """A value, or a part of it; the same object if nothing changes, else that is noted."""
+        changed = ChangedPlaces()
+        made = erased_value(value, self._erasure, spot, changed, stored.named)
+        if made is not value:
             self._found.append((stored.kind, stored.channel, changed))
         return made
 
@@ -155,38 +158,23 @@ class ThreadEraser:
         if self._keys is None:
             raise CannotHold(f"{stored.named} is {NO_KEY}")
         opened, _ = self._keys.opened_with(value, stored.named)
-        changed = ChangedPlaces()
-        made = erased_value(
-            opened._replace(encrypted=False), self._erasure, spot, changed, stored.named
-        )
-        if made.data == opened.data:
+        plain = opened._replace(encrypted=False)
+        made = self._erased(stored, plain, spot)
+        if made is plain:
             return value
-        self._found.append((stored.kind, stored.channel, changed))
         return self._keys.sealed(made, stored.place, was_encrypted=opened.encrypted)
 
     def _encrypted_parts(self, stored: PlacedValue) -> TypedBytes:
         """Metadata whose leaves or fields are encrypted one by one."""
 
         def change(leaf: TypedBytes) -> TypedBytes:
-            spot = Spot()
-            if is_encrypted(leaf):
-                return self._encrypted(stored, leaf, spot)
-            changed = ChangedPlaces()
-            made = erased_value(leaf, self._erasure, spot, changed, stored.named)
-            if made is not leaf:
-                self._found.append((stored.kind, stored.channel, changed))
-            return made
+            erase = self._encrypted if is_encrypted(leaf) else self._erased
+            return erase(stored, leaf, Spot())
 
         made = map_parts(stored.value, change)
         if stored.value.type == "json":
-            made = self._plain(replace(stored, value=made))  # the other fields
+            made = self._erased(stored, made, self._spot(stored))  # the other fields
         return stored.value if made.data == stored.value.data else made
-
-    def _plain(self, stored: PlacedValue) -> TypedBytes:
-        changed = ChangedPlaces()
-        where = stored.named
-        made = erased_value(stored.value, self._erasure, self._spot(stored), changed, where)
-        return self._noted(stored, made, changed)
 
     def _spot(self, stored: PlacedValue) -> Spot:
         """Where a value begins, with the numbers that are erased in it."""
