@@ -180,8 +180,7 @@ def _is_written(folder: Path) -> bool:
 #    `defaultdict(dict)`;
 # 2. (thread, namespace, checkpoint id) -> (task id, idx) -> (task id, channel, value, task path);
 # 3. (thread, namespace, channel, version) -> value, since langgraph-checkpoint 2.1. Earlier
-#    releases
-#    stored values in the bodies.
+#    releases stored values in the bodies.
 #
 # Each body, metadata and value is (type, bytes) or (type, bytearray). Pickle protocol 2 has no
 # type for bytes: it stores them as text and a call of `_codecs.encode(text, "latin1")`.

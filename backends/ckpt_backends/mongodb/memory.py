@@ -1,4 +1,4 @@
-"""Long-term memory in LangGraph's MongoDBStore, opened for reading and for changing."""
+"""Long-term memory in LangGraph's MongoDBStore, opened for reading; `write` changes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes documents as `langgraph-checkpoint-mongodb` and LangGraph.js store them."""
+"""Changes documents of LangGraph's savers and of its MongoDBStore, and makes empty stores."""
 
 from __future__ import annotations
 
