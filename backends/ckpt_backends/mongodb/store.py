@@ -81,7 +81,7 @@ def threads(match: Mapping[str, Any], limit: int | None) -> list[Stage]:
                 "namespaces": {"$sum": 1},
             }
         },
-        # Documents on their way; see `staging`. The server may do this first, over the index.
+        # Documents on their way; see `staged_id`. The server may do this first, over the index.
         {"$match": {"$expr": {"$ne": [{"$type": "$_id"}, "object"]}}},
         {"$sort": {"newest": -1, "_id": 1}},
         *([{"$limit": limit}] if limit is not None else []),

@@ -450,7 +450,7 @@ def _elsewhere(hello: Mapping[str, Any]) -> Iterator[Remaining]:
 # Adds threads that come from another store or from an archive.
 #
 # What fits into one transaction is added in one. Anything larger, and all on a server without
-# transactions, is stored first where no saver finds it (see `staging`). Then only the `thread_id`
+# transactions, is stored first where no saver finds it (see `staged_id`). Then only the `thread_id`
 # of its documents is changed: in one transaction if that can be, or else writes first and the
 # root graph's checkpoints last, newest first. A server needs seconds for that if a thread has
 # 100,000 documents.
