@@ -1,133 +1,25 @@
-"""The parts of a thread in the rows of LangGraph's SQL savers."""
+"""What the rows of LangGraph's SQL savers hold: the parts of a thread, and the values in them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import CheckpointKey, Record, TypedBytes, in_chunks
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind
-from ckpt_backends.servers import understood
-from ckpt_backends.sql.database import Database
-from ckpt_backends.sql.tables import (
-    BLOBS,
-    CHECKPOINTS,
-    THREADS_PER_QUERY,
-    WRITES,
-    SqlTable,
-    SqlTables,
-)
+from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.url import StoreUrl
 
-
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
-    """The parts that the rows of one thread hold. Raises `Unsupported` for unknown tables."""
-    if layout.endswith("-shallow"):
-        yield from _shallow(rows)
-        return
-    key = CheckpointKey("", "", "")
-    for row in rows:
-        cells = row.cells
-        match row.table:
-            case "writes" | "checkpoint_writes":
-                # Writes of one checkpoint come together.
-                key = _key(cells, key)
-                yield _write(cells, key)
-            case "checkpoints":
-                yield _checkpoint(cells, _key(cells, key))
-            case "checkpoint_blobs":
-                yield _value(cells, str(cells["version"]))
-            case other:
-                raise Unsupported(f"a row of the unknown table '{other}'")
-
-
-def _shallow(rows: Iterable[Row]) -> Iterator[Record]:
-    """The parts of a thread without history: its newest checkpoints, with their writes.
-
-    Values have no version of their own: they are those of the checkpoint's versions.
-    """
-    held = list(rows)  # a thread has one state
-    heads: dict[str, tuple[CheckpointKey, Mapping[str, Cell], Any]] = {}
-    for row in held:
-        if row.table == CHECKPOINTS:
-            body = json.loads(_text(row.cells["checkpoint"]))
-            key = CheckpointKey(_text(row.cells["thread_id"]), _ns(row.cells), str(body["id"]))
-            heads[key.checkpoint_ns] = key, row.cells, body.get("channel_versions") or {}
-    for row in held:
-        found = heads.get(_ns(row.cells))
-        if found is None:
-            continue
-        key, _, versions = found
-        if row.table == BLOBS and (version := versions.get(row.cells["channel"])) is not None:
-            yield _value(row.cells, version_text(version))
-        elif row.table == WRITES and row.cells["checkpoint_id"] == key.checkpoint_id:
-            yield _write(row.cells, key)
-    for key, cells, _ in heads.values():
-        yield _checkpoint(cells, key)
-
-
-def _checkpoint(cells: Mapping[str, Cell], key: CheckpointKey) -> Record:
-    parent = cells.get("parent_checkpoint_id")
-    # PostgreSQL and MySQL store bodies as JSON, without a type.
-    tag = cells.get("type") if isinstance(cells["checkpoint"], bytes) else "json"
-    return Record.checkpoint(
-        key,
-        None if parent is None else str(parent),
-        TypedBytes(_text(tag), _bytes(cells["checkpoint"])),
-        TypedBytes("json", _bytes(cells["metadata"]) or b"{}"),
-    )
-
-
-def _write(cells: Mapping[str, Cell], key: CheckpointKey) -> Record:
-    """A write. Raises `CannotHold` if its number is none."""
-    value = cells["value"] if "value" in cells else cells["blob"]
-    number = 0 if cells["idx"] is None else cells["idx"]
-    if not isinstance(number, int):
-        raise CannotHold(f"a write of task '{_text(cells['task_id'])}' has no number")
-    return Record.write(
-        key,
-        _text(cells["task_id"]),
-        _text(cells.get("task_path")),
-        number,
-        _text(cells["channel"]),
-        TypedBytes(_text(cells["type"]), _bytes(value)),
-    )
-
-
-def _value(cells: Mapping[str, Cell], version: str) -> Record:
-    return Record.apart(
-        _text(cells["thread_id"]),
-        _ns(cells),
-        _text(cells["channel"]),
-        version,
-        TypedBytes(_text(cells["type"]), _bytes(cells["blob"])),
-    )
-
-
-def _key(cells: Mapping[str, Cell], last: CheckpointKey) -> CheckpointKey:
-    """The key of a row; the last one if they are equal."""
-    checkpoint_id = _text(cells["checkpoint_id"])
-    thread_id, ns = _text(cells["thread_id"]), _ns(cells)
-    if (
-        checkpoint_id == last.checkpoint_id
-        and thread_id == last.thread_id
-        and ns == last.checkpoint_ns
-    ):
-        return last
-    return CheckpointKey(thread_id, ns, checkpoint_id)
-
-
-def _ns(cells: Mapping[str, Cell]) -> str:
-    return _text(cells["checkpoint_ns"])
+Cells: TypeAlias = Sequence[Any]
 
 
 def _text(cell: Cell) -> str:
-    if cell.__class__ is str:  # as most cells are
+    if isinstance(cell, str):
         return cell
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "surrogateescape")
@@ -140,109 +32,22 @@ def _bytes(cell: Cell) -> bytes:
     return b"" if cell is None else str(cell).encode("utf-8", "surrogatepass")
 
 
-# Reads the parts of threads from the tables of a saver that keeps history.
-#
-# `parts.parts_of` says what the cells of a row mean. Rows with cells of the usual types become
-# the same parts here, in a fraction of the time; any other row goes there.
+def _text_or_null(cell: Cell) -> str | None:
+    return None if cell is None else str(cell)
 
 
-Cells: TypeAlias = Sequence[Any]
-_Unusual: TypeAlias = Callable[[Cells], Iterable[Record]]
-"""What returns the parts of a row whose cells have other types."""
-_None = type(None)
-_CELLS = (str, bytes, int, float, _None)
-"""The types that a cell of a row may have."""
-_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
-_WRITE = (*_KEY, "task_id", "idx", "task_path", "channel", "type")
-_WRITE_TYPES = {(str, str, str, str, int, str, str, str, bytes)}
-_CHECKPOINT = (*_KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata")
-_CHECKPOINT_TYPES = {
-    (str, str, str, parent, *body, metadata)
-    for parent in (str, _None)
-    for body in ((str, bytes), (str, str), (_None, str))
-    for metadata in (str, bytes)
-}
-_VALUE = ("thread_id", "checkpoint_ns", "channel", "version", "type", "blob")
-_VALUE_TYPES = {(str, str, str, str, str, bytes)}
+def _json(cell: Cell) -> str | bytes:
+    return cell if isinstance(cell, bytes) else _text(cell)
 
 
-class PartTables:
-    """Reads parts of any number of threads."""
-
-    def __init__(
-        self,
-        database: Database,
-        tables: SqlTables,
-        url: StoreUrl,
-        rows: Callable[[SqlTable, str], Iterable[Cells]],
-    ) -> None:
-        """`rows` reads the rows of a thread of any size from a table, with the table's columns."""
-        self._database = database
-        self._tables = tables
-        self._url = url
-        self._rows = rows
-        write = (*_WRITE, next(iter(tables.writes.sizes)))
-        self._readers = [
-            (_only(tables.writes, write), _writes),
-            (_only(tables.checkpoints, _CHECKPOINT), _checkpoints),
-        ]
-        if tables.blobs:
-            self._readers.insert(0, (_only(tables.blobs, _VALUE), _values))
-
-    def parts_of(self, thread_ids: Sequence[str], *, together: bool) -> Iterator[Record]:
-        """The parts of some threads. Those of several are in memory at once if read `together`."""
-        asked = list(filter(self._database.storable, thread_ids))
-        with understood(self._url):
-            if self._tables.shallow:
-                for one in asked:
-                    yield from parts_of(self._tables.layout, self._whole_rows(one))
-            elif together and len(asked) > 1:
-                for some in in_chunks(asked, THREADS_PER_QUERY):
-                    yield from self._parts(partial(self._rows_of, some))
-            else:
-                for one in asked:
-                    yield from self._parts(partial(self._rows_of_one, one))
-
-    def _parts(self, rows: Callable[[SqlTable], Iterable[Cells]]) -> Iterator[Record]:
-        for table, read in self._readers:
-            yield from read(rows(table), partial(self._unusual, table))
-
-    def _rows_of_one(self, thread_id: str, table: SqlTable) -> Iterable[Cells]:
-        return self._rows(table, thread_id)
-
-    def _rows_of(self, thread_ids: Sequence[str], table: SqlTable) -> Iterable[Cells]:
-        where, values = self._database.among("c.thread_id", "t", thread_ids)
-        query = f"SELECT {', '.join(table.columns.values())} FROM {table.sql} c WHERE {where}"
-        return self._database.rows(query, values)
-
-    def _unusual(self, table: SqlTable, cells: Cells) -> Iterator[Record]:
-        """The parts of a row. Raises TypeError for cells that only a hostile server sends."""
-        if not all(isinstance(cell, _CELLS) for cell in cells):
-            raise TypeError("a cell of a row")
-        yield from parts_of(self._tables.layout, [_row(table, cells)])
-
-    def _whole_rows(self, thread_id: str) -> Iterator[Row]:
-        for table in self._tables.all:
-            for cells in self._rows(table, thread_id):
-                yield _row(table, cells)
+def _number(cell: Cell) -> Cell:
+    return 0 if cell is None else cell
 
 
-def _row(table: SqlTable, cells: Cells) -> Row:
-    return Row(table.name, dict(zip(table.columns, cells, strict=True)))
-
-
-def _only(table: SqlTable, columns: Sequence[str]) -> SqlTable:
-    """A table with these columns; one that it does not have is NULL."""
-    return table._replace(columns={name: table.columns.get(name, "NULL") for name in columns})
-
-
-def _writes(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Record]:
+def _writes(rows: Iterable[Cells]) -> Iterator[Record]:
+    """The writes of these rows. Raises `CannotHold` if the number of one is none."""
     key = CheckpointKey("", "", "")
-    for cells in rows:
-        if tuple(map(type, cells)) not in _WRITE_TYPES:
-            yield from unusual(cells)
-            continue
-        thread_id, ns, checkpoint_id, task_id, idx, task_path, channel, tag, value = cells
+    for thread_id, ns, checkpoint_id, task_id, idx, task_path, channel, tag, value in rows:
         if (
             checkpoint_id != key.checkpoint_id
             or thread_id != key.thread_id
@@ -250,35 +55,121 @@ def _writes(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Record]:
         ):
             # Writes of one checkpoint come together.
             key = CheckpointKey(thread_id, ns, checkpoint_id)
+        if not isinstance(idx, int):
+            raise CannotHold(f"a write of task '{task_id}' has no number")
         yield Record.write(key, task_id, task_path, idx, channel, TypedBytes(tag, value))
 
 
-def _checkpoints(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Record]:
-    for cells in rows:
-        if tuple(map(type, cells)) not in _CHECKPOINT_TYPES:
-            yield from unusual(cells)
-            continue
-        thread_id, ns, checkpoint_id, parent, tag, body, metadata = cells
+def _checkpoints(rows: Iterable[Cells]) -> Iterator[Record]:
+    for thread_id, ns, checkpoint_id, parent, tag, body, metadata in rows:
         yield Record.checkpoint(
             CheckpointKey(thread_id, ns, checkpoint_id),
             parent,
             # PostgreSQL and MySQL store bodies as JSON, without a type.
-            TypedBytes("json", _json(body)) if body.__class__ is str else TypedBytes(tag, body),
-            TypedBytes("json", _json(metadata) or b"{}"),
+            TypedBytes("json", _bytes(body)) if isinstance(body, str) else TypedBytes(tag, body),
+            TypedBytes("json", _bytes(metadata) or b"{}"),
         )
 
 
-def _values(rows: Iterable[Cells], unusual: _Unusual) -> Iterator[Record]:
-    for cells in rows:
-        if tuple(map(type, cells)) not in _VALUE_TYPES:
-            yield from unusual(cells)
-            continue
-        thread_id, ns, channel, version, tag, value = cells
+def _values(rows: Iterable[Cells]) -> Iterator[Record]:
+    for thread_id, ns, channel, version, tag, value in rows:
         yield Record.apart(thread_id, ns, channel, version, TypedBytes(tag, value))
 
 
-def _json(cell: str | bytes) -> bytes:
-    return cell if isinstance(cell, bytes) else cell.encode("utf-8", "surrogatepass")
+class _Records(NamedTuple):
+    """How the rows of a table hold parts."""
+
+    columns: Mapping[str, Callable[[Cell], object]]
+    """What makes a cell of each column be of its usual type, in the order that `read` takes."""
+    usual: Collection[tuple[type, ...]]
+    """The types of usual cells. Asking for those of a row takes a fraction of converting it."""
+    read: Callable[[Iterable[Cells]], Iterator[Record]]
+    optional: Collection[str] = ()
+    """The columns that only some savers have."""
+
+    def parts(self, rows: Iterable[Cells]) -> Iterator[Record]:
+        """The parts of rows with these columns; in place of an optional one, they have NULL."""
+        return self.read(map(self._usual, rows))
+
+    def _usual(self, cells: Cells) -> Cells:
+        """Raises TypeError for cells that only a hostile server sends."""
+        if tuple(map(type, cells)) in self.usual:
+            return cells
+        if not all(isinstance(cell, _CELLS) for cell in cells):
+            raise TypeError("a cell of a row")
+        return [convert(one) for convert, one in zip(self.columns.values(), cells, strict=True)]
+
+    def cells(self, row: Row) -> Cells:
+        """The cells of a stored or archived row."""
+        cells = row.cells
+        return [cells.get(one) if one in self.optional else cells[one] for one in self.columns]
+
+
+_Null = type(None)
+_CELLS = (str, bytes, int, float, _Null)
+"""The types that a cell of a row may have."""
+_SPACE = dict.fromkeys(("thread_id", "checkpoint_ns"), _text)
+_KEY = {**_SPACE, "checkpoint_id": _text}
+_TASK = {"task_id": _text, "idx": _number, "task_path": _text, "channel": _text, "type": _text}
+_WRITE_TYPES = {(str, str, str, str, int, str, str, str, bytes)}
+RECORDS: Mapping[str, _Records] = {
+    BLOBS: _Records(
+        {**_SPACE, **dict.fromkeys(("channel", "version", "type"), _text), "blob": _bytes},
+        {(str, str, str, str, str, bytes)},
+        _values,
+    ),
+    WRITES: _Records({**_KEY, **_TASK, "blob": _bytes}, _WRITE_TYPES, _writes, {"task_path"}),
+    "writes": _Records({**_KEY, **_TASK, "value": _bytes}, _WRITE_TYPES, _writes, {"task_path"}),
+    CHECKPOINTS: _Records(
+        _KEY
+        | {"parent_checkpoint_id": _text_or_null, "type": _text}
+        | {"checkpoint": _json, "metadata": _bytes},
+        {
+            (str, str, str, parent, *body, metadata)
+            for parent in (str, _Null)
+            for body in ((str, bytes), (str, str), (_Null, str))
+            for metadata in (str, bytes)
+        },
+        _checkpoints,
+        {"parent_checkpoint_id", "type"},
+    ),
+}
+"""By the name of a table, what its rows hold."""
+
+
+def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
+    """The parts that the rows of one thread hold. Raises `Unsupported` for unknown tables."""
+    found = _full(rows) if layout.endswith("-shallow") else rows
+    for table, some in groupby(found, attrgetter("table")):
+        if table not in RECORDS:
+            raise Unsupported(f"a row of the unknown table '{table}'")
+        yield from RECORDS[table].parts(map(RECORDS[table].cells, some))
+
+
+def _full(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows of a thread without history, with the columns of the full layout.
+
+    They are those of its newest checkpoints. Values have no version of their own: they are those of
+    the checkpoint's versions.
+    """
+    held = sorted(rows, key=lambda row: row.table == CHECKPOINTS)  # a thread has one state
+    bodies = {
+        row.cells["checkpoint_ns"]: json.loads(_text(row.cells["checkpoint"]))
+        for row in held
+        if row.table == CHECKPOINTS
+    }
+    for row in held:
+        cells, body = row.cells, bodies.get(row.cells["checkpoint_ns"])
+        if body is None:
+            continue
+        if row.table == CHECKPOINTS:
+            yield Row(row.table, {**cells, "checkpoint_id": str(body["id"])})
+        elif row.table == BLOBS:
+            versions = body.get("channel_versions") or {}
+            if (version := versions.get(cells["channel"])) is not None:
+                yield Row(row.table, {**cells, "version": version_text(version)})
+        elif cells["checkpoint_id"] == body["id"]:
+            yield row
 
 
 # Changes the values in rows of LangGraph's SQL savers.
@@ -289,39 +180,33 @@ _NAMES = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "chan
 
 def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
     """The row with the values that `change` returns; the same row if they are equal."""
+    cells = row.cells
     if row.table != CHECKPOINTS:
-        return edited_value(row, "value" if "value" in row.cells else "blob", change)
-    cells = dict(row.cells)
-    if "checkpoint" in cells:
-        # PostgreSQL and MySQL store bodies as JSON, without a type.
-        tag = "type" if isinstance(cells["checkpoint"], bytes) else ""
-        _edit(row, cells, "checkpoint", tag, ValueKind.BODY, change)
-    if "metadata" in cells:
-        tag = "metadata_type" if "metadata_type" in cells else ""
-        _edit(row, cells, "metadata", tag, ValueKind.METADATA, change)
-    return row if cells == row.cells else Row(row.table, cells)
+        return edited_value(row, "value" if "value" in cells else "blob", change)
+    # PostgreSQL and MySQL store bodies as JSON, without a type.
+    body_type = "type" if isinstance(cells.get("checkpoint"), bytes) else ""
+    metadata_type = "metadata_type" if "metadata_type" in cells else ""
+    row = _edited(row, "checkpoint", body_type, ValueKind.BODY, change)
+    return _edited(row, "metadata", metadata_type, ValueKind.METADATA, change)
 
 
 def edited_value(row: Row, column: str, change: ChangeValue) -> Row:
     """The row of a write or of a separate value, whose bytes are in this column."""
-    cells = dict(row.cells)
     kind = ValueKind.VALUE if row.table == BLOBS else ValueKind.WRITE
-    _edit(row, cells, column, "type", kind, change)
-    return row if cells == row.cells else Row(row.table, cells)
+    return _edited(row, column, "type", kind, change)
 
 
-def _edit(
-    row: Row, cells: dict[str, Cell], column: str, tag: str, kind: ValueKind, change: ChangeValue
-) -> None:
-    """Change the value of a column. `tag` is the column of its type; `''` if it is JSON."""
-    stored = cells[column]
+def _edited(row: Row, column: str, tag: str, kind: ValueKind, change: ChangeValue) -> Row:
+    """The row with a new value. `tag` is the column of its type; `''` if it is JSON."""
+    stored = row.cells.get(column)
     if not isinstance(stored, str | bytes):
-        return
-    place = "\0".join([row.table, *(str(cells.get(name)) for name in _NAMES), column])
-    found = TypedBytes(_text(cells.get(tag)) if tag else "json", _bytes(stored))
-    made = change(PlacedValue(kind, found, place, _text(cells.get("channel"))))
-    if made is not found:
-        is_bytes = isinstance(stored, bytes)
-        cells[column] = made.data if is_bytes else made.data.decode("utf-8", "surrogatepass")
-        if tag:
-            cells[tag] = made.type
+        return row
+    place = "\0".join([row.table, *(str(row.cells.get(name)) for name in _NAMES), column])
+    found = TypedBytes(_text(row.cells.get(tag)) if tag else "json", _bytes(stored))
+    made = change(PlacedValue(kind, found, place, _text(row.cells.get("channel"))))
+    if made is found:
+        return row
+    is_bytes = isinstance(stored, bytes)
+    data = made.data if is_bytes else made.data.decode("utf-8", "surrogatepass")
+    cells = {**row.cells, column: data, **({tag: made.type} if tag else {})}
+    return row if cells == row.cells else Row(row.table, cells)

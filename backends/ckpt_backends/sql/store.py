@@ -20,6 +20,7 @@ from ckpt_backends.model import (
     ThreadSize,
     Usage,
     Write,
+    in_chunks,
 )
 from ckpt_backends.protocol import (
     CheckpointOptions,
@@ -34,6 +35,7 @@ from ckpt_backends.sql.tables import (
     HEADS,
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
+    THREADS_PER_QUERY,
     GroupedThreads,
     Query,
     ids_query,
@@ -50,7 +52,6 @@ from ckpt_backends.url import StoreUrl
 if TYPE_CHECKING:
     from ckpt_backends.model import Capability, Checkpoint, Fault, HiddenRows, ThreadBounds
     from ckpt_backends.rows import Row
-    from ckpt_backends.sql.records import PartTables
     from ckpt_backends.sql.tables import RowQuery, SqlTable, SqlTables
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
@@ -358,13 +359,29 @@ class SqlStore(BaseStore):
                 yield Row(table.name, dict(zip(table.columns, row, strict=True)))
 
     def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
-        return self._part_tables.parts_of(thread_ids, together=self.batches_parts)
+        from ckpt_backends.servers import understood
+        from ckpt_backends.sql.records import RECORDS, parts_of
 
-    @property
-    def _part_tables(self) -> PartTables:
-        from ckpt_backends.sql.records import PartTables
+        with understood(self._url):
+            if self._tables.shallow:
+                for one in thread_ids:
+                    yield from parts_of(self._tables.layout, self.rows(one))
+                return
+            asked = list(filter(self._database.storable, thread_ids))
+            for some in in_chunks(asked, THREADS_PER_QUERY if self.batches_parts else 1):
+                for table in self._tables.all:
+                    records = RECORDS[table.name]
+                    # A column that the table does not have is NULL.
+                    columns = {name: table.columns.get(name, "NULL") for name in records.columns}
+                    yield from records.parts(self._rows_of(table._replace(columns=columns), some))
 
-        return PartTables(self._database, self._tables, self._url, self._stored_rows)
+    def _rows_of(self, table: SqlTable, thread_ids: Sequence[str]) -> Iterable[Sequence[Any]]:
+        """The rows of some threads; those of several are in memory at once."""
+        if len(thread_ids) == 1:
+            return self._stored_rows(table, thread_ids[0])
+        where, values = self._database.among("c.thread_id", "t", thread_ids)
+        query = f"SELECT {', '.join(table.columns.values())} FROM {table.sql} c WHERE {where}"
+        return self._database.rows(query, values)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         from ckpt_backends.sql.tables import threads_with_rows

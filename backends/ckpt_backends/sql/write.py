@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from operator import itemgetter
 from typing import ClassVar
 
 from ckpt_backends.changes import Change, Remaining, Remains, moved
@@ -37,8 +38,10 @@ from ckpt_backends.sql.database import (
     condition,
     text,
 )
+from ckpt_backends.sql.records import RECORDS
 from ckpt_backends.sql.tables import SqlTable, SqlTables
 from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.transfer.parts import part_size, stored_cells
 from ckpt_backends.url import StoreUrl
 
 _INSERT = "INSERT INTO {table} ({columns}) VALUES ({values})"
@@ -168,7 +171,15 @@ _BYTES, _ROWS = 4 << 20, 5000
 """Values and rows that are kept for each table before they are sent."""
 _OF_ROW = 100
 """Approximate bytes of the keys of a row."""
-_KEY = ("thread_id", "checkpoint_ns")
+
+
+_CELLS = (
+    *("thread_id", "checkpoint_ns", "checkpoint_id", "", "parent_checkpoint_id"),
+    *("task_id", "idx", "task_path", "channel", "version", "type", "", "value", "metadata"),
+)
+"""The columns for `stored_cells` of a record; some are not stored."""
+_PLACES = {name: n for n, name in enumerate(_CELLS)}
+_PLACES |= dict.fromkeys(("checkpoint", "blob"), _PLACES["value"])
 
 
 class UnsentRows:
@@ -205,83 +216,6 @@ class UnsentRows:
         if "checkpoint_id" in cells:
             return f"checkpoint '{cells['checkpoint_id']}'"
         return f"version '{cells['version']}' of channel '{cells['channel']}'"
-
-
-class Loading:
-    """Adds parts to the tables of a saver."""
-
-    def __init__(self, database: WritableDatabase, tables: SqlTables, url: StoreUrl) -> None:
-        self._url = url
-        hashed = [
-            name
-            for name in tables.namespace("")
-            if name not in _KEY and name in tables.checkpoints.columns
-        ]
-        self._hash = _hashes(tables) if hashed else None
-        typed = () if tables.blobs else ("type",)
-        body = ("parent_checkpoint_id", *typed, "checkpoint", "metadata")
-        self._has_body_type = bool(typed)
-        self._has_paths = tables.task_path
-        path = ("task_path",) if tables.task_path else ()
-        task = ("task_id", "idx", "channel", "type", next(iter(tables.writes.sizes)), *path)
-
-        def rows_of(table: SqlTable, *columns: str) -> UnsentRows:
-            return UnsentRows(database, table, (*_KEY, *columns, *hashed))
-
-        self._checkpoints = rows_of(tables.checkpoints, "checkpoint_id", *body)
-        self._writes = rows_of(tables.writes, "checkpoint_id", *task)
-        self._blobs = None
-        if tables.blobs:
-            self._blobs = rows_of(tables.blobs, "channel", "version", "type", "blob")
-
-    def add(self, parts: Iterable[Record]) -> None:
-        """Add parts. Raises `CannotHold` for one that the engine refuses, and `Unsupported`."""
-        for part in parts:
-            if part.kind is Kind.WRITE:
-                self._add_write(part)
-            elif part.kind is Kind.CHECKPOINT:
-                self._add_checkpoint(part)
-            else:
-                data = None if part.value.type == "empty" else part.value.data
-                place = part.key.thread_id, part.key.checkpoint_ns, part.channel, part.version
-                row = self._hashed((*place, part.value.type, data), part.key.checkpoint_ns)
-                assert self._blobs is not None  # noqa: S101 - the form has values apart
-                self._blobs.add(row, len(part.value.data))
-        # Checkpoints make the rest visible.
-        for rows in (self._blobs, self._writes, self._checkpoints):
-            if rows is not None:
-                rows.send()
-
-    def _add_checkpoint(self, part: Record) -> None:
-        key, body, metadata = part.key, part.value, part.metadata
-        ns = key.checkpoint_ns
-        typed = (body.type,) if self._has_body_type else ()
-        place = key.thread_id, ns, key.checkpoint_id, part.parent
-        row = self._hashed((*place, *typed, body.data, metadata.data), ns)
-        self._checkpoints.add(row, len(body.data) + len(metadata.data))
-
-    def _add_write(self, part: Record) -> None:
-        key, value = part.key, part.value
-        if self._has_paths:
-            path: tuple[str, ...] = (part.task_path,)
-        elif part.task_path:
-            raise Unsupported(
-                f"'{self._url}' has no column for the task paths of writes",
-                hint="run setup() of the newest saver once; it adds the column",
-            )
-        else:
-            path = ()
-        row = (*key, part.task_id, part.idx, part.channel, value.type, value.data, *path)
-        self._writes.add(self._hashed(row, key.checkpoint_ns), len(value.data))
-
-    def _hashed(self, row: Loaded, checkpoint_ns: str) -> Loaded:
-        """A row with the hash of its namespace, if the table has one."""
-        return row if self._hash is None else (*row, *self._hash(checkpoint_ns))
-
-
-def _hashes(tables: SqlTables) -> Callable[[str], tuple[object, ...]]:
-    """What a row has after its other cells: the hash of its namespace."""
-    return cache(lambda ns: tuple(tables.namespace(ns).values()))
 
 
 # The rows of threads inside a transaction.
@@ -352,7 +286,43 @@ class SqlRows(Rows):
         return sum(number for ((number,),) in found)
 
     def add(self, parts: Iterable[Record]) -> None:
-        Loading(self._database, self._tables, self._url).add(parts)
+        unsent = self._unsent()
+        hashed = cache(lambda ns: tuple(self._hashed(ns).values()))
+        for part in parts:
+            if part.task_path and not self._tables.task_path:
+                raise Unsupported(
+                    f"'{self._url}' has no column for the task paths of writes",
+                    hint="run setup() of the newest saver once; it adds the column",
+                )
+            rows, chosen = unsent[part.kind]
+            cells = chosen(stored_cells(part))
+            if part.kind is Kind.VALUE and part.value.type == "empty":
+                cells = (*cells[:-1], None)
+            rows.add((*cells, *hashed(part.key.checkpoint_ns)), part_size(part))
+        for rows, _ in unsent.values():
+            rows.send()
+
+    def _unsent(self) -> dict[Kind, tuple[UnsentRows, Callable[[Loaded], Loaded]]]:
+        """By kind, the rows of its table, and what chooses their cells of `stored_cells`.
+
+        Checkpoints come last: they make the rest visible.
+        """
+        tables = {Kind.VALUE: self._tables.blobs} if self._tables.blobs else {}
+        tables |= {Kind.WRITE: self._tables.writes, Kind.CHECKPOINT: self._tables.checkpoints}
+        found: dict[Kind, tuple[UnsentRows, Callable[[Loaded], Loaded]]] = {}
+        for kind, table in tables.items():
+            names = [one for one in RECORDS[table.name].columns if one in table.columns]
+            if kind is Kind.CHECKPOINT and self._tables.blobs:
+                names.remove("type")  # bodies are JSON
+            rows = UnsentRows(self._database, table, (*names, *self._hashed("")))
+            found[kind] = rows, itemgetter(*(_PLACES[one] for one in names))
+        return found
+
+    def _hashed(self, checkpoint_ns: str) -> dict[str, object]:
+        """The cells of a row that are computed from its namespace, unless the engine does it."""
+        columns = self._tables.checkpoints.columns.keys() - {"checkpoint_ns"}
+        found = self._tables.namespace(checkpoint_ns).items()
+        return {name: cell for name, cell in found if name in columns}
 
     def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
         new: dict[str, object] = {"thread_id": target.thread_id}
