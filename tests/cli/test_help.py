@@ -117,7 +117,7 @@ ONLY_OF_CHANGES = {
     *("ckpt_backends.changes", "ckpt_backends.changes"),
     *("ckpt_backends.changes", "ckpt_backends.rows"),
     "ckpt_backends.plugins",
-    *("ckpt_backends.sql.write", "ckpt_backends.sql.holding"),
+    *("ckpt_backends.sql.write", "ckpt_backends.codec.stored"),
     *("ckpt_cli.operations.log", "ckpt_cli.config.trust", "ckpt_cli.api.opening"),
     *("ckpt_cli.core.retention", "ckpt_cli.core.reducers", "ckpt_cli.plans.fork"),
 }

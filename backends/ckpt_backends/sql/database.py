@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,8 +39,8 @@ class Database(Closing):
     code point. `exact` sorts a column by code points.
     """
 
-    calls_back: ClassVar[bool] = False
-    """Whether the engine runs in this process and calls Python functions."""
+    in_process: ClassVar[bool] = False
+    """Whether the engine runs in this process, so that it sends no values."""
 
     @abstractmethod
     def rows(self, query: str, values: Values) -> list[QueryRow]:
@@ -92,13 +92,6 @@ class Database(Closing):
 
     def holds(self, column: str, names: Sequence[str]) -> str:
         """The condition that stored bytes may contain those of one of these parameters."""
-        raise NotImplementedError
-
-    def called_back(self, function: Callable[..., bool], *columns: str) -> str:
-        """The condition that a function is true of the bytes of some columns, `b""` for NULL.
-
-        Needed if the engine `calls_back`. It holds until the next call.
-        """
         raise NotImplementedError
 
     @abstractmethod

@@ -5,8 +5,10 @@ A query for rows always names its table `c`.
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ckpt_backends.base import BaseStore
@@ -20,6 +22,8 @@ from ckpt_backends.model import (
     ThreadSize,
     Usage,
     Write,
+    end_of_prefix,
+    ids_between,
     in_chunks,
 )
 from ckpt_backends.protocol import (
@@ -32,30 +36,34 @@ from ckpt_backends.protocol import (
 )
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.tables import (
-    HEADS,
+    BODIES_AT_ONCE,
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
     THREADS_PER_QUERY,
     GroupedThreads,
     Query,
-    ids_query,
-    keyed,
-    namespaces_query,
-    query_within,
-    size_queries,
-    usage_query,
-    with_writes_query,
-    writes_query,
+    RowQuery,
+    SqlTable,
+    SqlTables,
 )
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
+    from ckpt_backends.codec.stored import StoredTexts
     from ckpt_backends.model import Capability, Checkpoint, Fault, HiddenRows, ThreadBounds
     from ckpt_backends.rows import Row
-    from ckpt_backends.sql.tables import RowQuery, SqlTable, SqlTables
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
 """Rows of checkpoints or writes: the key, and the columns of a `RowQuery`."""
+
+
+_IDS = 500
+"""Maximum number of ids in a query. If there are more, all threads are listed."""
+_LAST = chr(sys.maxunicode)
+
+
+_MOST_MARKS = 20
+"""With more, the engine's search for them takes longer than what it spares."""
 
 
 class SqlStore(BaseStore):
@@ -156,24 +164,86 @@ class SqlStore(BaseStore):
         yield from self._threads(self._newest(limit))
 
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
-        written = self._with_writes(bounds.head_channels) if bounds.head_channels else None
-        if found := query_within(self._database, self._grouped, written, bounds):
+        if (found := self._query_within(bounds)) is not None:
             yield from filter(bounds.admits, self._threads(self._stream(*found)))
+
+    def _query_within(self, bounds: ThreadBounds) -> Query | None:
+        """The query for the threads within bounds, newest first; None if there can be none.
+
+        The result may include threads outside of the bounds, but each of them has a write on one of
+        the `head_channels`, if there are such.
+        """
+        keys, exact = self._keys_within(bounds), self._database.exact
+        if keys is None or bounds.head_channels == frozenset():
+            return None
+        where, values = keys
+        if bounds.head_channels:
+            # Counts and times are then read of few threads.
+            query, of_writes = self._with_writes(bounds.head_channels)
+            where = " AND ".join(filter(None, (where, f"c.thread_id IN ({query})")))
+            values |= of_writes
+        listed, conditions = self._grouped(where), []
+        times = ids_between(bounds.since, bounds.until)
+        for name, operator, text in zip(("since", "until"), (">=", "<"), times, strict=True):
+            if text:
+                mark = exact(self._database.text(name))
+                conditions.append(f"{exact('t.newest')} {operator} {mark}")
+                values[name] = self._database.bound(text)
+        only = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        order = f"ORDER BY t.newest DESC, {exact('t.thread')}"
+        return f"{listed.rows} {only} {order}", listed.values | values
+
+    def _keys_within(self, bounds: ThreadBounds) -> Query | None:
+        """The condition for checkpoints by the ids of their threads; None if there can be none."""
+        storable = self._database.storable
+        if bounds.ids is not None and len(bounds.ids) <= _IDS:
+            ids = sorted(filter(storable, bounds.ids))
+            return self._database.among("c.thread_id", "only", ids) if ids else None
+        if not storable(bounds.prefix):
+            return None
+        end = end_of_prefix(bounds.prefix)
+        return ("", {}) if end is None else self._between(">=", bounds.prefix, end)
+
+    def _between(self, operator: str, begin: str, end: str) -> Query:
+        """The condition that a thread id lies between two texts."""
+        database = self._database
+        thread, first, last = map(
+            database.exact, ("c.thread_id", database.text("begin"), database.text("end"))
+        )
+        values = {"begin": database.bound(begin), "end": database.bound(end)}
+        return f"{thread} {operator} {first} AND {thread} < {last}", values
 
     def _with_writes(self, channels: Collection[str]) -> Query:
         """The query for the ids of threads with a write on one of these channels at their head."""
-        root = self._of_space("")
-        asked = (self._tables, self._heads(root[0]), root, channels)
-        return with_writes_query(self._database, *asked)
+        database, writes = self._database, self._tables.writes
+        is_root, of_root = self._of_space("")
+        among, names = database.among("c.channel", "channel", sorted(channels))
+        thread, head = (
+            database.as_in(writes.name, column, other)
+            for column, other in (("thread_id", "h.thread"), ("checkpoint_id", "h.head"))
+        )
+        # `CROSS JOIN` keeps SQLite from reading all writes before the heads.
+        query = (
+            f"SELECT c.thread_id FROM ({self._heads(is_root)}) h CROSS JOIN {writes.source} c"
+            f" WHERE {is_root} AND {among} AND c.thread_id = {thread} AND c.checkpoint_id = {head}"
+        )
+        return query, of_root | names
 
     def _heads(self, is_root: str) -> str:
         """The query for root heads, with the columns `thread` and `head`."""
-        source = self._tables.checkpoints.source
-        return HEADS.format(checkpoints=source, is_root=is_root)
+        return (
+            "SELECT c.thread_id AS thread, MAX(c.checkpoint_id) AS head"
+            f" FROM {self._tables.checkpoints.source} c WHERE {is_root} GROUP BY c.thread_id"
+        )
 
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
-        found = ids_query(self._database, self._tables, prefix, after)
-        for (one,) in self._database.rows(f"{found[0]} LIMIT {limit:d}", found[1]) if found else ():
+        if not self._database.storable(prefix + after):
+            return
+        first = ">=" if after < prefix else ">"
+        where, values = self._between(first, max(prefix, after), prefix + _LAST)
+        source, thread = self._tables.checkpoints.source, self._database.exact("c.thread_id")
+        query = f"SELECT DISTINCT {thread} AS thread FROM {source} c WHERE {where} ORDER BY 1"
+        for (one,) in self._database.rows(f"{query} LIMIT {limit:d}", values):
             yield self._text(one)
 
     def thread(self, thread_id: str) -> Thread | None:
@@ -198,41 +268,87 @@ class SqlStore(BaseStore):
             )
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        from ckpt_backends.sql.tables import sizes_of
+        tables, none = self._tables, (0, 0)
+        asked = list(filter(self._database.storable, dict.fromkeys(thread_ids)))
+        checkpoints, writes = (
+            self._sums(one, asked) for one in (tables.checkpoints, tables.writes)
+        )
+        blobs = self._sums(tables.blobs, asked) if tables.blobs else {}
+        return [
+            ThreadSize(
+                checkpoints.get(one, none)[0],
+                writes.get(one, none)[0],
+                sum(each.get(one, none)[1] for each in (checkpoints, writes, blobs)),
+                blobs.get(one, none)[0],
+            )
+            for one in thread_ids
+        ]
 
-        return sizes_of(self._database, self._tables, thread_ids, self._text, self._number)
+    def _sums(self, table: SqlTable, thread_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """By thread, the number of its rows and their bytes."""
+        thread, found = self._database.exact("c.thread_id"), dict[str, tuple[int, int]]()
+        for some in in_chunks(thread_ids, THREADS_PER_QUERY):
+            where, values = self._database.among("c.thread_id", "t", some)
+            query = (
+                f"SELECT MIN({thread}), MAX({thread}), COUNT(*), COALESCE(SUM({table.size}), 0)"
+                f" FROM {table.source} c WHERE {where} GROUP BY"
+            )
+            # By the column itself the server groups in the order of its index, without sorting all
+            # rows. It may take different ids for one.
+            rows = self._database.rows(f"{query} c.thread_id", values)
+            if any(one != other for one, other, *_ in rows):
+                rows = self._database.rows(f"{query} {thread}", values)
+            for one, _, number, size in rows:
+                found[self._text(one)] = self._number(number), self._number(size)
+        return found
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         if not self._database.storable(thread_id):
             return
-        for query in size_queries(self._database, self._tables, self._thread_is):
-            for space, checkpoint_id, *size in self._stream(query, self._of(thread_id)):
+        tables, of_thread = self._tables, self._of(thread_id)
+        ns, name = map(self._database.exact, ("c.checkpoint_ns", "c.checkpoint_id"))
+        for table, counted in ((tables.checkpoints, "COUNT(*), 0"), (tables.writes, "0, COUNT(*)")):
+            query = (
+                f"SELECT {ns} AS ns, {name} AS name, {counted}, COALESCE(SUM({table.size}), 0)"
+                f" FROM {table.source} c WHERE {self._thread_is} GROUP BY ns, name"
+            )
+            for space, checkpoint_id, *size in self._stream(query, of_thread):
                 key = CheckpointKey(thread_id, self._text(space), self._text(checkpoint_id))
                 yield key, ThreadSize(*map(self._number, size))
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if not self._database.storable(thread_id or ""):
             return
-        where = "" if thread_id is None else f"WHERE {self._thread_is}"
-        where = f"{where} {self._UNMERGED}"
-        query = usage_query(self._database, self._tables, where, self._BODY_TYPE)
-        values = {} if thread_id is None else self._of(thread_id)
-        for thread, table, column, ns, channel, tag, rows, size in self._stream(query, values):
-            yield Usage(
-                table,
-                column,
-                self._text(thread),
-                self._text(ns),
-                None if channel is None else self._text(channel),
-                self._text(tag),
-                self._number(rows),
-                self._number(size),
-            )
+        text, values = self._text, {} if thread_id is None else self._of(thread_id)
+        rows = self._stream(self._usage_query("" if thread_id is None else self._thread_is), values)
+        for thread, table, column, ns, channel, tag, number, size in rows:
+            place = text(thread), text(ns), None if channel is None else text(channel), text(tag)
+            yield Usage(table, column, *place, self._number(number), self._number(size))
+
+    def _usage_query(self, where: str) -> str:
+        """The query for the space that is used, ordered by thread; see `Usage`."""
+        exact, parts, only = self._database.exact, [], f"WHERE {where}" if where else ""
+        for table in reversed(self._tables.all):
+            for column, size in table.sizes.items():
+                channel, tag = "NULL", exact("'json'" if column == "metadata" else self._BODY_TYPE)
+                if table is not self._tables.checkpoints:
+                    channel, tag = exact("c.channel"), exact("COALESCE(c.type, '')")
+                parts.append(
+                    f"SELECT thread, '{table.name}', '{column}', ns, channel, tag, COUNT(*),"
+                    f" COALESCE(SUM(size), 0) FROM (SELECT {exact('c.thread_id')} AS thread,"
+                    f" {exact('c.checkpoint_ns')} AS ns, {channel} AS channel, {tag} AS tag,"
+                    f" {size} AS size FROM {table.source} c {only} {self._UNMERGED}) used"
+                    " GROUP BY thread, ns, channel, tag"
+                )
+        return f"{' UNION ALL '.join(parts)} ORDER BY thread"
 
     def namespaces(self, thread_id: str) -> list[str]:
         if not self._database.storable(thread_id):
             return []
-        query = namespaces_query(self._database, self._tables, self._thread_is)
+        query = (
+            f"SELECT DISTINCT {self._database.exact('c.checkpoint_ns')} AS ns"
+            f" FROM {self._tables.checkpoints.source} c WHERE {self._thread_is} ORDER BY ns"
+        )
         return [self._text(ns) for (ns,) in self._database.rows(query, self._of(thread_id))]
 
     def checkpoints(
@@ -305,7 +421,16 @@ class SqlStore(BaseStore):
             f" ORDER BY {order}{query.order}"
         )
         few = None if checkpoint_ids is None else len(checkpoint_ids)
-        return keyed(thread_id, self._fetch(text, bound, query.at_once, few), self._text)
+        return self._keyed(thread_id, self._fetch(text, bound, query.at_once, few))
+
+    def _keyed(self, thread_id: str, rows: Iterable[Sequence[Any]]) -> Keyed:
+        """Rows of a thread that begin with namespace and id, as their keys and the rest."""
+        place, key, text = None, CheckpointKey(thread_id, "", ""), self._text
+        for ns, checkpoint_id, *row in rows:
+            if place != (ns, checkpoint_id):  # The writes of a checkpoint come one after the other.
+                place = ns, checkpoint_id
+                key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
+            yield key, row
 
     def _fetch(
         self,
@@ -321,8 +446,27 @@ class SqlStore(BaseStore):
         self, channels: Collection[str] | None, values: bool | Collection[str]
     ) -> RowQuery:
         """The query for writes, for `_read_writes`."""
-        tables = self._tables
-        return writes_query(self._database, tables, channels, values, self._LENGTH, self._MOST)
+        database, tables = self._database, self._tables
+        bound: dict[str, object] = {}
+        wanted, only = "TRUE" if values else "FALSE", ""
+        if not isinstance(values, bool):
+            wanted, bound = database.among("c.channel", "read", values)
+        if channels is not None:
+            only, names = database.among("c.channel", "of", channels)
+            bound |= names
+        path = "c.task_path" if tables.task_path else "''"
+        value = f"c.{database.quoted(next(iter(tables.writes.sizes)))}"
+        size = self._LENGTH.format(value)
+        order = map(database.exact, ("c.checkpoint_id", path, "c.task_id"))
+        return RowQuery(
+            table=tables.writes,
+            columns=f"c.task_id, {path}, c.idx, c.channel, c.type, {size}, {wanted},"
+            f" CASE WHEN {wanted} AND {size} <= {self._MOST} THEN {value} END",
+            order=f"{', '.join(order)}, c.idx",
+            only=only,
+            values=bound,
+            at_once=KEYS_AT_ONCE if values is False else BODIES_AT_ONCE,
+        )
 
     def _write(self, key: CheckpointKey, row: Sequence[Any]) -> Write:
         task_id, task_path, idx, channel, tag, size, is_read, value, *_ = row
@@ -384,18 +528,88 @@ class SqlStore(BaseStore):
         return self._database.rows(query, values)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
-        from ckpt_backends.sql.tables import threads_with_rows
-
-        return set(map(self._text, threads_with_rows(self._database, self._tables, thread_ids)))
+        found, thread = set[str](), self._database.exact("c.thread_id")
+        for some in in_chunks(filter(self._database.storable, thread_ids), THREADS_PER_QUERY):
+            where, values = self._database.among("c.thread_id", "t", some)
+            for table in self._tables.all:
+                query = f"SELECT DISTINCT {thread} FROM {table.sql} c WHERE {where}"
+                found.update(self._text(one) for (one,) in self._database.rows(query, values))
+        return found
 
     def threads_that_may_hold(
         self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
     ) -> set[str]:
-        from ckpt_backends.sql.holding import StoredSearch
+        from ckpt_backends.codec.stored import StoredTexts, may_be_derived
 
-        columns = self._database, self._tables, self._BODY_TYPE, self._BODY, self._LENGTH
-        search = StoredSearch(*columns, self._text, self._data)
-        return set(search.threads(thread_ids, texts, ignore_case=ignore_case))
+        # No engine reads the numbers inside of values, or folds the letters of ASCII only. One in
+        # this process searches more slowly than Python does; a server need not send the values.
+        is_read = self._database.in_process or ignore_case or any(map(may_be_derived, texts))
+        wanted, found = StoredTexts(texts, ignore_case=ignore_case), set[str]()
+        for some in in_chunks(filter(self._database.storable, thread_ids), THREADS_PER_QUERY):
+            for table in self._tables.all:
+                value, tag = f"c.{self._database.quoted(next(iter(table.sizes)))}", "c.type"
+                if table is self._tables.checkpoints:
+                    value, tag = self._BODY.format(value), self._BODY_TYPE
+                place = table, value, tag, some
+                cells = self._search(*place, wanted) if is_read else self._ask(*place, texts)
+                found.update(map(self._text, cells))
+        return found
+
+    def _search(
+        self, table: SqlTable, value: str, tag: str, thread_ids: Sequence[str], wanted: StoredTexts
+    ) -> Iterator[Any]:
+        """The threads with values that may hold a text, maybe twice; too long ones are not read.
+
+        `value` and `tag` are the expressions for the bytes and the type of a value.
+        """
+        from ckpt_backends.codec.stored import EMPTY_TYPES
+
+        database, finder = self._database, cache(lambda kind: wanted.finder(self._text(kind)))
+        among, values = database.among("c.thread_id", "t", thread_ids)
+        empty = ", ".join(map(database.literal, EMPTY_TYPES))
+        only = f"{among} AND COALESCE({tag}, '') NOT IN ({empty})"
+        marks: dict[str, object] = {f"mark{n}": one for n, one in enumerate(wanted.marks)}
+        # Bodies are longer, and an engine searches bytes more slowly than Python does.
+        if table is not self._tables.checkpoints and 0 < len(marks) <= _MOST_MARKS:
+            holds = database.holds(value, [*marks])
+            only += f" AND (COALESCE({tag}, '') <> 'msgpack' OR {holds})"
+            values |= marks
+        is_long = f"COALESCE({self._LENGTH.format(value)}, 0) > {MOST_BYTES}"
+        query = (
+            f"SELECT {database.exact('c.thread_id')}, {tag}, {is_long},"
+            f" CASE WHEN NOT {is_long} THEN {value} END FROM {table.source} c WHERE {only}"
+        )
+        for thread, kind, is_too_long, cell in database.stream(query, values, BODIES_AT_ONCE):
+            if is_too_long or finder(kind)(self._data(cell) or b""):
+                yield thread
+
+    def _ask(
+        self,
+        table: SqlTable,
+        value: str,
+        tag: str,
+        thread_ids: Sequence[str],
+        texts: Collection[str],
+    ) -> Iterator[Any]:
+        """The same threads; the engine searches the values."""
+        from ckpt_backends.codec.stored import ARRAY, KNOWN_TYPES, TEXT_ARRAY, escape_in_json
+
+        database = self._database
+        parts = {f"part{n}": one.encode() for n, one in enumerate(texts)}
+        escaped = sorted({escape_in_json(one) for one in texts})
+        escapes = {f"escape{n}": one for n, one in enumerate(escaped)}
+        items = {f"items{n}": one for n, one in enumerate(TEXT_ARRAY)}
+        known = ", ".join(map(database.literal, KNOWN_TYPES))
+        among, ids = database.among("c.thread_id", "t", thread_ids)
+        query = (
+            f"SELECT DISTINCT {database.exact('c.thread_id')} FROM {table.source} c WHERE {among}"
+            f" AND (COALESCE({tag}, '') NOT IN ({known}) OR {database.holds(value, [*parts])}"
+            f" OR ({database.holds(value, ['array'])} AND {database.holds(value, [*items])})"
+            f" OR ({tag} = 'json' AND {database.holds(value, [*escapes])}))"
+        )
+        values = {**ids, **parts, **escapes, **items, "array": ARRAY}
+        for (thread,) in database.rows(query, values):
+            yield thread
 
     def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
         """The rows of a thread with all stored columns."""

@@ -6,27 +6,16 @@ LangGraph's savers for servers use three tables: checkpoint bodies, writes, and 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ckpt_backends import shell
 from ckpt_backends.declaration import declared_for, load
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.model import (
-    COPY_INSTEAD,
-    Blob,
-    Capability,
-    CheckpointKey,
-    ThreadSize,
-    TypedBytes,
-    ids_between,
-    in_chunks,
-)
+from ckpt_backends.model import COPY_INSTEAD, Blob, Capability, TypedBytes
 
 if TYPE_CHECKING:
-    from ckpt_backends.model import ThreadBounds
     from ckpt_backends.protocol import Store, WritableStore
     from ckpt_backends.sql.database import Database, WritableDatabase
     from ckpt_backends.url import StoreUrl
@@ -243,6 +232,7 @@ def recognised(tables: Tables, *engines: str) -> TableSaver | None:
     return None
 
 
+THREADS_PER_QUERY = 500
 KEYS_AT_ONCE, BODIES_AT_ONCE, STATES_AT_ONCE = 5000, 200, 4
 """Rows in memory at a time: keys, bodies without values, and bodies with values."""
 
@@ -370,114 +360,8 @@ class RowQuery(NamedTuple):
         return where if self.has_bodies else f"{where} ORDER BY n, {self.order}"
 
 
-def keyed(
-    thread_id: str, rows: Iterable[Sequence[Any]], text: Callable[[Any], str]
-) -> Iterator[tuple[CheckpointKey, Sequence[Any]]]:
-    """Rows of a thread that begin with namespace and checkpoint id, as their keys and the rest."""
-    place, key = None, CheckpointKey(thread_id, "", "")
-    for ns, checkpoint_id, *row in rows:
-        if place != (ns, checkpoint_id):  # The writes of a checkpoint come one after the other.
-            place, key = (
-                (ns, checkpoint_id),
-                CheckpointKey(thread_id, text(ns), text(checkpoint_id)),
-            )
-        yield key, row
-
-
-def namespaces_query(database: Database, tables: SqlTables, thread_is: str) -> str:
-    """The query for the namespaces of a thread, in order."""
-    return (
-        f"SELECT DISTINCT {database.exact('c.checkpoint_ns')} AS ns"
-        f" FROM {tables.checkpoints.source} c WHERE {thread_is} ORDER BY ns"
-    )
-
-
-def size_queries(database: Database, tables: SqlTables, thread_is: str) -> Iterator[str]:
-    """The queries for the number and bytes of a thread's checkpoints and writes.
-
-    The columns are namespace, checkpoint id, number of checkpoints, number of writes, and bytes.
-    """
-    ns, name = map(database.exact, ("c.checkpoint_ns", "c.checkpoint_id"))
-    for table, counted in ((tables.checkpoints, "COUNT(*), 0"), (tables.writes, "0, COUNT(*)")):
-        yield (
-            f"SELECT {ns} AS ns, {name} AS name, {counted}, COALESCE(SUM({table.size}), 0)"
-            f" FROM {table.source} c WHERE {thread_is} GROUP BY ns, name"
-        )
-
-
-def usage_query(database: Database, tables: SqlTables, rest: str, body_type: str) -> str:
-    """The query for the space that is used, ordered by thread; see `Usage`.
-
-    `rest` is the end of the query for stored values; `body_type` is the expression for the type of
-    a body.
-    """
-    exact, parts = database.exact, []
-    for table in reversed(tables.all):
-        for column, size in table.sizes.items():
-            channel, tag = "NULL", exact("'json'" if column == "metadata" else body_type)
-            if table is not tables.checkpoints:
-                channel, tag = exact("c.channel"), exact("COALESCE(c.type, '')")
-            parts.append(
-                f"SELECT thread, '{table.name}', '{column}', ns, channel, tag, COUNT(*),"
-                f" COALESCE(SUM(size), 0) FROM (SELECT {exact('c.thread_id')} AS thread,"
-                f" {exact('c.checkpoint_ns')} AS ns, {channel} AS channel, {tag} AS tag,"
-                f" {size} AS size FROM {table.source} c {rest}) used"
-                " GROUP BY thread, ns, channel, tag"
-            )
-    return f"{' UNION ALL '.join(parts)} ORDER BY thread"
-
-
-def writes_query(
-    database: Database,
-    tables: SqlTables,
-    channels: Collection[str] | None,
-    values: bool | Collection[str],
-    length: str,
-    most: int,
-) -> RowQuery:
-    """The query for writes; `channels` and `values` are those of `Store.writes`.
-
-    `length` is the expression for the bytes of a stored value. Longer values than `most` are not
-    read.
-    """
-    bound: dict[str, object] = {}
-    wanted = "TRUE" if values else "FALSE"
-    if not isinstance(values, bool):
-        wanted, bound = database.among("c.channel", "read", values)
-    only = ""
-    if channels is not None:
-        only, names = database.among("c.channel", "of", channels)
-        bound |= names
-    path = "c.task_path" if tables.task_path else "''"
-    value = f"c.{database.quoted(next(iter(tables.writes.sizes)))}"
-    size = length.format(value)
-    order = map(database.exact, ("c.checkpoint_id", path, "c.task_id"))
-    return RowQuery(
-        table=tables.writes,
-        columns=f"c.task_id, {path}, c.idx, c.channel, c.type, {size}, {wanted},"
-        f" CASE WHEN {wanted} AND {size} <= {most} THEN {value} END",
-        order=f"{', '.join(order)}, c.idx",
-        only=only,
-        values=bound,
-        at_once=KEYS_AT_ONCE if values is False else BODIES_AT_ONCE,
-    )
-
-
-# Queries for some threads of a store: those within bounds, and ids that begin with a text.
-
-
-_IDS = 500
-"""Maximum number of ids in a query. If there are more, all threads are listed."""
-_LAST = chr(sys.maxunicode)
-
 Query: TypeAlias = tuple[str, dict[str, object]]
 """SQL and its parameters."""
-
-HEADS = """
-    SELECT c.thread_id AS thread, MAX(c.checkpoint_id) AS head
-    FROM {checkpoints} c WHERE {is_root} GROUP BY c.thread_id
-"""
-"""The root heads of all threads."""
 
 
 class GroupedThreads(NamedTuple):
@@ -494,173 +378,3 @@ class GroupedThreads(NamedTuple):
         """The query with its columns in the order that `SqlStore` reads."""
         columns = "t.thread, t.head, t.first_id, t.newest, t.n, t.spaces"
         return f"SELECT {columns} FROM ({self.query}) t"
-
-
-def query_within(
-    database: Database,
-    grouped: Callable[[str], GroupedThreads],
-    with_writes: Query | None,
-    bounds: ThreadBounds,
-) -> Query | None:
-    """The query for the threads within bounds, newest first; None if there can be none.
-
-    `grouped` returns the query for threads, given a condition for checkpoints; `with_writes` is
-    the query for those with a write on one of the `head_channels`, if there are such. The result
-    may include threads outside of the bounds, but each of them has such a write.
-    """
-    keys = _keys_within(database, bounds)
-    if keys is None or bounds.head_channels == frozenset():
-        return None
-    where, values = keys
-    if with_writes is not None:
-        # Counts and times are then read of few threads.
-        written = f"c.thread_id IN ({with_writes[0]})"
-        where = f"{where} AND {written}" if where else written
-        values = values | with_writes[1]
-    listed = grouped(where)
-    values = listed.values | values
-    conditions = []
-    times = ids_between(bounds.since, bounds.until)
-    for name, operator, text in zip(("since", "until"), (">=", "<"), times, strict=True):
-        if text:
-            newest, bound = map(database.exact, ("t.newest", database.text(name)))
-            conditions.append(f"{newest} {operator} {bound}")
-            values[name] = database.bound(text)
-    only = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    order = f"ORDER BY t.newest DESC, {database.exact('t.thread')}"
-    return f"{listed.rows} {only} {order}", values
-
-
-def with_writes_query(
-    database: Database, tables: SqlTables, heads: str, is_root: Query, channels: Collection[str]
-) -> Query:
-    """The query for the ids of threads with a write on one of these channels at their root head.
-
-    `heads` is a query for the columns `thread` and `head`, `is_root` the condition for rows of the
-    root namespace.
-    """
-    among, names = database.among("c.channel", "channel", sorted(channels))
-    thread, head = (
-        database.as_in(tables.writes.name, column, other)
-        for column, other in (("thread_id", "h.thread"), ("checkpoint_id", "h.head"))
-    )
-    # `CROSS JOIN` keeps SQLite from reading all writes before the heads.
-    query = (
-        f"SELECT c.thread_id FROM ({heads}) h CROSS JOIN {tables.writes.source} c"
-        f" WHERE {is_root[0]} AND {among} AND c.thread_id = {thread} AND c.checkpoint_id = {head}"
-    )
-    return query, is_root[1] | names
-
-
-def ids_query(database: Database, tables: SqlTables, prefix: str, after: str) -> Query | None:
-    """The query for thread ids that begin with `prefix` and are greater than `after`, in order.
-
-    Returns None if the engine cannot store such an id.
-    """
-    if not database.storable(prefix + after):
-        return None
-    first = ">=" if after < prefix else ">"
-    where, values = _between(database, first, max(prefix, after), prefix + _LAST)
-    source, thread = tables.checkpoints.source, database.exact("c.thread_id")
-    return f"SELECT DISTINCT {thread} AS thread FROM {source} c WHERE {where} ORDER BY 1", values
-
-
-def _keys_within(database: Database, bounds: ThreadBounds) -> Query | None:
-    """The condition for checkpoints by the ids of their threads; None if there can be none."""
-    if bounds.ids is not None and len(bounds.ids) <= _IDS:
-        ids = sorted(filter(database.storable, bounds.ids))
-        return database.among("c.thread_id", "only", ids) if ids else None
-    if not database.storable(bounds.prefix):
-        return None
-    from ckpt_backends.model import end_of_prefix
-
-    end = end_of_prefix(bounds.prefix)
-    return ("", {}) if end is None else _between(database, ">=", bounds.prefix, end)
-
-
-def _between(database: Database, operator: str, begin: str, end: str) -> Query:
-    """The condition that a thread id lies between two texts."""
-    thread, first, last = map(
-        database.exact, ("c.thread_id", database.text("begin"), database.text("end"))
-    )
-    values: dict[str, object] = {"begin": database.bound(begin), "end": database.bound(end)}
-    return f"{thread} {operator} {first} AND {thread} < {last}", values
-
-
-# Adds up the rows of several threads with one query for each table.
-
-
-THREADS_PER_QUERY = 500
-
-
-def threads_with_rows(
-    database: Database, tables: SqlTables, thread_ids: Sequence[str]
-) -> Iterator[Any]:
-    """Those of some threads that have any row, as cells; some more than once."""
-    thread = database.exact("c.thread_id")
-    for table, where, values in _queries(database, tables, thread_ids):
-        query = f"SELECT DISTINCT {thread} FROM {table.sql} c WHERE {where}"
-        for (found,) in database.rows(query, values):
-            yield found
-
-
-def _sums_of(
-    database: Database, tables: SqlTables, thread_ids: Sequence[str]
-) -> Iterator[dict[Any, tuple[Any, ...]]]:
-    """By thread, the numbers of rows and their bytes: of checkpoints, of writes, and of blobs."""
-    asked = [one for one in dict.fromkeys(thread_ids) if database.storable(one)]
-    for table in (tables.checkpoints, tables.writes, tables.blobs):
-        found: dict[Any, tuple[Any, ...]] = {}
-        if table is not None:
-            for some in in_chunks(asked, THREADS_PER_QUERY):
-                found |= _sums(database, table, some)
-        yield found
-
-
-def _sums(
-    database: Database, table: SqlTable, thread_ids: Sequence[str]
-) -> dict[Any, tuple[Any, ...]]:
-    """By thread, the number of its rows and their bytes."""
-    thread = database.exact("c.thread_id")
-    where, values = database.among("c.thread_id", "t", thread_ids)
-    rest = f"COUNT(*), COALESCE(SUM({table.size}), 0) FROM {table.source} c WHERE {where} GROUP BY"
-    if thread != "c.thread_id":
-        # By the column itself the server groups in the order of its index, without sorting all
-        # rows. It may take different ids for one.
-        query = f"SELECT MIN({thread}), MAX({thread}), {rest} c.thread_id"
-        rows = database.rows(query, values)
-        found = {one: tuple(sums) for one, other, *sums in rows if one == other}
-        if len(found) == len(rows):
-            return found
-    rows = database.rows(f"SELECT {thread}, {rest} {thread}", values)
-    return {one: tuple(sums) for one, *sums in rows}
-
-
-def _queries(
-    database: Database, tables: SqlTables, thread_ids: Sequence[str]
-) -> Iterator[tuple[SqlTable, str, dict[str, object]]]:
-    """The tables, checkpoints last, each with the condition for rows of these threads."""
-    asked = [one for one in thread_ids if database.storable(one)]
-    for some in in_chunks(asked, THREADS_PER_QUERY):
-        where, values = database.among("c.thread_id", "t", some)
-        for table in tables.all:
-            yield table, where, values
-
-
-def sizes_of(
-    database: Database,
-    tables: SqlTables,
-    thread_ids: Sequence[str],
-    text: Callable[[Any], str],
-    number: Callable[[Any], int],
-) -> list[ThreadSize]:
-    """The sizes of threads, in their order; `text` and `number` read a cell."""
-    found = [
-        {text(one): tuple(map(number, sums)) for one, sums in each.items()}
-        for each in _sums_of(database, tables, thread_ids)
-    ]
-    of_each = [[each.get(one, (0, 0)) for each in found] for one in thread_ids]
-    return [
-        ThreadSize(rows[0], writes[0], rows[1] + writes[1] + blobs[1], blobs[0])
-        for rows, writes, blobs in of_each
-    ]

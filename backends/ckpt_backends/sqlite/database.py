@@ -421,26 +421,15 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         raise
 
 
-class _Callback:
-    """The function that the engine calls; no cycle of references keeps the connection open."""
-
-    function: Callable[..., bool]
-
-    def __call__(self, *cells: bytes) -> bool:
-        return self.function(*cells)
-
-
 class SqliteDatabase(WritableDatabase):
     """A file, opened for reading or for changing."""
 
-    calls_back = True
+    in_process = True
     insert_missing = "INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
     _errors = staticmethod(writing)
 
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
         connection.text_factory = decode_text
-        self._callback = _Callback()
-        connection.create_function("ckpt_called", -1, self._callback, deterministic=True)
         self._url = url
         self._path = Path(url.path)
         self._connection: sqlite3.Connection | None = connection
@@ -483,14 +472,9 @@ class SqliteDatabase(WritableDatabase):
         return quoted_name(name)
 
     def holds(self, column: str, names: Sequence[str]) -> str:
-        # Text and NULL are left to the function that is called back.
+        # Text and NULL are read.
         parts = (f"instr({column}, {self.mark(one)})" for one in names)
         return f"(typeof({column}) <> 'blob' OR {' OR '.join(parts)})"
-
-    def called_back(self, function: Callable[..., bool], *columns: str) -> str:
-        self._callback.function = function
-        cells = (f"CAST(COALESCE({one}, '') AS BLOB)" for one in columns)
-        return f"ckpt_called({', '.join(cells)})"
 
     def literal(self, text: str) -> str:
         from ckpt_backends.shell import is_shown  # late: few commands show a literal
