@@ -580,7 +580,7 @@ class MySQLStore(SqlStore):
 
         yield from schema_faults(self._database, self._layout)
         yield from limit_faults(self._database, self._layout)
-        yield from self._database.faults(self._tables.names)
+        yield from super().faults()
 
     def thread_faults(self, thread_id: str) -> Iterator[Fault]:
         from ckpt_backends.mysql.health import hash_faults

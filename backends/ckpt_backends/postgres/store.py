@@ -507,7 +507,7 @@ class PostgresStore(SqlStore):
         from ckpt_backends.postgres.health import schema_faults
 
         yield from schema_faults(self._database, self._layout)
-        yield from self._database.faults(self._tables.names)
+        yield from super().faults()
 
     def sources(self, key: CheckpointKey) -> list[str]:
         literal, layout = self._database.literal, self._layout

@@ -622,6 +622,14 @@ class SqlStore(BaseStore):
 
         return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
 
+    def faults(self) -> Iterator[Fault]:
+        yield from self._database.faults(self._tables.names)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        literal = self._database.literal
+        where = " AND ".join(f"{name} = {literal(one)}" for name, one in key._asdict().items())
+        return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
+
     def damage(self, *, whole: bool) -> Iterator[Fault]:
         return self._database.damage(whole=whole)
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import lru_cache, partial
+from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError, reason_of
 from ckpt_backends.files import not_regular, open_regular
 from ckpt_backends.model import Fault, Space
-from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values, WritableDatabase
+from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values, WritableDatabase, text
 from ckpt_backends.sqlite.journals import (
     TEXT,
     bind,
@@ -45,7 +45,6 @@ from ckpt_backends.sqlite.journals import (
     reading,
     rebuild,
     space_of,
-    stored_tables,
     unavailable,
     what_is,
     writing,
@@ -154,7 +153,9 @@ def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
     Deleted data is overwritten with zeros (`secure_delete`). Raises `StoreUnavailable` if the file
     is missing, not a database, or cannot be read or written.
     """
-    path = _path(url)
+    _check_params(url)
+    path = Path(url.path)
+    _check_file(path)
     _refuse_copy(url, path)
     _check_writable(path)
     check_super_journal(path)
@@ -189,28 +190,9 @@ def _refuse_copy(url: StoreUrl, path: Path) -> None:
 
 def _connect_for_writing(path: Path, query: str) -> sqlite3.Connection:
     try:
-        connection = sqlite3.connect(
-            _uri(path, query), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-        )
+        return _connection(path, query, "PRAGMA secure_delete = ON")
     except sqlite3.Error as error:
         raise unavailable("cannot open", path, error) from error
-    try:
-        _distrust(connection)
-        connection.execute("PRAGMA secure_delete = ON").fetchone()
-        with readable_errors():
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error as error:
-        connection.close()
-        raise unavailable("cannot open", path, error) from error
-    return connection
-
-
-def _path(url: StoreUrl) -> Path:
-    """The file that the URL names. Raises `UsageError` and `StoreUnavailable`."""
-    _check_params(url)
-    path = Path(url.path)
-    _check_file(path)
-    return path
 
 
 def _check_params(url: StoreUrl) -> None:
@@ -229,16 +211,6 @@ def _check_params(url: StoreUrl) -> None:
 
 def _is_copy(url: StoreUrl) -> bool:
     return url.params.get("copy") in {"1", "true"}
-
-
-def _uri(path: Path, query: str) -> str:
-    return f"file:{quote(os.fsencode(os.path.abspath(path)))}?{query}"
-
-
-def _distrust(connection: sqlite3.Connection) -> None:
-    """Do not run functions that the file's schema names, and check pages for damage."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
 
 
 def _check_file(path: Path) -> None:
@@ -315,13 +287,18 @@ def identity(path: str | Path) -> tuple[int, int] | None:
 
 def _connect(path: Path, query: str) -> sqlite3.Connection:
     """Connect and begin a read transaction, so all queries see the same snapshot."""
-    connection = sqlite3.connect(
-        _uri(path, query), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-    )
+    return _connection(path, query, "PRAGMA query_only = ON", "BEGIN")
+
+
+def _connection(path: Path, query: str, *statements: str, waits: bool = True) -> sqlite3.Connection:
+    """Connect, and run these statements before the first read. Raises `sqlite3.Error`."""
+    uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?{query}"
+    seconds = _BUSY_SECONDS if waits else 0
+    connection = sqlite3.connect(uri, uri=True, timeout=seconds, isolation_level=None)
     try:
-        connection.execute("PRAGMA query_only = ON")
-        _distrust(connection)
-        connection.execute("BEGIN")
+        # Do not run functions that the file's schema names, and check pages for damage.
+        for one in ("PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON", *statements):
+            connection.execute(one).fetchone()
         with readable_errors():
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
@@ -374,15 +351,8 @@ def _remove_empty_log(path: Path) -> None:
     """
     if log_size(path) or not _may(path, os.W_OK):
         return
-    with (
-        suppress(sqlite3.Error),
-        closing(
-            sqlite3.connect(_uri(path, "mode=rw"), uri=True, timeout=0, isolation_level=None)
-        ) as connection,
-    ):
-        connection.execute("PRAGMA query_only = ON")
-        _distrust(connection)
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    with suppress(sqlite3.Error):
+        _connection(path, "mode=rw", "PRAGMA query_only = ON", waits=False).close()
 
 
 def _nothing() -> None:
@@ -408,17 +378,10 @@ def check_current(opened: Opened, url: StoreUrl) -> None:
         )
 
 
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """One write transaction. It takes SQLite's write lock at its beginning."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield connection
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+_TABLES = """
+    SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c
+    WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+"""
 
 
 class SqliteDatabase(WritableDatabase):
@@ -437,8 +400,7 @@ class SqliteDatabase(WritableDatabase):
         """Whether rows were removed or changed after the write-ahead log was last emptied."""
 
     def rows(self, query: str, values: Values) -> list[QueryRow]:
-        with self._errors(self._url):
-            return self._alive().execute(query, values).fetchall()
+        return list(self.stream(query, values))
 
     def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:  # noqa: ARG002
         with self._errors(self._url):
@@ -446,6 +408,13 @@ class SqliteDatabase(WritableDatabase):
             # connection.
             for row in self._alive().execute(query, values):  # noqa: UP028
                 yield row
+
+    def tables(self) -> dict[str, KeysView[str]]:
+        """The tables of the file with their columns, in order."""
+        found: dict[str, dict[str, None]] = {}
+        for table, column in self.rows(_TABLES, {}):
+            found.setdefault(text(table), {})[text(column)] = None
+        return {name: columns.keys() for name, columns in found.items()}
 
     def text(self, name: str) -> str:
         return f"CAST(:{name} AS TEXT)"
@@ -456,8 +425,8 @@ class SqliteDatabase(WritableDatabase):
     def among(
         self, column: str, name: str, texts: Collection[str]
     ) -> tuple[str, dict[str, object]]:
-        names, marks = _marks(name, len(texts))
-        return f"{column} IN ({marks})", dict(zip(names, map(bind, texts), strict=True))
+        values: dict[str, object] = {f"{name}{n}": bind(one) for n, one in enumerate(texts)}
+        return f"{column} IN ({', '.join(map(self.text, values))})", values
 
     def exact(self, column: str) -> str:
         return column
@@ -517,8 +486,17 @@ class SqliteDatabase(WritableDatabase):
         *,
         exclusive: bool = False,  # noqa: ARG002
     ) -> Iterator[None]:
-        with writing(self._url), transaction(self._alive()):
-            yield
+        with writing(self._url):
+            connection = self._alive()
+            # Takes SQLite's write lock.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
 
     @contextmanager
     def holding_changes(self) -> Iterator[None]:
@@ -540,28 +518,23 @@ class SqliteDatabase(WritableDatabase):
         return self._alive().execute(query, values).rowcount
 
     def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:  # noqa: ARG002
-        connection = self._alive()
-        insert = f"INSERT INTO {sql} ({', '.join(map(quoted_name, columns))}) VALUES ({{}})"
-        connection.execute("SAVEPOINT load")
+        last = rows[0]
+        # Texts are bound as bytes, because `sqlite3` binds only valid ones.
+        are_texts = [
+            any(isinstance(cell, str) for cell in cells) for cells in zip(*rows, strict=True)
+        ]
+        marks = ", ".join(TEXT if is_text else "?" for is_text in are_texts)
+
+        def cells() -> Iterator[list[object]]:
+            nonlocal last
+            for last in rows:
+                yield [bind(cell) if isinstance(cell, str) else cell for cell in last]
+
+        insert = f"INSERT INTO {sql} ({', '.join(map(quoted_name, columns))}) VALUES ({marks})"
         try:
-            connection.executemany(insert.format(", ".join("?" * len(columns))), rows)
-        except (UnicodeEncodeError, sqlite3.DataError, OverflowError):
-            connection.execute("ROLLBACK TO load")
-            self._load_odd(insert, rows)
-        connection.execute("RELEASE load")
-
-    def _load_odd(self, insert: str, rows: Sequence[Loaded]) -> None:
-        """Add rows of which one has a text that is not valid Unicode, or cannot be stored.
-
-        Such texts are bound as bytes, because `sqlite3` binds only valid ones.
-        """
-        for row in rows:
-            marks = ", ".join(TEXT if isinstance(cell, str) else "?" for cell in row)
-            cells = [bind(cell) if isinstance(cell, str) else cell for cell in row]
-            try:
-                self._alive().execute(insert.format(marks), cells)
-            except (sqlite3.DataError, OverflowError) as error:
-                raise RowRefused(row, str(error)) from None
+            self._alive().executemany(insert, cells())
+        except (sqlite3.DataError, OverflowError) as error:
+            raise RowRefused(last, str(error)) from None
 
     def given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         return self.text(name) if isinstance(cell, str) else self.mark(name)
@@ -578,9 +551,7 @@ class SqliteDatabase(WritableDatabase):
             self._alive().execute("VACUUM")
 
     def tables_with_thread_ids(self) -> list[str]:
-        with reading(self._url):
-            tables = stored_tables(self._alive())
-        return [name for name, columns in tables.items() if "thread_id" in columns]
+        return [name for name, columns in self.tables().items() if "thread_id" in columns]
 
     def erase_remains(
         self,
@@ -601,13 +572,6 @@ class SqliteDatabase(WritableDatabase):
         return self._connection
 
 
-@lru_cache(64)
-def _marks(name: str, number: int) -> tuple[list[str], str]:
-    """The names of text parameters, and their placeholders in a list."""
-    names = [f"{name}{n}" for n in range(number)]
-    return names, ", ".join(f"CAST(:{one} AS TEXT)" for one in names)
-
-
 class OpenedDatabase(SqliteDatabase):
     """A file, opened read-only."""
 
@@ -619,9 +583,6 @@ class OpenedDatabase(SqliteDatabase):
         opened.connection.text_factory = str
         self._path = opened.path
         self._opened = opened
-
-    def rows(self, query: str, values: Values) -> list[QueryRow]:
-        return list(self.stream(query, values))
 
     def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:  # noqa: ARG002
         number = 0
@@ -667,3 +628,16 @@ class OpenedDatabase(SqliteDatabase):
         if self._connection is not None:
             super().close()
             self._opened.cleanup()
+
+
+_Kind = TypeVar("_Kind", bound=SqliteDatabase)
+
+
+@contextmanager
+def opening(database: _Kind) -> Iterator[tuple[_Kind, Mapping[str, KeysView[str]]]]:
+    """A database and its tables. It is closed after any error."""
+    try:
+        yield database, database.tables()
+    except BaseException:
+        database.close()
+        raise

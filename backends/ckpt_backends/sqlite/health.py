@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ckpt_backends import shell
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.model import Fault, Progress, Space
 from ckpt_backends.sql.database import Database, text
@@ -23,6 +22,7 @@ from ckpt_backends.sql.health import (
 )
 from ckpt_backends.sqlite.journals import (
     code_of,
+    in_shell,
     journal_of,
     log_of,
     quoted_name,
@@ -67,15 +67,11 @@ def file_faults(path: Path, space: Space, *, was_rolled_back: bool) -> Iterator[
     """
     if was_rolled_back:
         detail = f"'{journal_of(path).name}' holds an unfinished transaction of a killed process"
-        yield Fault("journal-hot", detail, fix=_sqlite(path, ".tables"))
+        yield Fault("journal-hot", detail, fix=in_shell(path, ".tables"))
     size, log = space.size or 0, space.log or 0
-    emptied = _sqlite(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    emptied = in_shell(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     yield from large_log(f"'{log_of(path).name}'", log, size - log, emptied)
-    yield from unused_space("the file", space.free or 0, size - log, _sqlite(path, "VACUUM"))
-
-
-def _sqlite(path: Path, *words: str) -> str:
-    return shell.command("sqlite3", str(path.absolute()), *words)
+    yield from unused_space("the file", space.free or 0, size - log, in_shell(path, "VACUUM"))
 
 
 # Asks SQLite whether its file is sound, and says where it is not.

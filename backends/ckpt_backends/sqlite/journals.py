@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, KeysView
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -76,8 +76,12 @@ def has_shared_memory(path: Path) -> bool:
 
 def log_size(path: Path) -> int:
     """Bytes of the write-ahead log; 0 if there is none."""
+    return _bytes_in(log_of(path))
+
+
+def _bytes_in(path: Path) -> int:
     try:
-        return log_of(path).stat().st_size
+        return path.stat().st_size
     except OSError:
         return 0
 
@@ -214,7 +218,7 @@ def empty_log(connection: sqlite3.Connection, path: Path) -> str:
     if not why:
         return ""
     log = log_of(path)
-    again = shell.command("sqlite3", str(path.absolute()), "PRAGMA wal_checkpoint(TRUNCATE)")
+    again = in_shell(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     return (
         f"deleted text may remain in '{path}' and in '{log.name}', which keeps {log_size(path)}"
         f" bytes: {why}; later, run: {again}"
@@ -258,7 +262,7 @@ def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailabl
         reason = f"a killed process left an unfinished transaction in '{journal_of(path).name}'"
         hint = (
             "add --copy to read a private copy with it rolled back;"
-            f" `{_opened(path)} .tables` rolls back the file itself, if you may write there"
+            f" `{in_shell(path)} .tables` rolls back the file itself, if you may write there"
         )
     elif code == sqlite3.SQLITE_NOTADB:
         return _foreign(doing, path)
@@ -274,7 +278,7 @@ def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailabl
 
 def recovery(path: Path) -> str:
     """The command that saves what can still be read of a damaged file into a new one."""
-    return f"{_opened(path)} .recover | sqlite3 recovered.db"
+    return f"{in_shell(path)} .recover | sqlite3 recovered.db"
 
 
 def contradiction(url: StoreUrl) -> StoreUnavailable:
@@ -284,8 +288,9 @@ def contradiction(url: StoreUrl) -> StoreUnavailable:
     return unavailable("cannot read", Path(url.path), error)
 
 
-def _opened(path: Path) -> str:
-    return shell.command("sqlite3", str(path.absolute()))
+def in_shell(path: Path, *words: str) -> str:
+    """The command that opens a database, or runs a statement, in SQLite's own shell."""
+    return shell.command("sqlite3", str(path.absolute()), *words)
 
 
 def _foreign(doing: str, path: Path) -> StoreUnavailable:
@@ -360,7 +365,7 @@ def lone_log(path: Path) -> Path | None:
     None if the path names anything else.
     """
     if not path.name.endswith(LOG_SUFFIX):
-        return log_of(path) if not _bytes_in(path) and _bytes_in(log_of(path)) > _HEADER else None
+        return log_of(path) if not _bytes_in(path) and log_size(path) > _HEADER else None
     database = path.with_name(path.name.removesuffix(LOG_SUFFIX))
     return path if not _bytes_in(database) and _bytes_in(path) > _HEADER else None
 
@@ -446,13 +451,6 @@ def _checksum(sums: tuple[int, int], data: bytes, order: str) -> tuple[int, int]
         one = (one + first + two) & 0xFFFFFFFF
         two = (two + second + one) & 0xFFFFFFFF
     return one, two
-
-
-def _bytes_in(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 # Copies a file with its log and its journal, for `--copy`.
@@ -577,14 +575,3 @@ def stored_bytes(value: object) -> bytes:
 def quoted_name(name: str) -> str:
     """The quoted name of a table or column for a query."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def stored_tables(connection: sqlite3.Connection) -> dict[str, KeysView[str]]:
-    """The tables of a file with their columns, in order. Raises `sqlite3.Error`."""
-    tables: dict[str, dict[str, None]] = {}
-    for table, column in connection.execute(
-        "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
-        " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-    ):
-        tables.setdefault(text(table), {})[text(column)] = None
-    return {name: columns.keys() for name, columns in tables.items()}

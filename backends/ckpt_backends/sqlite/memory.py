@@ -10,8 +10,7 @@ SqliteStore does not enable foreign keys, so it leaves behind the vectors of the
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 
 from ckpt_backends import shell
 from ckpt_backends.codec.values import MOST_BYTES
@@ -24,8 +23,8 @@ from ckpt_backends.sqlite.database import (
     SqliteDatabase,
     open_for_writing,
     open_read_only,
+    opening,
 )
-from ckpt_backends.sqlite.journals import reading, stored_tables, writing
 from ckpt_backends.url import StoreUrl
 
 _SIZE = """CASE typeof(s.value) WHEN 'blob' THEN length(s.value)
@@ -57,32 +56,17 @@ _DIALECT = MemoryDialect(
 
 def open_memory(url: StoreUrl) -> SqlMemory:
     """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    opened = open_read_only(url)
-    database = OpenedDatabase(opened, url)
-    try:
-        with reading(url):
-            tables = _find_tables(opened.connection, url)
-        return SqlMemory(database, url, tables, _DIALECT)
-    except BaseException:
-        database.close()
-        raise
+    with opening(OpenedDatabase(open_read_only(url), url)) as (database, tables):
+        return SqlMemory(database, url, _of_store(tables, url), _DIALECT)
 
 
 def open_writable_memory(url: StoreUrl) -> WritableSqlMemory:
     """Open a file for changing. Raises the errors of `open_memory`, and `Unsupported`."""
-    connection = open_for_writing(url)
-    database = SqliteDatabase(connection, url)
-    try:
-        with writing(url):
-            tables = _find_tables(connection, url)
-        return WritableSqlMemory(database, url, tables, _DIALECT)
-    except BaseException:
-        database.close()
-        raise
+    with opening(SqliteDatabase(open_for_writing(url), url)) as (database, tables):
+        return WritableSqlMemory(database, url, _of_store(tables, url), _DIALECT)
 
 
-def _find_tables(connection: sqlite3.Connection, url: StoreUrl) -> MemoryTables:
-    tables = stored_tables(connection)
+def _of_store(tables: Mapping[str, Set[str]], url: StoreUrl) -> MemoryTables:
     if not tables.get(STORE, frozenset()) >= COLUMNS:
         found = ", ".join(map(shell.word, sorted(tables))) or "no tables at all"
         raise UnknownLayout(

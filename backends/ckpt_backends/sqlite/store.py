@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ckpt_backends import shell
@@ -36,16 +35,8 @@ from ckpt_backends.sql.tables import (
     why_only_read,
     with_extras,
 )
-from ckpt_backends.sqlite.database import Opened, OpenedDatabase, open_read_only
-from ckpt_backends.sqlite.journals import (
-    bind,
-    contradiction,
-    decode_text,
-    quoted_name,
-    reading,
-    stored_bytes,
-    stored_tables,
-)
+from ckpt_backends.sqlite.database import OpenedDatabase, open_read_only, opening
+from ckpt_backends.sqlite.journals import bind, contradiction, quoted_name, stored_bytes
 from ckpt_backends.url import StoreUrl
 
 _COLUMNS = {
@@ -160,22 +151,6 @@ _HAS_TEXT_NAMESPACES = """
     WHERE name = 'checkpoint_ns' AND upper(type) = 'TEXT'
 """
 
-_THREAD_IDS = """
-    WITH RECURSIVE found(id) AS (
-        SELECT min(thread_id) FROM checkpoints
-        WHERE thread_id {first} {begin} AND thread_id < {end}
-        UNION ALL
-        SELECT (SELECT min(thread_id) FROM checkpoints
-                WHERE thread_id > found.id AND thread_id < {end})
-        FROM found WHERE id IS NOT NULL LIMIT :limit)
-    SELECT id FROM found WHERE id IS NOT NULL
-"""
-"""Seeks each id in the index, where DISTINCT would read all keys of a thread. With two lower
-bounds, SQLite would seek one of them and read on to the other.
-"""
-_LAST = "\U0010ffff"
-"""The greatest character; as UTF-8, too."""
-
 
 class SqliteStore(SqlStore):
     """A SQLite file, opened for reading."""
@@ -185,10 +160,11 @@ class SqliteStore(SqlStore):
     # It also stops SQLite from sorting whole values.
     _UNMERGED = "LIMIT -1"
 
-    def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
+    def __init__(
+        self, database: OpenedDatabase, url: StoreUrl, tables: Mapping[str, Set[str]]
+    ) -> None:
         self._layout = detect(tables, str(url), url.params.get("layout"))
         self._stored = list(tables)
-        database = OpenedDatabase(opened, url)
         super().__init__(database, url, tables_of(self._layout, tables))
 
     def _saver(self) -> str:
@@ -226,14 +202,6 @@ class SqliteStore(SqlStore):
     def _grouped(self, where: str) -> GroupedThreads:
         return GroupedThreads(_THREADS.format(where=f"WHERE {where}" if where else ""), {})
 
-    def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
-        begin, end = map(self._database.text, ("begin", "end"))
-        first = ">=" if after < prefix else ">"
-        query = _THREAD_IDS.format(first=first, begin=begin, end=end)
-        values = {"begin": bind(max(prefix, after)), "end": bind(prefix + _LAST), "limit": limit}
-        for (found,) in self._stream(query, values):
-            yield text(found)
-
     def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         columns = ["c.parent_checkpoint_id"]
         columns += ["c.type", *_sized("c.checkpoint")] if asked.body else ["NULL"] * 3
@@ -263,7 +231,11 @@ class SqliteStore(SqlStore):
                 spaces.setdefault(key.checkpoint_ns, len(spaces))
                 values[f"a{n}"], values[f"b{n}"] = bind(key.thread_id), bind(key.checkpoint_id)
             values |= {f"c{n}": bind(ns) for ns, n in spaces.items()}
-            given = _given_keys(tuple([spaces[key.checkpoint_ns] for key in some]))
+            given = ", ".join(
+                f"({n}, CAST(:a{n} AS TEXT), CAST(:c{spaces[key.checkpoint_ns]} AS TEXT),"
+                f" CAST(:b{n} AS TEXT))"
+                for n, key in enumerate(some)
+            )
             text = (
                 f"WITH k(n, thread, ns, id) AS (VALUES {given})"
                 f" SELECT n, {query.columns} FROM k CROSS JOIN {query.table.sql} c"
@@ -326,18 +298,7 @@ class SqliteStore(SqlStore):
 
         if not self._layout.unknown:
             yield from key_faults(self._database)
-        yield from self._database.faults(self._tables.names)
-
-    def sources(self, key: CheckpointKey) -> list[str]:
-        where = " AND ".join(
-            f"{name} = {self._database.literal(value)}"
-            for name, value in [
-                ("thread_id", key.thread_id),
-                ("checkpoint_ns", key.checkpoint_ns),
-                ("checkpoint_id", key.checkpoint_id),
-            ]
-        )
-        return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
+        yield from super().faults()
 
 
 def only_read_of(layout: SqliteLayout, database: Database) -> str:
@@ -363,17 +324,6 @@ def tables_of(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables
         writes=table("writes", "value"),
         task_path=layout.task_path,
         can_add=not layout.unknown,
-    )
-
-
-@lru_cache(16)
-def _given_keys(spaces: tuple[int, ...]) -> str:
-    """The rows of keys in a query, by the numbers of their namespaces. Most queries have the same:
-    then SQLite does not parse them again.
-    """
-    return ", ".join(
-        f"({n}, CAST(:a{n} AS TEXT), CAST(:c{space} AS TEXT), CAST(:b{n} AS TEXT))"
-        for n, space in enumerate(spaces)
     )
 
 
@@ -408,15 +358,7 @@ def _saver(layout: SqliteLayout, kinds: Set[str]) -> str:
 
 def open_store(url: StoreUrl) -> Store:
     """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    opened = open_read_only(url)
-    opened.connection.text_factory = decode_text
-    try:
-        with reading(url):
-            tables = stored_tables(opened.connection)
+    with opening(OpenedDatabase(open_read_only(url), url)) as (database, tables):
         if saver := recognised(tables):
-            return saver.open(OpenedDatabase(opened, url), tables, url)
-        return SqliteStore(opened, url, tables)
-    except BaseException:
-        opened.connection.close()
-        opened.cleanup()
-        raise
+            return saver.open(database, tables, url)
+        return SqliteStore(database, url, tables)

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import COLUMNS, STORE
@@ -18,9 +17,8 @@ from ckpt_backends.sqlite.database import (
     SqliteDatabase,
     open_for_creating,
     open_for_writing,
-    transaction,
+    opening,
 )
-from ckpt_backends.sqlite.journals import decode_text, stored_tables, writing
 from ckpt_backends.sqlite.store import detect, only_read_of, tables_of
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl
@@ -30,10 +28,9 @@ class WritableSqliteStore(WritableSqlStore):
     """A SQLite file, opened for changing."""
 
     def __init__(
-        self, connection: sqlite3.Connection, url: StoreUrl, tables: Mapping[str, Set[str]]
+        self, database: SqliteDatabase, url: StoreUrl, tables: Mapping[str, Set[str]]
     ) -> None:
         layout = detect(tables, str(url), url.params.get("layout"))
-        database = SqliteDatabase(connection, url)
         if reason := only_read_of(layout, database):
             raise not_changed(str(url), reason)
         super().__init__(database, url, tables_of(layout, tables))
@@ -41,17 +38,31 @@ class WritableSqliteStore(WritableSqlStore):
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
-    connection = open_for_writing(url)
-    connection.text_factory = decode_text
-    try:
-        with writing(url):
-            tables = stored_tables(connection)
+    with opening(SqliteDatabase(open_for_writing(url), url)) as (database, tables):
         if saver := recognised(tables):
-            return saver.open_writable(SqliteDatabase(connection, url), tables, url)
-        return WritableSqliteStore(connection, url, tables)
-    except BaseException:
-        connection.close()
-        raise
+            return saver.open_writable(database, tables, url)
+        return WritableSqliteStore(database, url, tables)
+
+
+def _create(
+    url: StoreUrl,
+    statements: Iterable[str],
+    are_there: Callable[[Mapping[str, Set[str]]], bool],
+    mode: str = "",
+) -> None:
+    """Make tables in a missing file or a database, unless they are there."""
+    database = SqliteDatabase(open_for_creating(url), url)
+    try:
+        if are_there(database.tables()):
+            return
+        if mode:
+            # It can only be set outside of a transaction.
+            database.rows(f"PRAGMA journal_mode = {mode}", {})
+        with database.transaction():
+            for statement in () if are_there(database.tables()) else statements:
+                database.change(statement, {})
+    finally:
+        database.close()
 
 
 # Makes an empty file with the tables of LangGraph's saver, as its newest release does.
@@ -80,31 +91,19 @@ def create_store(url: StoreUrl, language: Language) -> None:
     layout = url.params.get("layout", "sqlite")
     if layout != "sqlite":
         raise Unsupported(f"cannot make a store of the layout '{layout}'")
-    connection = open_for_creating(url)
-    try:
-        with writing(url):
-            if _is_there(connection, url):
-                return
-            # Both savers set this mode. It can only be set outside of a transaction.
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            with transaction(connection):
-                if not _is_there(connection, url):
-                    for statement in _TABLES:
-                        connection.execute(statement.format(task_path=_TASK_PATH[language]))
-    finally:
-        connection.close()
 
+    def are_there(tables: Mapping[str, Set[str]]) -> bool:
+        try:
+            detect(tables, str(url))
+        except UnknownLayout:
+            if others := tables.keys() - MEMORY_TABLES:
+                raise something_else(str(url), others) from None
+            return False
+        return True
 
-def _is_there(connection: sqlite3.Connection, url: StoreUrl) -> bool:
-    """Whether the file has the tables. Raises `Refused` if it has others."""
-    tables = stored_tables(connection)
-    try:
-        detect(tables, str(url))
-    except UnknownLayout:
-        if others := tables.keys() - MEMORY_TABLES:
-            raise something_else(str(url), others) from None
-        return False
-    return True
+    # Both savers set this mode.
+    path = _TASK_PATH[language]
+    _create(url, [one.format(task_path=path) for one in _TABLES], are_there, "WAL")
 
 
 # Makes the table of SqliteStore (langgraph-checkpoint-sqlite 3.1.2), without vectors.
@@ -127,24 +126,12 @@ def create_memory(url: StoreUrl) -> None:
 
     Raises `Refused` if there is anything else, and `StoreUnavailable`.
     """
-    connection = open_for_creating(url)
-    try:
-        with writing(url):
-            if _is_memory_there(connection, url):
-                return
-            with transaction(connection):
-                if not _is_memory_there(connection, url):
-                    for statement in _STATEMENTS:
-                        connection.execute(statement)
-    finally:
-        connection.close()
 
+    def is_there(tables: Mapping[str, Set[str]]) -> bool:
+        if tables.get(STORE, frozenset()) >= COLUMNS:
+            return True
+        if others := tables.keys() - THREAD_TABLES:
+            raise something_else(str(url), others)
+        return False
 
-def _is_memory_there(connection: sqlite3.Connection, url: StoreUrl) -> bool:
-    """Whether the file has the table. Raises `Refused` if it has others."""
-    tables = stored_tables(connection)
-    if tables.get(STORE, frozenset()) >= COLUMNS:
-        return True
-    if others := tables.keys() - THREAD_TABLES:
-        raise something_else(str(url), others)
-    return False
+    _create(url, _STATEMENTS, is_there)

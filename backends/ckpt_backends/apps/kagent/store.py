@@ -8,15 +8,7 @@ from typing import Any
 from ckpt_backends.apps.kagent.layout import KEY, KagentTables, decoded
 from ckpt_backends.base import BaseStore
 from ckpt_backends.codec.values import MOST_BYTES, unread
-from ckpt_backends.model import (
-    Checkpoint,
-    CheckpointKey,
-    Fault,
-    Thread,
-    TypedBytes,
-    Write,
-    in_chunks,
-)
+from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, TypedBytes, Write, in_chunks
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.rows import Row
 from ckpt_backends.servers import STORE, checked
@@ -160,14 +152,6 @@ class KagentStore(SqlStore):
 
     def row_key(self, row: Row) -> Hashable:
         return row.table, *(row.cells.get(name) for name in (*KEY, "write_idx"))
-
-    def faults(self) -> Iterator[Fault]:
-        yield from self._database.faults(self._tables.names)
-
-    def sources(self, key: CheckpointKey) -> list[str]:
-        cells = zip(KEY[1:], key, strict=True)
-        where = " AND ".join(f"{name} = {self._database.literal(one)}" for name, one in cells)
-        return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
 
 
 def _value(tag: str, size: int, text: str | None) -> TypedBytes:
