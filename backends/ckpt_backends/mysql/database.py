@@ -145,6 +145,10 @@ class MySQLTable:
         return quoted_name(self.name)
 
     @property
+    def required(self) -> list[str]:
+        return [name for name, column in self.columns.items() if column.required]
+
+    @property
     def stored(self) -> list[str]:
         """The columns that the server does not compute."""
         return [name for name, column in self.columns.items() if not column.generated]
@@ -219,26 +223,17 @@ def detect(
         missing = [HASH]
     if missing:
         raise unknown_tables(where, missing)
-    extra = unknown_columns(columns, _ALSO)
-    unknown = [f"column {name}" for name in extra]
+    unknown = [f"column {name}" for name in unknown_columns(columns, _ALSO)]
     if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
         unknown.append(f"migration {migration}")
     layout = MySQLLayout(
-        tables[CHECKPOINTS],
-        tables[BLOBS],
-        tables[WRITES],
+        *(tables[name] for name in NAMES),
         shallow=shallow,
         migration=migration,
         unknown=tuple(unknown),
-        required=tuple(one for one in extra if _is_required(tables, one)),
     )
     check_wanted(wanted, layout.name, where)
     return layout
-
-
-def _is_required(tables: Mapping[str, MySQLTable], column: str) -> bool:
-    table, _, name = column.partition(".")
-    return tables[table].columns[name].required
 
 
 def quoted_name(name: str) -> str:

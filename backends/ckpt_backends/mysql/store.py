@@ -419,11 +419,9 @@ class MySQLStore(SqlStore):
             query = NEWEST.format(checkpoints=self._tables.checkpoints.source, ns=self._layout.ns)
             newest = [self._text(one) for (one,) in self._database.rows(query, {"limit": limit})]
             among, ids = self._database.among("c.thread_id", "only", newest)
-        listed = self._grouped(among)
-        query, values = f"{listed.query} ORDER BY newest DESC, thread", {**listed.values, **ids}
-        if limit is None:
-            return self._stream(query, values)
-        return iter(self._database.rows(f"{query} LIMIT %(limit)s", {**values, "limit": limit}))
+            limit = None
+        query, values = self._newest_first(among, ids)
+        return self._stream(query if limit is None else f"{query} LIMIT {limit:d}", values)
 
     def _grouped(self, where: str) -> GroupedThreads:
         # `LISTED` groups by the collation, which would merge threads with equal ids.

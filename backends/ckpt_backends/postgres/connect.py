@@ -18,38 +18,16 @@ from typing import Any
 from urllib.parse import unquote
 
 import psycopg
-from psycopg import Connection, DataError, IsolationLevel, errors, pq
-from psycopg.abc import Buffer
+from psycopg import DataError, IsolationLevel, errors, pq
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import Diagnostic, NotNullViolation, ProgramLimitExceeded, StatementTooComplex
-from psycopg.types.array import ListDumper
 
 from ckpt_backends.declaration import param_form
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.servers import is_local, warn_unencrypted
 from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values
 from ckpt_backends.url import MASK, StoreUrl, masked, split_url
-
-# Sends lists of texts, such as thread ids, in the form that PostgreSQL reads an array in.
-
-
-class TextListDumper(ListDumper):
-    """Writes all texts of a list at once. psycopg examines each, which takes ten times as long."""
-
-    def dump(self, obj: list[Any]) -> Buffer | None:
-        if {*map(type, obj)} == {str}:
-            texts = '","'.join(obj)
-            # What must be escaped, or cannot be sent, is left to psycopg.
-            if texts.count('"') == 2 * len(obj) - 2 and "\\" not in texts and "\0" not in texts:
-                return f'{{"{texts}"}}'.encode()
-        return super().dump(obj)
-
-
-def use_dumpers(driver: Connection[Any]) -> None:
-    """Send the parameters of this connection with the dumpers of this module."""
-    driver.adapters.register_dumper(list, TextListDumper)
-
 
 # psycopg's connection, which does not give the password away, and does not wait for ever.
 #
@@ -117,7 +95,6 @@ def open_driver(settings: Mapping[str, Any]) -> GuardedPsycopg:
     if driver.pgconn.used_password and not is_encrypted and not is_local(driver.info.host):
         warn_unencrypted(driver.info.host, _ADVICE)
     driver.adapters.register_loader("timestamptz", _TimeInUtc)
-    use_dumpers(driver)
     return driver
 
 

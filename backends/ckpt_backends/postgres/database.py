@@ -251,23 +251,11 @@ def detect(
     if missing:
         raise unknown_tables(where, missing)
     unknown = unknown_columns(columns, _ALSO)
-    layout = PostgresLayout(
-        found[CHECKPOINTS],
-        found[BLOBS],
-        found[WRITES],
-        shallow=shallow,
-        unknown=unknown,
-        required=tuple(one for one in unknown if _is_required(found, one)),
-    )
+    layout = PostgresLayout(*(found[name] for name in NAMES), shallow=shallow, unknown=unknown)
     if layout.has_uuids:
         layout = replace(layout, unknown=(*unknown, "ids of the type uuid"))
     check_wanted(wanted, layout.name, where)
     return layout
-
-
-def _is_required(tables: Mapping[str, PostgresTable], column: str) -> bool:
-    table, _, name = column.partition(".")
-    return name in tables[table].required
 
 
 def _no_tables(
@@ -352,16 +340,16 @@ def find_tables(
     schemas = begin(connection)
     if "schema" in url.params:
         schemas = [url.params["schema"]]
-    tables = _tables(connection, NAMES)
+    tables = tables_named(connection, NAMES)
     if _names_application(url):
         tables = []
     if not any(one.schema in schemas for one in tables):
         named = connection.rows(TABLES, {"schemas": schemas})
-        tables += _tables(connection, [name for _, name in named if name not in NAMES])
+        tables += tables_named(connection, [name for _, name in named if name not in NAMES])
     return tables, schemas
 
 
-def _tables(connection: PostgresConnection, names: Collection[str]) -> list[PostgresTable]:
+def tables_named(connection: PostgresConnection, names: Collection[str]) -> list[PostgresTable]:
     """The tables with these names in all schemas."""
     columns: dict[tuple[str, str], dict[str, str]] = {}
     required: dict[tuple[str, str], set[str]] = {}

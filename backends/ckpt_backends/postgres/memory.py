@@ -14,7 +14,7 @@ from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory import COLUMNS, STORE, VECTORS, Vector, check_leaves
 from ckpt_backends.postgres.connect import PostgresConnection, connect
-from ckpt_backends.postgres.database import CATALOG, PostgresDatabase, PostgresTable, begin
+from ckpt_backends.postgres.database import PostgresDatabase, PostgresTable, begin, tables_named
 from ckpt_backends.servers import opening
 from ckpt_backends.sql.memory import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
 from ckpt_backends.url import StoreUrl
@@ -91,19 +91,14 @@ def find_memory_tables(connection: PostgresConnection, url: StoreUrl) -> list[Po
     schemas = begin(connection)
     if "schema" in url.params:
         schemas = [url.params["schema"]]
-    columns: dict[tuple[str, str], dict[str, str]] = {}
-    for schema, table, column, kind, _ in connection.rows(CATALOG, {"names": [STORE, VECTORS]}):
-        columns.setdefault((schema, table), {})[column] = kind
+    tables = tables_named(connection, [STORE, VECTORS])
     for schema in schemas:
-        if columns.get((schema, STORE), {}).keys() >= COLUMNS:
-            return [
-                PostgresTable(schema, name, columns[schema, name])
-                for name in (STORE, VECTORS)
-                if (schema, name) in columns
-            ]
-    elsewhere = sorted({schema for schema, name in columns if name == STORE} - set(schemas))
+        found = sorted((one for one in tables if one.schema == schema), key=lambda one: one.name)
+        if found and found[0].name == STORE and found[0].columns.keys() >= COLUMNS:
+            return found
+    elsewhere = sorted({one.schema for one in tables if one.name == STORE} - set(schemas))
     hint = f"looked in {', '.join(schemas) or 'no schema'} for the table 'store'"
     if elsewhere:
-        found, param = shell.name(elsewhere[0]), quote(elsewhere[0], safe="")
-        hint += f"; there is one in {found}: add ?schema={param}"
+        param = quote(elsewhere[0], safe="")
+        hint += f"; there is one in {shell.name(elsewhere[0])}: add ?schema={param}"
     raise UnknownLayout(f"no long-term memory in '{url}'", hint=hint)

@@ -12,16 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from ckpt_backends.codec.values import MOST_BYTES, typed
-from ckpt_backends.model import (
-    USERS,
-    Blob,
-    Checkpoint,
-    CheckpointKey,
-    Fault,
-    Outline,
-    ThreadSize,
-    in_chunks,
-)
+from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, Fault, Outline, in_chunks
 from ckpt_backends.postgres.connect import PostgresConnection, connect
 from ckpt_backends.postgres.database import (
     KEYS,
@@ -115,22 +106,6 @@ SCANNED = """
 """
 """The same result by reading the whole primary key, which is faster for short threads."""
 
-NEWEST = """
-    WITH newest AS (
-        SELECT * FROM ({threads}) t ORDER BY last_id DESC, thread_id COLLATE "C" LIMIT %(limit)s
-    )
-    SELECT t.thread_id, of_thread.head, of_thread.first_id, t.last_id, of_thread.n, of_thread.spaces
-    FROM newest t, LATERAL (
-        SELECT max(last_id) FILTER (WHERE checkpoint_ns = '') AS head,
-               min(first_id COLLATE "C") AS first_id, sum(n)::bigint AS n, count(*) AS spaces
-        FROM (SELECT checkpoint_ns, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id,
-                     count(*) AS n
-              FROM {checkpoints} c WHERE c.thread_id = t.thread_id GROUP BY 1) per_namespace
-    ) of_thread
-    ORDER BY t.last_id DESC, t.thread_id COLLATE "C"
-"""
-"""Counts checkpoints and namespaces only for the threads that are returned."""
-
 GROUPED = """
     SELECT thread_id AS thread, max(last_id) FILTER (WHERE checkpoint_ns = '') AS head,
            min(first_id COLLATE "C") AS first_id, max(last_id COLLATE "C") AS newest,
@@ -141,29 +116,16 @@ GROUPED = """
     GROUP BY thread_id
 """
 """One thread, some or all threads."""
-NEWEST_FIRST = 'ORDER BY newest DESC, thread_id COLLATE "C"'
 
 SHALLOW = """(
     SELECT thread_id, checkpoint_ns, checkpoint ->> 'id' AS checkpoint_id,
            NULL::text AS parent_checkpoint_id, checkpoint, metadata FROM {checkpoints})"""
 """The rows of the shallow layout with the columns of the full layout."""
 
-SIZES = """
-    SELECT t.thread_id::text, c.n, w.n, c.bytes + w.bytes + b.bytes, b.n
-    FROM unnest(%(threads)s::{thread_type}[]) t(thread_id),
-         LATERAL (SELECT count(*) AS n, coalesce(
-              sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint AS bytes
-          FROM {checkpoints} c WHERE c.{thread} = t.thread_id) c,
-         LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
-          FROM {checkpoint_writes} w WHERE w.{thread} = t.thread_id) w,
-         LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
-          FROM {checkpoint_blobs} b WHERE b.{thread} = t.thread_id) b
-"""
-"""Reads no value that is stored out of line (TOAST): its size is stored in the row.
-
-With a UNION ALL, the server would plan parallel workers, which take 10 ms to start.
-"""
-
+_VERSIONS = """jsonb_each_text(
+    CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+         WHEN 'object' THEN c.checkpoint -> 'channel_versions' END) v(channel, version)"""
+"""The channels of a body with their versions."""
 OF_KEYS = """
     unnest(%(threads)s::{thread_type}[], %(spaces)s::text[], %(ids)s::{id_type}[])
     WITH ORDINALITY k(thread, ns, id, n) JOIN
@@ -181,10 +143,7 @@ BLOBS = """
                array_agg(CASE WHEN {wanted} AND {short} THEN b.blob END)
                    FILTER (WHERE {filled}) AS blobs,
                array_agg(v.channel) FILTER (WHERE b.channel IS NULL AND {marked}) AS missing
-        FROM jsonb_each_text(
-            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
-                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
-        ) v(channel, version)
+        FROM {versions}
         LEFT JOIN LATERAL (
             SELECT b.channel, b.type, b.blob FROM {blobs} b
             WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
@@ -198,10 +157,7 @@ server expects few blobs per thread and would read all of them for each checkpoi
 FILLED_CHANNELS = """
     LEFT JOIN LATERAL (
         SELECT array_agg(v.channel) AS channels
-        FROM jsonb_each_text(
-            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
-                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
-        ) v(channel, version), LATERAL (
+        FROM {versions}, LATERAL (
             SELECT 1 FROM {blobs} b
             WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
                   AND b.channel = v.channel {same_version} AND {filled}
@@ -214,10 +170,7 @@ SHAPES = """
     CROSS JOIN LATERAL (
         SELECT array_agg(v.channel) AS named, array_agg(b.filled) AS filled,
                array_agg(jsonb_typeof(c.checkpoint -> 'channel_versions' -> v.channel)) AS types
-        FROM jsonb_each_text(
-            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
-                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
-        ) v(channel, version) LEFT JOIN LATERAL (
+        FROM {versions} LEFT JOIN LATERAL (
             SELECT {filled} AS filled FROM {blobs} b
             WHERE b.{thread} = c.{thread} AND b.checkpoint_ns = c.checkpoint_ns
                   AND b.channel = v.channel {same_version}
@@ -337,16 +290,17 @@ class PostgresStore(SqlStore):
         # Servers whose integers have 64 bits, such as CockroachDB, sum them up as numeric.
         return int(cell) if isinstance(cell, Decimal) else super()._number(cell)
 
-    def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
-        table = self._tables.checkpoints.source
-        if limit is not None and limit <= _FEW and not self._layout.shallow:
-            newest = WALKED if self._are_threads_long() else SCANNED
-            threads = newest.format(checkpoints=table)
-            query = NEWEST.format(checkpoints=table, threads=threads)
-            return iter(self._database.rows(query, {"limit": limit}))
-        end, values = ("", {}) if limit is None else ("LIMIT %(limit)s", {"limit": limit})
-        query = f"{self._grouped('').query} {NEWEST_FIRST} {end}"
-        return self._stream(query, values)
+    def _newest(self, limit: int | None) -> Iterable[Sequence[Any]]:
+        if limit is None or limit > _FEW or self._layout.shallow:
+            return super()._newest(limit)
+        newest = WALKED if self._are_threads_long() else SCANNED
+        # Checkpoints and namespaces are counted only for the threads that are returned.
+        only = (
+            "c.thread_id = ANY(ARRAY(SELECT thread_id FROM"
+            f" ({newest.format(checkpoints=self._tables.checkpoints.source)}) t"
+            f' ORDER BY last_id DESC, thread_id COLLATE "C" LIMIT {limit:d}))'
+        )
+        return self._database.rows(*self._newest_first(only, {}))
 
     def _heads(self, is_root: str) -> str:
         if self._layout.shallow or not self._are_threads_long():
@@ -365,17 +319,6 @@ class PostgresStore(SqlStore):
         table = self._tables.checkpoints.source
         where = f"WHERE {where}" if where else ""
         return GroupedThreads(GROUPED.format(checkpoints=table, where=where), {})
-
-    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        tables = {table.name: table.source for table in self._tables.all}
-        is_stored = is_uuid if "thread_id" in self._uuids else self._database.storable
-        threads = sorted(filter(is_stored, {*thread_ids}))
-        query = SIZES.format(**tables, **self._id_terms)
-        found = {
-            thread_id: ThreadSize(*size)
-            for thread_id, *size in self._database.rows(query, {"threads": threads})
-        }
-        return [found.get(one, ThreadSize(0, 0, 0)) for one in thread_ids]
 
     def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         columns = ["c.parent_checkpoint_id"]
@@ -435,6 +378,7 @@ class PostgresStore(SqlStore):
             **self._id_terms,
             "blobs": self._blobs,
             "filled": FILLED,
+            "versions": _VERSIONS,
             "same_version": "" if self._layout.shallow else "AND b.version = v.version",
         }
 

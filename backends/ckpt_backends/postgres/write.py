@@ -5,10 +5,9 @@ A change runs under an advisory lock of the thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
-from ckpt_backends.memory import STORE
 from ckpt_backends.postgres.connect import PostgresConnection, connect
 from ckpt_backends.postgres.database import (
     FULL,
@@ -61,7 +60,6 @@ def open_writable(url: StoreUrl) -> WritableStore:
 # Makes the tables of LangGraph's saver in an empty schema, as its newest release does.
 #
 # The saver is langgraph-checkpoint-postgres 3.2 or @langchain/langgraph-checkpoint-postgres 1.0.
-# All is made in one transaction, so a schema has all of it or nothing.
 
 
 _KEY = "thread_id text NOT NULL, checkpoint_ns text NOT NULL DEFAULT ''"
@@ -69,7 +67,7 @@ _MIGRATIONS = "checkpoint_migrations"
 _TABLES = {
     _MIGRATIONS: "v integer PRIMARY KEY",
     CHECKPOINTS: f"{_KEY}, checkpoint_id text NOT NULL, parent_checkpoint_id text, type text,"
-    " checkpoint jsonb NOT NULL, metadata jsonb NOT NULL DEFAULT '{}',"
+    " checkpoint jsonb NOT NULL, metadata jsonb NOT NULL DEFAULT '{{}}',"
     " PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)",
     BLOBS: f"{_KEY}, channel text NOT NULL, version text NOT NULL, type text NOT NULL, blob bytea,"
     " PRIMARY KEY (thread_id, checkpoint_ns, channel, version)",
@@ -107,9 +105,7 @@ def create_store(url: StoreUrl, language: Language) -> None:
         try:
             found = detect(tables, schemas, None, str(url))
         except UnknownLayout:
-            connection.restart()
-            with transaction(connection, url):
-                _make(connection, url, schemas, language)
+            _make(connection, url, schemas, _statements(language), MEMORY_TABLES)
             return
         if found.shallow:
             raise Refused(
@@ -120,33 +116,44 @@ def create_store(url: StoreUrl, language: Language) -> None:
         connection.close()
 
 
-def _make(
-    connection: PostgresConnection, url: StoreUrl, schemas: list[str], language: Language
-) -> None:
-    if not schemas:
-        raise Refused(
-            f"cannot make a store in '{url}': its search path names no schema that exists",
-            hint="name one: ?schema=NAME",
-        )
-    schema = quoted_name(schemas[0])
-    others = {name for (name,) in connection.rows(IN_SCHEMA, {"schema": schemas[0]})}
-    if others - MEMORY_TABLES:
-        raise something_else(str(url), others - MEMORY_TABLES)
-    if "schema" in url.params:
-        connection.change(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+def _statements(language: Language) -> Iterator[str]:
     for name, columns in _TABLES.items():
-        connection.change(f"CREATE TABLE {schema}.{name} ({columns})")
-    for statement in _OF_PYTHON if language is Language.PYTHON else ():
-        connection.change(statement.format(schema=schema))
-    connection.change(
-        f"INSERT INTO {schema}.{_MIGRATIONS} SELECT generate_series(0, %(last)s)",
-        {"last": _LAST_MIGRATION[language]},
-    )
+        yield f"CREATE TABLE {{schema}}.{name} ({columns})"
+    if language is Language.PYTHON:
+        yield from _OF_PYTHON
+    numbers = f"generate_series(0, {_LAST_MIGRATION[language]})"
+    yield f"INSERT INTO {{schema}}.{_MIGRATIONS} SELECT {numbers}"
+
+
+def _make(
+    connection: PostgresConnection,
+    url: StoreUrl,
+    schemas: Sequence[str],
+    statements: Iterable[str],
+    beside: Collection[str],
+) -> None:
+    """Make tables in the first schema, if it has no others than those `beside`.
+
+    All is made in one transaction, so a schema has all of it or nothing.
+    """
+    connection.restart()
+    with transaction(connection, url):
+        if not schemas:
+            raise Refused(
+                f"cannot make a store in '{url}': its search path names no schema that exists",
+                hint="name one: ?schema=NAME",
+            )
+        found = {name for (name,) in connection.rows(IN_SCHEMA, {"schema": schemas[0]})}
+        if others := found.difference(beside):
+            raise something_else(str(url), others)
+        schema = quoted_name(schemas[0])
+        if "schema" in url.params:
+            connection.change(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        for statement in statements:
+            connection.change(statement.format(schema=schema))
 
 
 # Makes the table of PostgresStore (langgraph-checkpoint-postgres 3.2), without vectors.
-#
-# All is made in one transaction, so a schema has all of it or nothing.
 
 
 _STATEMENTS = (
@@ -174,24 +181,6 @@ def create_memory(url: StoreUrl) -> None:
         try:
             find_memory_tables(connection, url)
         except UnknownLayout:
-            connection.restart()
-            with transaction(connection, url):
-                _make_memory(connection, url, schemas)
+            _make(connection, url, schemas, _STATEMENTS, THREAD_TABLES)
     finally:
         connection.close()
-
-
-def _make_memory(connection: PostgresConnection, url: StoreUrl, schemas: Sequence[str]) -> None:
-    if not schemas:
-        raise Refused(
-            f"cannot make a store in '{url}': its search path names no schema that exists",
-            hint="name one: ?schema=NAME",
-        )
-    others = {name for (name,) in connection.rows(IN_SCHEMA, {"schema": schemas[0]})}
-    if STORE in others or others - THREAD_TABLES:
-        raise something_else(str(url), others - THREAD_TABLES)
-    schema = quoted_name(schemas[0])
-    if "schema" in url.params:
-        connection.change(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    for statement in _STATEMENTS:
-        connection.change(statement.format(schema=schema))

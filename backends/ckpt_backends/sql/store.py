@@ -34,7 +34,7 @@ from ckpt_backends.protocol import (
     WriteQuery,
     WriteReadOptions,
 )
-from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.database import Database, Values
 from ckpt_backends.sql.tables import (
     BODIES_AT_ONCE,
     KEYS_AT_ONCE,
@@ -93,10 +93,6 @@ class SqlStore(BaseStore):
     @abstractmethod
     def _saver(self) -> str:
         """The saver that wrote the store, in words."""
-
-    @abstractmethod
-    def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
-        """The rows for `threads`, as `_thread` takes them."""
 
     @abstractmethod
     def _grouped(self, where: str) -> GroupedThreads:
@@ -163,6 +159,16 @@ class SqlStore(BaseStore):
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         yield from self._threads(self._newest(limit))
 
+    def _newest(self, limit: int | None) -> Iterable[Sequence[Any]]:
+        """The rows for `threads`, as `_threads` takes them."""
+        query, values = self._newest_first("", {})
+        return self._stream(query if limit is None else f"{query} LIMIT {limit:d}", values)
+
+    def _newest_first(self, where: str, values: Values, only: str = "") -> Query:
+        """The query for threads, newest first: `where` is about checkpoints, `only` about `t`."""
+        listed, exact = self._grouped(where), self._database.exact("t.thread")
+        return f"{listed.rows} {only} ORDER BY t.newest DESC, {exact}", {**listed.values, **values}
+
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
         if (found := self._query_within(bounds)) is not None:
             yield from filter(bounds.admits, self._threads(self._stream(*found)))
@@ -182,7 +188,7 @@ class SqlStore(BaseStore):
             query, of_writes = self._with_writes(bounds.head_channels)
             where = " AND ".join(filter(None, (where, f"c.thread_id IN ({query})")))
             values |= of_writes
-        listed, conditions = self._grouped(where), []
+        conditions = []
         times = ids_between(bounds.since, bounds.until)
         for name, operator, text in zip(("since", "until"), (">=", "<"), times, strict=True):
             if text:
@@ -190,8 +196,7 @@ class SqlStore(BaseStore):
                 conditions.append(f"{exact('t.newest')} {operator} {mark}")
                 values[name] = self._database.bound(text)
         only = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        order = f"ORDER BY t.newest DESC, {exact('t.thread')}"
-        return f"{listed.rows} {only} {order}", listed.values | values
+        return self._newest_first(where, values, only)
 
     def _keys_within(self, bounds: ThreadBounds) -> Query | None:
         """The condition for checkpoints by the ids of their threads; None if there can be none."""

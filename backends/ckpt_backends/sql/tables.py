@@ -161,8 +161,12 @@ class BlobLayout(Generic[Table]):
     unknown: tuple[str, ...]
     """What no known saver creates, such as `table.column`. A newer saver may have done so."""
 
-    required: tuple[str, ...]
-    """Of the unknown columns, those that have no default and must have a value."""
+    @property
+    def required(self) -> list[str]:
+        """Of the unknown columns, those that have no default and must have a value."""
+        found = (f"{one.name}.{column}" for one in self.tables for column in sorted(one.required))
+        unknown = {one.rpartition(" ")[2] for one in self.unknown}
+        return [one for one in found if one in unknown]
 
     @property
     def only_read(self) -> str:

@@ -189,13 +189,12 @@ class SqliteStore(SqlStore):
         return notes
 
     def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
-        # With any LIMIT, SQLite sorts in a tree, which takes twice as long for many threads.
-        end, values = ("", {}) if limit is None else ("LIMIT :limit", {"limit": limit})
-        end = f"ORDER BY newest DESC, thread {end}"
         if not self._database.rows(_HAS_TEXT_NAMESPACES, {}):
-            yield from self._stream(f"{_THREADS.format(where='')} {end}", values)
+            yield from super()._newest(limit)
             return
-        for row in self._stream(f"{_NEWEST} {end}", values):
+        # With any LIMIT, SQLite sorts in a tree, which takes twice as long for many threads.
+        end = "" if limit is None else f"LIMIT {limit:d}"
+        for row in self._stream(f"{_NEWEST} ORDER BY newest DESC, thread {end}", {}):
             thread, _, first_id, newest, n, spaces = row
             yield (thread, newest, first_id, newest, n, 1) if spaces is None else row
 

@@ -77,11 +77,6 @@ class KagentStore(SqlStore):
     def notes(self) -> Sequence[str]:
         return self._database.notes()
 
-    def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
-        end, values = ("", {}) if limit is None else ("LIMIT %(limit)s", {"limit": limit})
-        order = f'ORDER BY t.newest DESC, t.thread COLLATE "C" {end}'
-        return self._stream(f"{self._grouped('').rows} {order}", values)
-
     def _grouped(self, where: str) -> GroupedThreads:
         where = f"WHERE {where}" if where else ""
         source = self._tables.checkpoints.source
