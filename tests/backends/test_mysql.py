@@ -134,7 +134,7 @@ def test_the_engine_itself_refuses_to_write(filled_url: str) -> None:
 
 def test_the_servers_time_limit_is_kept(filled_url: str) -> None:
     with open_store(filled_url) as store:
-        rows: Callable[[str], Any] = store._database._connection.rows  # type: ignore[attr-defined]
+        rows: Callable[[str], Any] = store._database.rows  # type: ignore[attr-defined]
         rows("SET SESSION max_statement_time = 0.05")
         with pytest.raises(StoreUnavailable, match="exceeded the time limit"):
             rows("SELECT SLEEP(5), COUNT(*) FROM checkpoints")
@@ -588,7 +588,7 @@ def test_a_server_that_does_not_answer() -> None:
 
 def test_a_server_that_goes_away_in_the_middle(filled_url: str) -> None:
     with open_store(filled_url) as store:
-        rows: Callable[[str], Any] = store._database._connection.rows  # type: ignore[attr-defined]
+        rows: Callable[[str], Any] = store._database.rows  # type: ignore[attr-defined]
         ((number,),) = rows("SELECT CONNECTION_ID()")
         run(filled_url, f"KILL {number}")
         with pytest.raises(StoreUnavailable, match="the connection was lost"):

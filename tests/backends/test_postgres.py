@@ -114,7 +114,7 @@ def test_lists_of_texts_arrive_as_they_are(filled_url: str) -> None:
 def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
     limit = "ALTER ROLE {role} SET statement_timeout = '77ms';"
     with role(filled_url, settings=limit) as url, open_store(url) as store:
-        rows: Callable[[str], Any] = store._database._connection.rows  # type: ignore[attr-defined]
+        rows: Callable[[str], Any] = store._database.rows  # type: ignore[attr-defined]
         assert rows("SELECT current_setting('statement_timeout')") == [("77ms",)]
         with pytest.raises(StoreUnavailable) as caught:
             rows("SELECT pg_sleep(5)")
@@ -124,7 +124,7 @@ def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
 
 def test_a_locked_table_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(postgres_url, "trip")
-    catalog = import_module("ckpt_backends.postgres.database")
+    catalog = import_module("ckpt_backends.postgres.connect")
     monkeypatch.setattr(catalog, "_LOCK_TIMEOUT", "50ms")
     with psycopg.connect(postgres_url) as writer:
         writer.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
@@ -136,13 +136,13 @@ def test_a_locked_table_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPat
 def test_nothing_is_prepared_and_nothing_set_outside_the_transaction(filled_url: str) -> None:
     """What a pooler in transaction mode needs."""
     with open_store(filled_url) as store:
-        driver = store._database._connection._driver  # type: ignore[attr-defined]
+        driver = store._database.driver  # type: ignore[attr-defined]
         for _ in range(12):
             for thread in store.threads():
                 list(store.checkpoints(thread.thread_id, body=True, values=True))
                 list(store.writes(thread.thread_id, values=True))
                 store.size(thread.thread_id)
-        rows = store._database._connection.rows  # type: ignore[attr-defined]
+        rows = store._database.rows  # type: ignore[attr-defined]
         assert rows("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
         assert rows("SHOW transaction_isolation") == [("repeatable read",)]
         assert rows("SHOW transaction_read_only") == [("on",)]
@@ -158,7 +158,7 @@ def test_many_unfinished_answers_leave_no_cursor_behind(filled_url: str) -> None
         for _ in range(50):
             next(store.checkpoints("trip", checkpoint_ns=""))
             next(store.writes("trip"))
-        ((left,),) = store._database._connection.rows(  # type: ignore[attr-defined]
+        ((left,),) = store._database.rows(  # type: ignore[attr-defined]
             "SELECT count(*) FROM pg_cursors WHERE name LIKE 'ckpt%'"
         )
     assert left < 5

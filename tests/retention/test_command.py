@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ckpt_backends.postgres import database as catalog
+from ckpt_backends.postgres import connect as catalog
 from ckpt_cli.core.retention import PurgeSums, RemovalSum
 from ckpt_cli.render.purge import question
 from tests.backends.agent import fill, graph_of, saver_of

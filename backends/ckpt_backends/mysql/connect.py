@@ -317,28 +317,39 @@ class MySQLConnection:
     """
 
     def __init__(
-        self, driver: GuardedPyMySQL, url: StoreUrl, *, writable: bool, is_read_only: bool = False
+        self,
+        driver: GuardedPyMySQL,
+        url: StoreUrl,
+        ways: Sequence[str],
+        *,
+        enforces_read_only: bool = False,
+        begun: bool = False,
     ) -> None:
-        self._driver = driver
-        self._url = url
-        self._ways: Sequence[str] = _WRITING if writable else _READING
-        self.is_read_only = is_read_only
+        """`ways` are statements that begin a transaction, of which the server supports one."""
+        self.driver = driver
+        self.url = url
+        self.ways = ways
+        self.enforces_read_only = enforces_read_only
         """Whether the server refuses writes, as far as it accepted all statements that ask so."""
-        self._begun = False
+        self.begun = begun
+        """Whether there is a transaction."""
         self._unfinished: _Answer | None = None
 
     def rows(self, sql: str, values: Values | None = None) -> list[QueryRow]:
         """All rows of a short result."""
-        with explained(self._url):
-            self._ready()
-            with self._driver.cursor() as cursor:
-                cursor.execute(sql, values or None)
-                return list(cursor.fetchall())
+        with explained(self.url):
+            return self._execute(sql, values)
+
+    def _execute(self, sql: str, values: Values | None = None) -> list[QueryRow]:
+        self._ready()
+        with self.driver.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
 
     @property
     def is_lost(self) -> bool:
         """Whether the connection has ended."""
-        return not self._driver.open
+        return not self.driver.open
 
     def attempt(
         self, sql: str, values: Values | None = None, *, expected: Collection[int] = UNSUPPORTED
@@ -347,32 +358,34 @@ class MySQLConnection:
 
         `expected` are the error codes that say so.
         """
-        with explained(self._url):
-            self._ready()
+        with explained(self.url):
             try:
-                with self._driver.cursor() as cursor:
-                    cursor.execute(sql, values or None)
-                    return list(cursor.fetchall())
+                return self._execute(sql, values)
             except pymysql.Error as error:
                 if code_of(error) not in expected:
                     raise
                 return None
 
-    def stream(self, sql: str, values: Values) -> Iterator[QueryRow]:
+    def stream(
+        self,
+        sql: str,
+        values: Values,
+        at_once: int = 1,  # noqa: ARG002 - rows come one by one
+    ) -> Iterator[QueryRow]:
         """The rows of a long result, one by one as they arrive.
 
         If another query is sent before the end, the remaining rows are read into memory first.
         """
-        with explained(self._url):
+        with explained(self.url):
             self._ready()
-            cursor = self._driver.cursor(SSCursor)
+            cursor = self.driver.cursor(SSCursor)
             cursor.execute(sql, values or None)
         answer = self._unfinished = _Answer(cursor)
         # The rest of an unwanted result is read later, by `_ready`. The `finally` block may run in
         # the garbage collector, in the middle of another query.
         try:
             while True:
-                with explained(self._url):
+                with explained(self.url):
                     row = answer.next()
                 if row is None:
                     return
@@ -385,38 +398,38 @@ class MySQLConnection:
         if self._unfinished is not None:
             answer, self._unfinished = self._unfinished, None
             answer.put_aside()
-        if not self._begun:
+        if not self.begun:
             self._begin()
-            self._begun = True
+            self.begun = True
 
     def _begin(self) -> None:
         """Begin a transaction. Remembers the way that the server supports."""
         while True:
             try:
-                self._driver.query(self._ways[0])
+                self.driver.query(self.ways[0])
                 return
             except pymysql.Error as error:
-                if len(self._ways) == 1 or code_of(error) not in UNSUPPORTED:
+                if len(self.ways) == 1 or code_of(error) not in UNSUPPORTED:
                     raise
-                self._ways, self.is_read_only = self._ways[1:], False
+                self.ways, self.enforces_read_only = self.ways[1:], False
 
     def change(self, sql: str, values: Values | None = None) -> int:
         """Run a statement. Returns the number of changed rows. Raises `pymysql.Error`."""
         with parsed():
             self._ready()
-            with self._driver.cursor() as cursor:
+            with self.driver.cursor() as cursor:
                 return int(cursor.execute(sql, values or None))
 
-    def load(self, statement: bytes) -> None:
+    def send(self, statement: bytes) -> None:
         """Run a statement without parameters. Raises `pymysql.Error`."""
         with parsed():
             self._ready()
-            self._driver.query(statement)
+            self.driver.query(statement)
 
     def alone(self, sql: str) -> list[QueryRow]:
         """Run a statement outside of any transaction. Raises `pymysql.Error`."""
         self.restart()
-        with parsed(), self._driver.cursor() as cursor:
+        with parsed(), self.driver.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
@@ -426,37 +439,37 @@ class MySQLConnection:
         Uses a connection of its own, because that of PyMySQL has one time limit for good.
         """
         self.restart()
-        with parsed(), closing(_driver(self._url, read_timeout=None)) as driver:
+        with parsed(), closing(_driver(self.url, read_timeout=None)) as driver:
             cursor = driver.cursor()
             cursor.execute(f"OPTIMIZE TABLE {table}")
             return list(cursor.fetchall())
 
     def restart(self) -> None:
         """Roll the transaction back. The next query begins a new one."""
-        with explained(self._url):
-            if self._begun:
+        with explained(self.url):
+            if self.begun:
                 self._ready()
-                self._driver.rollback()
-            self._begun = False
+                self.driver.rollback()
+            self.begun = False
 
     def restart_quietly(self) -> None:
         """Roll the transaction back after an error. Ignores a lost connection."""
         with suppress(pymysql.Error, OSError), parsed():
-            self._driver.rollback()
-        self._begun = False
+            self.driver.rollback()
+        self.begun = False
 
     def commit(self) -> None:
         """Commit the transaction. Raises `pymysql.Error`."""
         with parsed():
-            self._driver.commit()
-        self._begun = False
+            self.driver.commit()
+        self.begun = False
 
     def close(self) -> None:
         """Close the connection, which rolls the transaction back."""
         if self._unfinished is not None:
             self._unfinished.forget()
         with suppress(pymysql.Error, OSError):
-            self._driver.close()
+            self.driver.close()
 
 
 class _Answer:
@@ -526,7 +539,8 @@ def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
         ) from None
     except (pymysql.Error, OSError, UnicodeError, ValueError) as error:
         raise _refused(url, error) from None
-    return MySQLConnection(driver, url, writable=writable, is_read_only=is_read_only)
+    ways = _WRITING if writable else _READING
+    return MySQLConnection(driver, url, ways, enforces_read_only=is_read_only)
 
 
 def _driver(url: StoreUrl, **settings: Any) -> GuardedPyMySQL:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import md5, sha256
 from typing import TYPE_CHECKING
@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from ckpt_backends import shell
-from ckpt_backends.base import OnConnection
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import Fault, HiddenRows, Progress, Space
@@ -48,10 +47,10 @@ from ckpt_backends.mysql.connect import (
     unavailable,
 )
 from ckpt_backends.sql.database import (
+    READ_ONLY_HINT,
     Loaded,
     QueryRow,
     RowRefused,
-    Values,
     WritableDatabase,
     hidden_by_views,
     text,
@@ -227,7 +226,9 @@ def detect(
     if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
         unknown.append(f"migration {migration}")
     layout = MySQLLayout(
-        *(tables[name] for name in NAMES),
+        tables[CHECKPOINTS],
+        tables[BLOBS],
+        tables[WRITES],
         shallow=shallow,
         migration=migration,
         unknown=tuple(unknown),
@@ -250,18 +251,8 @@ def storable(text: str) -> bool:
     return True
 
 
-def bound(mark: str, column: CatalogColumn) -> str:
-    """The placeholder `mark` for comparing a text parameter with a column.
-
-    The server refuses to compare a text with a column if the column's character set cannot
-    represent the text. So the text is converted to that character set. The conversion may change
-    the text, so the caller must compare the rows that are found again, with `exact`.
-    """
-    return mark if column.charset == "utf8mb4" else collated(mark, column)
-
-
 def collated(mark: str, column: CatalogColumn) -> str:
-    """The placeholder `mark` with the character set and the collation of a column; see `bound`."""
+    """The placeholder `mark` with the character set and the collation of a column."""
     if not _PLAIN_NAME.fullmatch(column.charset + column.collation):
         return mark
     return f"CONVERT({mark} USING {column.charset}) COLLATE {column.collation}"
@@ -309,14 +300,13 @@ def find_tables(connection: MySQLConnection) -> dict[str, MySQLTable]:
     return {name: MySQLTable(name, found) for name, found in columns.items()}
 
 
-def find_layout(
-    connection: MySQLConnection, tables: Mapping[str, MySQLTable], url: StoreUrl
-) -> MySQLLayout:
+def find_layout(connection: MySQLConnection, tables: Mapping[str, MySQLTable]) -> MySQLLayout:
     """The layout of LangGraph's saver that the tables have. Raises `UnknownLayout`."""
     migration = None
     migrations = tables.get("checkpoint_migrations")
     if CHECKPOINTS in tables and migrations is not None and "v" in migrations.columns:
         ((migration,),) = connection.rows(MIGRATION)
+    url = connection.url
     return detect(tables, migration, url.params.get("layout"), str(url))
 
 
@@ -330,7 +320,7 @@ _UNLOCK = "SELECT RELEASE_LOCK(%(name)s)"
 
 
 @contextmanager
-def lock(connection: MySQLConnection, url: StoreUrl, thread_id: str) -> Iterator[None]:
+def lock(connection: MySQLConnection, thread_id: str) -> Iterator[None]:
     """Hold the named lock of a thread. The server also releases it if the connection ends.
 
     Raises `StoreUnavailable` if it cannot be acquired in `_LOCK_SECONDS`, and `Unsupported` if the
@@ -340,11 +330,11 @@ def lock(connection: MySQLConnection, url: StoreUrl, thread_id: str) -> Iterator
     asked = connection.attempt(_LOCK, {"name": name, "seconds": _LOCK_SECONDS})
     got = None if asked is None else asked[0][0]
     if asked is None or (got == 1 and connection.attempt(_HOLDS, {"name": name}) != [(1,)]):
-        raise unsupported(url, "the server has no named locks that work as MySQL's do")
+        raise unsupported(connection.url, "the server has no named locks that work as MySQL's do")
     # Start a new snapshot, to see what was committed while waiting for the lock.
     connection.restart()
     if got != 1:
-        raise _locked(url)
+        raise _locked(connection.url)
     try:
         yield
     finally:
@@ -354,23 +344,21 @@ def lock(connection: MySQLConnection, url: StoreUrl, thread_id: str) -> Iterator
 
 
 @contextmanager
-def transaction(connection: MySQLConnection, url: StoreUrl) -> Iterator[MySQLConnection]:
+def transaction(connection: MySQLConnection) -> Iterator[None]:
+    """One transaction. Raises `StoreChanged` or `StoreUnavailable`; nothing is written then."""
     try:
-        yield connection
+        yield
         connection.commit()
     except BaseException as error:
         connection.restart_quietly()
         if isinstance(error, pymysql.Error | OSError):
-            raise _explained(url, error) from None
+            raise _explained(connection.url, error) from None
         raise
 
 
 def unsupported(url: StoreUrl, reason: str) -> Unsupported:
     """The error for a server that lacks what a change needs."""
-    return Unsupported(
-        f"cannot write to '{url}': {reason}",
-        hint='ckpt reads this store; see "Servers that speak these protocols" in docs/stores.md',
-    )
+    return Unsupported(f"cannot write to '{url}': {reason}", hint=READ_ONLY_HINT)
 
 
 def _locked(url: StoreUrl) -> StoreUnavailable:
@@ -440,12 +428,7 @@ _HISTOGRAMS = (
 
 
 def erase_remains(
-    connection: MySQLConnection,
-    url: StoreUrl,
-    tables: Sequence[str],
-    *,
-    rewrite: bool,
-    progress: Progress,
+    connection: MySQLConnection, tables: Sequence[str], *, rewrite: bool, progress: Progress
 ) -> Remains:
     """With `rewrite`, write the tables anew. Raises `pymysql.Error` and `StoreUnavailable`."""
     done: list[str] = []
@@ -460,7 +443,7 @@ def erase_remains(
         except pymysql.Error as error:
             if connection.is_lost:
                 raise
-            why, is_denied = server_words(error, url), code_of(error) in DENIED
+            why, is_denied = server_words(error, connection.url), code_of(error) in DENIED
         if why:
             # The server may quote a key.
             why = _QUOTED.sub("'...'", why)
@@ -576,7 +559,7 @@ _UNUSED = """
 """If tables share a file, each reports the free space of that file."""
 
 
-class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
+class MySQLDatabase(MySQLConnection, WritableDatabase):
     """A database, opened for reading or for changing."""
 
     insert_missing = (
@@ -586,10 +569,14 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
     lock_rows = "FOR UPDATE"
     """In REPEATABLE READ it locks rows and the gaps between them."""
 
-    def __init__(
-        self, connection: MySQLConnection, url: StoreUrl, tables: Mapping[str, MySQLTable]
-    ) -> None:
-        super().__init__(connection, url)
+    def __init__(self, connection: MySQLConnection, tables: Mapping[str, MySQLTable]) -> None:
+        super().__init__(
+            connection.driver,
+            connection.url,
+            connection.ways,
+            enforces_read_only=connection.enforces_read_only,
+            begun=connection.begun,
+        )
         self._tables = tables
         self._views: Mapping[str, str] | None = None
         self._longest = 0
@@ -604,19 +591,13 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
     def views(self) -> Mapping[str, str]:
         """The definition of each view of the database."""
         if self._views is None:
-            found = self.attempt(_VIEWS, {}) or ()
+            found = self.attempt(_VIEWS) or ()
             self._views = {text(name): text(definition) for name, definition in found}
         return self._views
 
     def hidden_rows(self) -> Sequence[HiddenRows]:
         names = [one.name for one in self._tables.values()]
         return list(hidden_by_views(names, self.views))
-
-    def rows(self, query: str, values: Values) -> list[QueryRow]:
-        return self._connection.rows(query, values)
-
-    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:  # noqa: ARG002
-        return self._connection.stream(query, values)
 
     def mark(self, name: str) -> str:
         return f"%({name})s"
@@ -639,8 +620,10 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
 
     def comparable(self, column: str, name: str) -> str:
         """The placeholder for a parameter that is compared with a column."""
-        known = self._columns.get(column.removeprefix("c."))
-        return self.mark(name) if known is None else bound(self.mark(name), known)
+        known, mark = self._columns.get(column.removeprefix("c.")), self.mark(name)
+        # The server refuses to compare a text with a column whose character set cannot represent
+        # it. The conversion may change the text, so what is found is compared again, with `exact`.
+        return mark if known is None or known.charset == "utf8mb4" else collated(mark, known)
 
     def collated(self, column: str, name: str) -> str:
         """A text parameter as a column of a derived table that is joined on this column."""
@@ -674,23 +657,10 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         marks = map(self.mark, names)
         return f"({' OR '.join(f'LOCATE({one}, {column}) > 0' for one in marks)})"
 
-    @property
-    def enforces_read_only(self) -> bool:
-        return self._connection.is_read_only
-
     def space(self, tables: Sequence[str]) -> Space:
         ((size,),) = self.rows(_SIZE, {"names": tuple(tables)})
         # OceanBase answers 0 until it has written the table to disk.
         return Space(int(size or 0) or None)
-
-    def attempt(
-        self, query: str, values: Values, *, expected: Collection[int] = UNSUPPORTED
-    ) -> list[QueryRow] | None:
-        """All rows of a short result; None if the server does not support the query.
-
-        `expected` are the error codes that say so.
-        """
-        return self._connection.attempt(query, values, expected=expected)
 
     def faults(self, tables: Sequence[str]) -> Iterator[Fault]:
         """The tables with much unused space."""
@@ -702,28 +672,19 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
             fix = f"OPTIMIZE TABLE {table};"
             yield from unused_space(f"table '{table}'", int(free or 0), int(size or 0), fix)
 
-    def restart(self) -> None:
-        self._connection.restart()
-
     @contextmanager
     def transaction(
         self, thread_id: str | None = None, *, exclusive: bool = False
     ) -> Iterator[None]:
-        connection = self._connection
-        with ExitStack() as stack:
-            if thread_id is not None:
-                stack.enter_context(lock(connection, self._url, thread_id))
+        with nullcontext() if thread_id is None else lock(self, thread_id):
             if exclusive and is_lookalike(self.engine()):
                 # TiDB and OceanBase lock rows, but not the gaps in which savers add others.
                 reason = f"removing rows needs locks that {self.engine()} may not have"
-                raise unsupported(self._url, reason)
-            with transaction(connection, self._url):
+                raise unsupported(self.url, reason)
+            with transaction(self):
                 if exclusive:
-                    connection.alone(_REPEATABLE)
+                    self.alone(_REPEATABLE)
                 yield
-
-    def change(self, query: str, values: Values) -> int:
-        return self._connection.change(query, values)
 
     def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:
         if not self._longest:
@@ -735,7 +696,7 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         are_bytes = [own[column].kind.endswith(("blob", "binary")) for column in columns]
         for statement, of_rows in statements(head, are_bytes, rows, self._longest):
             try:
-                self._connection.load(statement)
+                self.send(statement)
             except pymysql.Error as error:
                 if code_of(error) not in UNFIT:
                     raise
@@ -746,7 +707,7 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
     def _load_one(self, head: bytes, are_bytes: Sequence[bool], row: Loaded) -> None:
         ((statement, _),) = statements(head, are_bytes, [row], self._longest)
         try:
-            self._connection.load(statement)
+            self.send(statement)
         except pymysql.Error as error:
             if code_of(error) not in UNFIT:
                 raise
@@ -767,18 +728,16 @@ class MySQLDatabase(OnConnection[MySQLConnection], WritableDatabase):
         return f"JSON_EXTRACT({column}, '$.{name}')"
 
     def vacuum(self, tables: Sequence[str]) -> None:
-        with explained(self._url):
+        with explained(self.url):
             for table in tables:
-                for _, _, kind, text in self._connection.optimize(table):
+                for _, _, kind, text in self.optimize(table):
                     if str(kind).lower() == "error":
-                        raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
+                        raise StoreUnavailable(f"cannot vacuum '{self.url}': {text}")
 
     def tables_with_thread_ids(self) -> list[str]:
-        return [str(name) for (name,) in self._connection.attempt(_WITH_THREAD_IDS) or ()]
+        return [str(name) for (name,) in self.attempt(_WITH_THREAD_IDS) or ()]
 
     def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
 
-        with explained(self._url):
-            return erase_remains(
-                self._connection, self._url, tables, rewrite=rewrite, progress=progress
-            )
+        with explained(self.url):
+            return erase_remains(self, tables, rewrite=rewrite, progress=progress)

@@ -367,7 +367,7 @@ class MySQLStore(SqlStore):
     def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:
         self._merged: list[str] | None = None
         self._layout = layout
-        database = MySQLDatabase(connection, url, {table.name: table for table in layout.tables})
+        database = MySQLDatabase(connection, {table.name: table for table in layout.tables})
         self._fetcher = Fetcher(database)
         self._database: MySQLDatabase
         super().__init__(database, url, tables_of(layout, database))
@@ -646,5 +646,5 @@ def open_store(url: StoreUrl) -> Store:
         tables = find_tables(connection)
         columns = {name: set(one.columns) for name, one in tables.items()}
         if saver := recognised(columns):
-            return saver.open(MySQLDatabase(connection, url, tables), columns, url)
-        return MySQLStore(connection, url, find_layout(connection, tables, url))
+            return saver.open(MySQLDatabase(connection, tables), columns, url)
+        return MySQLStore(connection, url, find_layout(connection, tables))

@@ -16,7 +16,6 @@ from ckpt_backends.mysql.database import (
     MySQLDatabase,
     MySQLLayout,
     MySQLTable,
-    bound,
     detect,
     exact,
     find_layout,
@@ -56,12 +55,13 @@ class WritableMySQLStore(WritableSqlStore):
                 f"'{url}' was written by a saver older than 2.0.10, so ckpt only reads it",
                 hint="run setup() of langgraph-checkpoint-mysql 3.0 once",
             )
-        database = MySQLDatabase(connection, url, {table.name: table for table in layout.tables})
+        database = MySQLDatabase(connection, {table.name: table for table in layout.tables})
         super().__init__(database, url, tables_of(layout, database))
         self._layout = layout
+        self._comparable = database.comparable
 
     def _check_thread(self, thread_id: str) -> None:
-        mark = bound("%(thread)s", self._layout.checkpoints.columns["thread_id"])
+        mark = self._comparable("thread_id", "thread")
         query = _RIVAL.format(checkpoints=self._layout.checkpoints.sql, mark=mark)
         for (other,) in self._database.rows(query, {"thread": thread_id}):
             raise Unsupported(
@@ -72,8 +72,7 @@ class WritableMySQLStore(WritableSqlStore):
     def _check_received(self, thread_ids: Sequence[str]) -> None:
         for some in in_chunks(thread_ids):
             marks = {f"t{n}": one for n, one in enumerate(some)}
-            column = self._layout.checkpoints.columns["thread_id"]
-            listed = ", ".join(bound(f"%({mark})s", column) for mark in marks)
+            listed = ", ".join(self._comparable("thread_id", mark) for mark in marks)
             query = _RIVALS.format(checkpoints=self._layout.checkpoints.sql, threads=listed)
             for one, other in self._database.rows(query, marks):
                 raise CannotHold(
@@ -102,8 +101,8 @@ def open_writable(url: StoreUrl) -> WritableStore:
         columns = {name: set(one.columns) for name, one in tables.items()}
         if saver := recognised(columns):
             connection.restart()
-            return saver.open_writable(MySQLDatabase(connection, url, tables), columns, url)
-        layout = find_layout(connection, tables, url)
+            return saver.open_writable(MySQLDatabase(connection, tables), columns, url)
+        layout = find_layout(connection, tables)
         connection.restart()
         return WritableMySQLStore(connection, url, layout)
 
@@ -155,7 +154,7 @@ def create_store(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - P
         elif others:
             raise something_else(str(url), others)
         else:
-            _make(connection, url, there)
+            _make(connection, there)
     finally:
         connection.close()
 
@@ -178,10 +177,10 @@ def _check(tables: Mapping[str, MySQLTable], others: Collection[str], url: Store
         )
 
 
-def _make(connection: MySQLConnection, url: StoreUrl, there: Sequence[str]) -> None:
+def _make(connection: MySQLConnection, there: Sequence[str]) -> None:
     """Make the tables that are missing."""
     connection.restart()
-    with transaction(connection, url):
+    with transaction(connection):
         for name, columns in _TABLES.items():
             if name not in there:
                 connection.change(f"CREATE TABLE {name} ({columns})")

@@ -147,6 +147,28 @@ class Notice:
     is_warning: bool
 
 
+_LOCK_TIMEOUT = "5s"
+"""How long to wait for a locked table, if the server sets no limit."""
+_START = """
+    SELECT current_schemas(false),
+           set_config('search_path', 'pg_catalog', true),
+           CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', true) END,
+           CASE WHEN current_setting('cursor_tuple_fraction', true) IS NOT NULL
+                THEN set_config('cursor_tuple_fraction', '1', true) END,
+           CASE current_setting('lock_timeout')
+                WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END,
+           current_setting('transaction_read_only')
+"""
+"""Returns the schemas of the search path and whether the transaction is read-only, and sets the
+search path to `pg_catalog`.
+
+After that, no name in a query can refer to a function or type of a user. JIT is turned off, because
+compiling takes longer than running these queries. (The server overestimates their cost: it expects
+a hundred channels in each checkpoint.) Results are read to their end, so plans for a fast start of
+a cursor are not wanted.
+"""
+
+
 class PostgresConnection:
     """A connection with one transaction at a time.
 
@@ -154,21 +176,37 @@ class PostgresConnection:
     """
 
     def __init__(self, driver: GuardedPsycopg, url: StoreUrl) -> None:
-        self._driver = driver
-        self._url = url
+        self.driver = driver
+        self.url = url
+        self.enforces_read_only = False
+        """Whether the server refuses writes in the transaction, as it said at its start."""
         self._cursors = 0
         self._abandoned: list[str] = []
-        self.is_read_only = False
-        """Whether the server refuses writes in the transaction, as it said at its start."""
+        self._begun: list[str] | None = None
+        """The schemas of the search path; None before the first query of a transaction."""
 
     @property
     def is_lost(self) -> bool:
         """Whether the connection has ended."""
-        return self._driver.closed
+        return self.driver.closed
+
+    def schemas(self) -> list[str]:
+        """The schemas to search."""
+        with explained(self.url):
+            found = self._begin()
+        return [self.url.params["schema"]] if "schema" in self.url.params else found
+
+    def _begin(self) -> list[str]:
+        """Begin a transaction with safe settings, unless there is one. Returns its search path."""
+        if self._begun is None:
+            self._begun = []
+            ((schemas, *_, read_only),) = self._execute(_START, {"lock_timeout": _LOCK_TIMEOUT})
+            self._begun, self.enforces_read_only = list(schemas), read_only == "on"
+        return self._begun
 
     def rows(self, sql: str, values: Values | None = None) -> list[QueryRow]:
         """All rows of a short result."""
-        with explained(self._url):
+        with explained(self.url):
             return self._execute(sql, values)
 
     def attempt(self, sql: str, values: Values | None = None) -> list[QueryRow] | None:
@@ -176,7 +214,7 @@ class PostgresConnection:
 
         Servers that only speak PostgreSQL's protocol lack some functions. The transaction goes on.
         """
-        with explained(self._url):
+        with explained(self.url):
             self._execute("SAVEPOINT ckpt_attempt")
             try:
                 return self._execute(sql, values)
@@ -184,12 +222,12 @@ class PostgresConnection:
                 self._execute("ROLLBACK TO SAVEPOINT ckpt_attempt")
                 return None
 
-    def stream(self, sql: str, values: Values, at_once: int) -> Iterator[QueryRow]:
+    def stream(self, sql: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:
         """The rows of a long result, from a cursor in the server.
 
         At most `at_once` rows are in memory at a time, and fewer if the rows are large.
         """
-        with explained(self._url):
+        with explained(self.url):
             self._close_abandoned()
             self._cursors += 1
             name = f"ckpt_{self._cursors}"
@@ -199,7 +237,7 @@ class PostgresConnection:
         number, done = min(at_once, _AT_FIRST), False
         try:
             while not done:
-                with explained(self._url):
+                with explained(self.url):
                     rows = self._execute(f"FETCH {number} FROM {name}")
                 done = len(rows) < number
                 length = max(map(_length, rows), default=0)
@@ -214,26 +252,30 @@ class PostgresConnection:
             self._execute(f"CLOSE {self._abandoned.pop()}")
 
     def _execute(self, sql: str, values: Values | None = None) -> list[QueryRow]:
-        with self._driver.cursor(binary=True) as cursor:
+        self._begin()
+        with self.driver.cursor(binary=True) as cursor:
             cursor.execute(sql, values)
             return cursor.fetchall() if cursor.description else []
 
     def restart(self) -> None:
         """Roll the transaction back. The next query begins a new one."""
-        with explained(self._url):
-            self._driver.rollback()
+        with explained(self.url):
+            self._begun = None
+            self.driver.rollback()
             self._abandoned.clear()
 
     def change(self, sql: str, values: Values | None = None) -> int:
         """Run a statement. Returns the number of changed rows. Raises `psycopg.Error`."""
-        with parsed(), self._driver.cursor(binary=True) as cursor:
-            cursor.execute(sql, values)
-            return cursor.rowcount
+        with parsed():
+            self._begin()
+            with self.driver.cursor(binary=True) as cursor:
+                cursor.execute(sql, values)
+                return cursor.rowcount
 
-    def load(self, target: str, kinds: Sequence[str], rows: Sequence[Loaded]) -> None:
+    def load_rows(self, target: str, kinds: Sequence[str], rows: Sequence[Loaded]) -> None:
         """Add rows to a table; see `load_rows`. Raises `RowRefused` and `psycopg.Error`."""
-
-        load_rows(self._driver, target, kinds, rows)
+        self._begin()
+        load_rows(self.driver, target, kinds, rows)
 
     def alone(self, sql: str) -> list[Notice]:
         """Run a statement outside of any transaction, such as VACUUM. Raises `psycopg.Error`.
@@ -247,34 +289,37 @@ class PostgresConnection:
             text = "\n".join(filter(None, (one.message_primary, one.message_detail)))
             notices.append(Notice(text, is_warning=one.severity_nonlocalized == "WARNING"))
 
-        self._driver.rollback()
-        self._driver.autocommit = True
-        seconds, self._driver.seconds = self._driver.seconds, None
-        self._driver.add_notice_handler(note)
+        self._begun = None
+        self.driver.rollback()
+        self.driver.autocommit = True
+        seconds, self.driver.seconds = self.driver.seconds, None
+        self.driver.add_notice_handler(note)
         try:
             with parsed():
-                self._driver.execute(sql)
+                self.driver.execute(sql)
         finally:
-            self._driver.remove_notice_handler(note)
-            self._driver.seconds = seconds
-            if not self._driver.closed:
-                self._driver.autocommit = False
+            self.driver.remove_notice_handler(note)
+            self.driver.seconds = seconds
+            if not self.driver.closed:
+                self.driver.autocommit = False
         return notices
 
     def restart_quietly(self) -> None:
         """Roll the transaction back after an error. Ignores a lost connection."""
+        self._begun = None
         with suppress(psycopg.Error), parsed():
-            self._driver.rollback()
+            self.driver.rollback()
 
     def commit(self) -> None:
         """Commit the transaction. Raises `psycopg.Error`."""
+        self._begun = None
         with parsed():
-            self._driver.commit()
+            self.driver.commit()
 
     def close(self) -> None:
         """Close the connection, which rolls the transaction back."""
         with suppress(psycopg.Error):
-            self._driver.close()
+            self.driver.close()
 
 
 def _length(row: QueryRow) -> int:

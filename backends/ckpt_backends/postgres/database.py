@@ -27,7 +27,6 @@ import psycopg
 from psycopg import errors
 
 from ckpt_backends import shell
-from ckpt_backends.base import OnConnection
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.declaration import declared_for
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
@@ -42,6 +41,7 @@ from ckpt_backends.postgres.connect import (
 )
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import (
+    READ_ONLY_HINT,
     REMEDY,
     Loaded,
     QueryRow,
@@ -72,25 +72,6 @@ if TYPE_CHECKING:
     from ckpt_backends.changes import Remains
     from ckpt_backends.model import Progress
 
-
-START = """
-    SELECT current_schemas(false),
-           set_config('search_path', 'pg_catalog', true),
-           CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', true) END,
-           CASE WHEN current_setting('cursor_tuple_fraction', true) IS NOT NULL
-                THEN set_config('cursor_tuple_fraction', '1', true) END,
-           CASE current_setting('lock_timeout')
-                WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END,
-           current_setting('transaction_read_only')
-"""
-"""Returns the schemas of the search path and whether the transaction is read-only, and sets the
-search path to `pg_catalog`.
-
-After that, no name in a query can refer to a function or type of a user. JIT is turned off, because
-compiling takes longer than running these queries. (The server overestimates their cost: it expects
-a hundred channels in each checkpoint.) Results are read to their end, so plans for a fast start of
-a cursor are not wanted.
-"""
 
 CATALOG = """
     SELECT n.nspname::text, c.relname::text, a.attname::text,
@@ -251,7 +232,8 @@ def detect(
     if missing:
         raise unknown_tables(where, missing)
     unknown = unknown_columns(columns, _ALSO)
-    layout = PostgresLayout(*(found[name] for name in NAMES), shallow=shallow, unknown=unknown)
+    places = found[CHECKPOINTS], found[BLOBS], found[WRITES]
+    layout = PostgresLayout(*places, shallow=shallow, unknown=unknown)
     if layout.has_uuids:
         layout = replace(layout, unknown=(*unknown, "ids of the type uuid"))
     check_wanted(wanted, layout.name, where)
@@ -319,29 +301,15 @@ def engine_of(version: str) -> str:
 ENGINE = "postgresql"
 """What a layout declares as its engine if it is in PostgreSQL only."""
 
-# The first queries on a connection: set a safe search path and lock timeout, find the tables.
+# Finds the tables of a database.
 
 
-_LOCK_TIMEOUT = "5s"
-"""How long to wait for a locked table, if the server sets no limit."""
-
-
-def begin(connection: PostgresConnection) -> list[str]:
-    """Begin a transaction with safe settings. Returns the schemas of the search path."""
-    ((schemas, *_, read_only),) = connection.rows(START, {"lock_timeout": _LOCK_TIMEOUT})
-    connection.is_read_only = read_only == "on"
-    return list(schemas)
-
-
-def find_tables(
-    connection: PostgresConnection, url: StoreUrl
-) -> tuple[list[PostgresTable], list[str]]:
-    """Begin a transaction. Returns the tables that were found, and the schemas to search."""
-    schemas = begin(connection)
-    if "schema" in url.params:
-        schemas = [url.params["schema"]]
-    tables = tables_named(connection, NAMES)
-    if _names_application(url):
+def find_tables(connection: PostgresConnection) -> tuple[list[PostgresTable], list[str]]:
+    """The tables that were found, and the schemas to search."""
+    schemas, tables = connection.schemas(), tables_named(connection, NAMES)
+    wanted = connection.url.params.get("layout")
+    # An application's tables may be beside LangGraph's.
+    if wanted is not None and any(wanted in one.layouts for one in declared_for(ENGINE)):
         tables = []
     if not any(one.schema in schemas for one in tables):
         named = connection.rows(TABLES, {"schemas": schemas})
@@ -363,12 +331,6 @@ def tables_named(connection: PostgresConnection, names: Collection[str]) -> list
     ]
 
 
-def _names_application(url: StoreUrl) -> bool:
-    """Whether a URL names a layout of an application, which may be beside LangGraph's tables."""
-    wanted = url.params.get("layout")
-    return wanted is not None and any(wanted in one.layouts for one in declared_for(ENGINE))
-
-
 def of_application(
     tables: Sequence[PostgresTable], schemas: Sequence[str]
 ) -> tuple[TableSaver, list[PostgresTable]] | None:
@@ -387,16 +349,15 @@ def of_application(
 
 
 @contextmanager
-def transaction(connection: PostgresConnection, url: StoreUrl) -> Iterator[PostgresConnection]:
+def transaction(connection: PostgresConnection) -> Iterator[None]:
     """One transaction. Raises `StoreChanged` or `StoreUnavailable`; nothing is written then."""
     try:
-        begin(connection)
-        yield connection
+        yield
         connection.commit()
     except BaseException as error:
         connection.restart_quietly()
         if isinstance(error, psycopg.Error):
-            raise _explained(url, error) from None
+            raise _explained(connection.url, error) from None
         raise
 
 
@@ -409,57 +370,6 @@ _HOLDS_TABLES = """
     SELECT count(DISTINCT relation) FROM pg_locks WHERE pid = pg_backend_pid() AND granted
     AND locktype = 'relation' AND mode = 'ShareRowExclusiveLock'
 """
-
-
-def lock_thread(connection: PostgresConnection, url: StoreUrl, thread_id: str) -> None:
-    """Lock a thread until the end of the transaction. Raises `psycopg.Error` or `Unsupported`."""
-    values = {"number": lock_number(thread_id)}
-    with _needed(url, "advisory locks"):
-        connection.change(_LOCK, values)
-    _check_held(connection, url, "advisory locks", _HOLDS_LOCK, values)
-
-
-def lock_tables(
-    connection: PostgresConnection, url: StoreUrl, tables: Sequence[str], *, check: bool
-) -> None:
-    """Keep others from writing to tables until the end of the transaction.
-
-    With `check`, ask the server whether it did lock: it either always does, or never. Raises
-    `psycopg.Error` or `Unsupported`.
-    """
-    with _needed(url, "table locks"):
-        connection.change(f"LOCK TABLE {', '.join(tables)} IN SHARE ROW EXCLUSIVE MODE")
-    if check:
-        _check_held(connection, url, "table locks", _HOLDS_TABLES, {}, len(tables))
-
-
-@contextmanager
-def _needed(url: StoreUrl, locks: str) -> Iterator[None]:
-    try:
-        yield
-    except (errors.UndefinedFunction, errors.FeatureNotSupported, errors.SyntaxError):
-        raise _without(url, locks) from None
-
-
-def _check_held(
-    connection: PostgresConnection,
-    url: StoreUrl,
-    locks: str,
-    query: str,
-    values: Values,
-    number: int = 1,
-) -> None:
-    """Check that the server did lock. Some accept these statements and do nothing."""
-    found = connection.attempt(query, values)
-    if not found or found[0][0] < number:
-        raise _without(url, locks)
-
-
-def _without(url: StoreUrl, locks: str) -> Unsupported:
-    return Unsupported(
-        f"cannot write to '{url}': the server has no {locks} that work as PostgreSQL's do",
-        hint='ckpt reads this store; see "Servers that speak these protocols" in docs/stores.md',
-    )
 
 
 def lock_number(thread_id: str) -> int:
@@ -550,20 +460,17 @@ A crash resets the counts. So the number of rows that the last VACUUM counted is
 """
 
 
-class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
+class PostgresDatabase(PostgresConnection, WritableDatabase):
     """A database, opened for reading or for changing."""
 
     insert_missing = "INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
 
-    def __init__(
-        self, connection: PostgresConnection, url: StoreUrl, tables: Sequence[PostgresTable]
-    ) -> None:
-        super().__init__(connection, url)
+    def __init__(self, connection: PostgresConnection, tables: Sequence[PostgresTable]) -> None:
+        super().__init__(connection.driver, connection.url)
         self._tables = {table.name: table for table in tables}
         """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
         self._uuids = {f"c.{column}": f"c.{uuid_of(column)}" for column in uuids_of(tables)}
         """By column of a query for rows, the one that has the id as it is stored."""
-        self._begun = True
         self._hidden: Sequence[HiddenRows] | None = None
         self._has_locked = False
         """Whether the server was seen to lock tables."""
@@ -571,19 +478,13 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
     def hidden_rows(self) -> Sequence[HiddenRows]:
         if self._hidden is None:
             names = [f"{one.schema}.{one.name}" for one in self._tables.values()]
-            self._hidden = list(_hiding(self._connection.attempt(_HIDING, {"names": names}) or ()))
+            self._hidden = list(_hiding(self.attempt(_HIDING, {"names": names}) or ()))
         return self._hidden
 
     @property
     def columns(self) -> Mapping[str, set[str]]:
         """The columns of each table."""
         return {name: set(table.columns) for name, table in self._tables.items()}
-
-    def rows(self, query: str, values: Values) -> list[QueryRow]:
-        return self._connection.rows(query, values)
-
-    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[QueryRow]:
-        return self._connection.stream(query, values, at_once)
 
     def text(self, name: str) -> str:
         return f"%({name})s::text"
@@ -629,13 +530,9 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         return engine_of(version)
 
     def space(self, tables: Sequence[str]) -> Space:
-        found = self._connection.attempt(_SIZE, {"names": list(tables)})
+        found = self.attempt(_SIZE, {"names": list(tables)})
         # YugabyteDB may answer 0, which no stored table needs.
         return Space((found[0][0] if found else None) or None)
-
-    def attempt(self, query: str, values: Values) -> list[QueryRow] | None:
-        """All rows of a short result; None if the server refuses the query."""
-        return self._connection.attempt(query, values)
 
     def is_postgres(self) -> bool:
         """Whether the catalog has the meaning that it has in PostgreSQL itself."""
@@ -655,34 +552,48 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         marks = map(self.mark, names)
         return f"({' OR '.join(f'position({one}::bytea in {column}) > 0' for one in marks)})"
 
-    @property
-    def enforces_read_only(self) -> bool:
-        return self._connection.is_read_only
-
-    def restart(self) -> None:
-        self._connection.restart()
-        self._begun = False
-
     @contextmanager
     def transaction(
         self, thread_id: str | None = None, *, exclusive: bool = False
     ) -> Iterator[None]:
-        with transaction(self._connection, self._url) as connection:
+        with transaction(self):
             if exclusive:
-                names = [one.sql for one in self._tables.values()]
-                lock_tables(connection, self._url, names, check=not self._has_locked)
-                self._has_locked = True
+                self._lock_tables()
             if thread_id is not None:
-                lock_thread(connection, self._url, thread_id)
+                values = {"number": lock_number(thread_id)}
+                self._lock("advisory locks", _LOCK, values)
+                self._check_held("advisory locks", _HOLDS_LOCK, values)
             yield
 
-    def change(self, query: str, values: Values) -> int:
-        return self._connection.change(query, values)
+    def _lock_tables(self) -> None:
+        """Keep others from writing to the tables until the end of the transaction."""
+        names = [one.sql for one in self._tables.values()]
+        query = f"LOCK TABLE {', '.join(names)} IN SHARE ROW EXCLUSIVE MODE"
+        self._lock("table locks", query, {})
+        if not self._has_locked:
+            self._check_held("table locks", _HOLDS_TABLES, {}, len(names))
+            self._has_locked = True
+
+    def _lock(self, locks: str, query: str, values: Values) -> None:
+        try:
+            self.change(query, values)
+        except (errors.UndefinedFunction, errors.FeatureNotSupported, errors.SyntaxError):
+            raise self._without(locks) from None
+
+    def _check_held(self, locks: str, query: str, values: Values, number: int = 1) -> None:
+        """Check that the server did lock. Some accept these statements and do nothing."""
+        found = self.attempt(query, values)
+        if not found or found[0][0] < number:
+            raise self._without(locks)
+
+    def _without(self, locks: str) -> Unsupported:
+        reason = f"the server has no {locks} that work as PostgreSQL's do"
+        return Unsupported(f"cannot write to '{self.url}': {reason}", hint=READ_ONLY_HINT)
 
     def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:
         kinds = [self._tables[table].columns[column] for column in columns]
         listed = ", ".join(map(quoted_name, columns))
-        self._connection.load(f"{sql.replace('%%', '%')} ({listed})", kinds, rows)
+        self.load_rows(f"{sql.replace('%%', '%')} ({listed})", kinds, rows)
 
     def given(self, table: str, column: str, name: str, cell: object) -> str:
         kind = self._tables[table].columns[column].replace("%", "%%")
@@ -698,33 +609,19 @@ class PostgresDatabase(OnConnection[PostgresConnection], WritableDatabase):
         return f"({column} -> '{name}')::text"
 
     def vacuum(self, tables: Sequence[str]) -> None:
-        with explained(self._url):
+        with explained(self.url):
             for table in tables:
-                self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
+                self.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
 
     def tables_with_thread_ids(self) -> list[str]:
         schemas = sorted({table.schema for table in self._tables.values()})
-        found = self._connection.attempt(_WITH_THREAD_IDS, {"schemas": schemas})
+        found = self.attempt(_WITH_THREAD_IDS, {"schemas": schemas})
         return [name for (name,) in found or ()]
 
     def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
-
         names = [table.replace("%%", "%") for table in tables]
-        try:
-            with explained(self._url):
-                return erase_remains(
-                    self._connection, self._url, names, rewrite=rewrite, progress=progress
-                )
-        finally:
-            self._begun = False
-
-    @property
-    def _connection(self) -> PostgresConnection:
-        connection = super()._connection
-        if not self._begun:
-            self._begun = True
-            begin(connection)
-        return connection
+        with explained(self.url):
+            return erase_remains(self, names, rewrite=rewrite, progress=progress)
 
 
 def _hiding(rows: Sequence[QueryRow]) -> Iterator[HiddenRows]:
@@ -773,12 +670,7 @@ _UNTOLD = "the server does not say whether older transactions still see removed 
 
 
 def erase_remains(
-    connection: PostgresConnection,
-    url: StoreUrl,
-    tables: Sequence[str],
-    *,
-    rewrite: bool,
-    progress: Progress,
+    connection: PostgresConnection, tables: Sequence[str], *, rewrite: bool, progress: Progress
 ) -> Remains:
     """Vacuum the tables, and with `rewrite` write them anew. Raises `psycopg.Error`."""
     done, places = [], []
@@ -793,7 +685,9 @@ def erase_remains(
         except psycopg.Error as error:
             if connection.is_lost:
                 raise
-            places.append(Remaining(f"table {table}", first_line(error, url), is_reachable=True))
+            places.append(
+                Remaining(f"table {table}", first_line(error, connection.url), is_reachable=True)
+            )
             continue
         refusal = _refusal(notices)
         if refusal:

@@ -14,7 +14,7 @@ from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory import COLUMNS, STORE, VECTORS, Vector, check_leaves
 from ckpt_backends.postgres.connect import PostgresConnection, connect
-from ckpt_backends.postgres.database import PostgresDatabase, PostgresTable, begin, tables_named
+from ckpt_backends.postgres.database import PostgresDatabase, PostgresTable, tables_named
 from ckpt_backends.servers import opening
 from ckpt_backends.sql.memory import MemoryDialect, MemoryTables, SqlMemory, WritableSqlMemory
 from ckpt_backends.url import StoreUrl
@@ -61,16 +61,16 @@ _DIALECT = MemoryDialect(
 def open_memory(url: StoreUrl) -> SqlMemory:
     """Open a database for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
     with opening(connect(url), url) as connection:
-        found = find_memory_tables(connection, url)
-        return SqlMemory(PostgresDatabase(connection, url, found), url, _named(found), _DIALECT)
+        found = find_memory_tables(connection)
+        return SqlMemory(PostgresDatabase(connection, found), url, _named(found), _DIALECT)
 
 
 def open_writable_memory(url: StoreUrl) -> WritableSqlMemory:
     """Open a database for changing. Raises the errors of `open_memory`, and `Unsupported`."""
     with opening(connect(url, writable=True), url) as connection:
-        found = find_memory_tables(connection, url)
+        found = find_memory_tables(connection)
         connection.restart()
-        database = PostgresDatabase(connection, url, found)
+        database = PostgresDatabase(connection, found)
         return WritableSqlMemory(database, url, _named(found), _DIALECT)
 
 
@@ -83,14 +83,12 @@ def _named(tables: Sequence[PostgresTable]) -> MemoryTables:
     )
 
 
-def find_memory_tables(connection: PostgresConnection, url: StoreUrl) -> list[PostgresTable]:
-    """Begin a transaction and find the tables: `store` first, then `store_vectors` if it exists.
+def find_memory_tables(connection: PostgresConnection) -> list[PostgresTable]:
+    """The tables: `store` first, then `store_vectors` if it exists.
 
     Raises `UnknownLayout` if there is no table `store`.
     """
-    schemas = begin(connection)
-    if "schema" in url.params:
-        schemas = [url.params["schema"]]
+    schemas = connection.schemas()
     tables = tables_named(connection, [STORE, VECTORS])
     for schema in schemas:
         found = sorted((one for one in tables if one.schema == schema), key=lambda one: one.name)
@@ -101,4 +99,4 @@ def find_memory_tables(connection: PostgresConnection, url: StoreUrl) -> list[Po
     if elsewhere:
         param = quote(elsewhere[0], safe="")
         hint += f"; there is one in {shell.name(elsewhere[0])}: add ?schema={param}"
-    raise UnknownLayout(f"no long-term memory in '{url}'", hint=hint)
+    raise UnknownLayout(f"no long-term memory in '{connection.url}'", hint=hint)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from operator import attrgetter
 from typing import Any
 
 from ckpt_backends.codec.values import MOST_BYTES, typed
@@ -242,7 +241,6 @@ _FEW = 500
 """Up to this many rows are fetched with one query; more are read with a cursor."""
 _LONG = 30
 """If threads have at least this many checkpoints on average, the query `WALKED` is used."""
-_parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
 _BYTES_AT_ONCE, _COMPRESSED = 16 << 20, 8
@@ -262,7 +260,7 @@ class PostgresStore(SqlStore):
         self._layout = layout
         self._uuids = uuids_of(layout.tables)
         self._blobs = layout.with_text_ids().blobs.sql.replace("%", "%%")
-        database = PostgresDatabase(connection, url, layout.tables)
+        database = PostgresDatabase(connection, layout.tables)
         self._database: PostgresDatabase
         super().__init__(database, url, tables_of(layout, database))
 
@@ -422,7 +420,7 @@ class PostgresStore(SqlStore):
 
     def _storable(self, keys: Sequence[CheckpointKey]) -> list[CheckpointKey]:
         """Those of the keys that the server can store."""
-        stored = [key for key in keys if self._database.storable("".join(_parts(key)))]
+        stored = [key for key in keys if self._database.storable("".join(key))]
         for column in self._uuids:
             stored = [key for key in stored if is_uuid(getattr(key, column))]
         return stored
@@ -487,7 +485,7 @@ def tables_of(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
 
 def _bound(keys: Sequence[CheckpointKey]) -> dict[str, object]:
     """The parameters of `OF_KEYS`."""
-    threads, spaces, ids = map(list, zip(*map(_parts, keys), strict=True))
+    threads, spaces, ids = map(list, zip(*keys, strict=True))
     return {"threads": threads, "spaces": spaces, "ids": ids}
 
 
@@ -526,10 +524,10 @@ def _saver(layout: PostgresLayout, marks: Collection[str]) -> str:
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
     with opening(connect(url), url) as connection:
-        tables, schemas = find_tables(connection, url)
+        tables, schemas = find_tables(connection)
         if found := of_application(tables, schemas):
             saver, own = found
-            database = PostgresDatabase(connection, url, own)
+            database = PostgresDatabase(connection, own)
             return saver.open(database, database.columns, url, own[0].schema)
         layout = detect(tables, schemas, url.params.get("layout"), str(url))
         return PostgresStore(connection, url, layout)

@@ -5,7 +5,7 @@ A change runs under an advisory lock of the thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from ckpt_backends.errors import Refused, UnknownLayout, Unsupported
 from ckpt_backends.postgres.connect import PostgresConnection, connect
@@ -13,7 +13,6 @@ from ckpt_backends.postgres.database import (
     FULL,
     PostgresDatabase,
     PostgresLayout,
-    begin,
     detect,
     find_tables,
     of_application,
@@ -40,18 +39,18 @@ class WritablePostgresStore(WritableSqlStore):
         if layout.only_read:
             raise not_changed(str(url), layout.only_read)
         tables = (layout.blobs, layout.checkpoints, layout.writes)
-        database = PostgresDatabase(connection, url, tables)
+        database = PostgresDatabase(connection, tables)
         super().__init__(database, url, tables_of(layout, database))
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open for changing. Raises the errors of `store.open_store`, and `Unsupported`."""
     with opening(connect(url, writable=True), url) as connection:
-        tables, schemas = find_tables(connection, url)
+        tables, schemas = find_tables(connection)
         connection.restart()
         if found := of_application(tables, schemas):
             saver, own = found
-            database = PostgresDatabase(connection, url, own)
+            database = PostgresDatabase(connection, own)
             return saver.open_writable(database, database.columns, url, own[0].schema)
         layout = detect(tables, schemas, url.params.get("layout"), str(url))
         return WritablePostgresStore(connection, url, layout)
@@ -101,11 +100,10 @@ def create_store(url: StoreUrl, language: Language) -> None:
         raise Unsupported(f"cannot make a store of the layout '{wanted}'")
     connection = connect(url, writable=True)
     try:
-        tables, schemas = find_tables(connection, url)
         try:
-            found = detect(tables, schemas, None, str(url))
+            found = detect(*find_tables(connection), None, str(url))
         except UnknownLayout:
-            _make(connection, url, schemas, _statements(language), MEMORY_TABLES)
+            _make(connection, _statements(language), MEMORY_TABLES)
             return
         if found.shallow:
             raise Refused(
@@ -126,23 +124,20 @@ def _statements(language: Language) -> Iterator[str]:
 
 
 def _make(
-    connection: PostgresConnection,
-    url: StoreUrl,
-    schemas: Sequence[str],
-    statements: Iterable[str],
-    beside: Collection[str],
+    connection: PostgresConnection, statements: Iterable[str], beside: Collection[str]
 ) -> None:
     """Make tables in the first schema, if it has no others than those `beside`.
 
     All is made in one transaction, so a schema has all of it or nothing.
     """
+    schemas, url = connection.schemas(), connection.url
+    if not schemas:
+        raise Refused(
+            f"cannot make a store in '{url}': its search path names no schema that exists",
+            hint="name one: ?schema=NAME",
+        )
     connection.restart()
-    with transaction(connection, url):
-        if not schemas:
-            raise Refused(
-                f"cannot make a store in '{url}': its search path names no schema that exists",
-                hint="name one: ?schema=NAME",
-            )
+    with transaction(connection):
         found = {name for (name,) in connection.rows(IN_SCHEMA, {"schema": schemas[0]})}
         if others := found.difference(beside):
             raise something_else(str(url), others)
@@ -176,11 +171,8 @@ def create_memory(url: StoreUrl) -> None:
     """
     connection = connect(url, writable=True)
     try:
-        schemas = [url.params["schema"]] if "schema" in url.params else begin(connection)
-        connection.restart()
-        try:
-            find_memory_tables(connection, url)
-        except UnknownLayout:
-            _make(connection, url, schemas, _STATEMENTS, THREAD_TABLES)
+        find_memory_tables(connection)
+    except UnknownLayout:
+        _make(connection, _STATEMENTS, THREAD_TABLES)
     finally:
         connection.close()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ckpt_backends.model import Progress
 
 
+READ_ONLY_HINT = 'ckpt reads this store; see "Servers that speak these protocols" in docs/stores.md'
+"""For a server that lacks what a change needs."""
 QueryRow = tuple[Any, ...]
 Values = Mapping[str, object]
 Loaded = tuple[object, ...]
