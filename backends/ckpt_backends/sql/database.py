@@ -41,6 +41,8 @@ class Database(Closing):
     code point. `exact` sorts a column by code points.
     """
 
+    enforces_read_only: bool = True
+    """Whether the engine refuses writes on a connection for reading."""
     in_process: ClassVar[bool] = False
     """Whether the engine runs in this process, so that it sends no values."""
 
@@ -130,11 +132,6 @@ class Database(Closing):
     def damage(self, *, whole: bool) -> Iterator[Fault]:  # noqa: ARG002
         """What the engine finds when it checks its files; see `Store.damage`."""
         return iter(())
-
-    @property
-    def enforces_read_only(self) -> bool:
-        """Whether the engine refuses writes on a connection for reading."""
-        return True
 
     def limited(self, can: Capability) -> Capability:
         """These capabilities of a layout, without those that this server lacks."""

@@ -66,21 +66,10 @@ _MOST_MARKS = 20
 """With more, the engine's search for them takes longer than what it spares."""
 
 
-class SqlStore(BaseStore):
-    """A database with LangGraph's tables, opened for reading."""
+class TableStore(BaseStore):
+    """Tables of threads in a database, opened for reading."""
 
     sums_sizes = True
-
-    _LENGTH: ClassVar[str] = "OCTET_LENGTH({})"
-    """The expression for the bytes of a stored value. The engine does not read the value for it."""
-    _BODY_TYPE: ClassVar[str] = "'json'"
-    """The expression for the type of a body."""
-    _BODY: ClassVar[str] = "{}"
-    """The expression for the bytes of a body, with `{}` for its column."""
-    _UNMERGED: ClassVar[str] = ""
-    """What stops the engine from merging a subquery into its query."""
-    _MOST: ClassVar[int] = MOST_BYTES
-    """The longest value of a write that is read with its row."""
 
     def __init__(self, database: Database, url: StoreUrl, tables: SqlTables) -> None:
         self._database = database
@@ -88,49 +77,21 @@ class SqlStore(BaseStore):
         self._tables = tables
         self._thread_is = database.same("c.thread_id", "thread")
 
-    # What each engine does in its own way.
-
     @abstractmethod
     def _saver(self) -> str:
         """The saver that wrote the store, in words."""
-
-    @abstractmethod
-    def _grouped(self, where: str) -> GroupedThreads:
-        """The query for threads; `where` is a condition for checkpoints, or `''`."""
-
-    @abstractmethod
-    def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
-        """The query for checkpoints, for `_read_checkpoints`."""
-
-    @abstractmethod
-    def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
-        """The checkpoints of these rows."""
-
-    @abstractmethod
-    def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
-        """The rows of the checkpoints with these keys, those of each in the query's order."""
-
-    def _read_writes(self, rows: Keyed, values: bool | Collection[str]) -> Iterator[Write]:  # noqa: ARG002
-        """The writes of these rows."""
-        return (self._write(key, row) for key, row in rows)
-
-    def _text(self, cell: str | None) -> str:
-        """A cell as text; NULL gives `''`."""
-        return "" if cell is None else cell
-
-    def _data(self, cell: bytes | None) -> bytes | None:
-        """A cell as bytes."""
-        return cell
-
-    def _number(self, cell: int) -> int:
-        return cell
 
     @property
     def _only_read(self) -> str:
         """Why `ckpt` adds nothing to the tables; `''` if it does."""
         return ""
 
-    # What all engines do alike.
+    def _text(self, cell: str | None) -> str:
+        """A cell as text; NULL gives `''`."""
+        return "" if cell is None else cell
+
+    def _number(self, cell: int) -> int:
+        return cell
 
     def describe(self) -> StoreInfo:
         tables = self._tables
@@ -155,6 +116,134 @@ class SqlStore(BaseStore):
 
     def hidden_rows(self) -> Sequence[HiddenRows]:
         return self._database.hidden_rows()
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        tables, none = self._tables, (0, 0)
+        asked = list(filter(self._database.storable, dict.fromkeys(thread_ids)))
+        checkpoints, writes = (
+            self._sums(one, asked) for one in (tables.checkpoints, tables.writes)
+        )
+        blobs = self._sums(tables.blobs, asked) if tables.blobs else {}
+        return [
+            ThreadSize(
+                checkpoints.get(one, none)[0],
+                writes.get(one, none)[0],
+                sum(each.get(one, none)[1] for each in (checkpoints, writes, blobs)),
+                blobs.get(one, none)[0],
+            )
+            for one in thread_ids
+        ]
+
+    def _sums(self, table: SqlTable, thread_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """By thread, the number of its rows and their bytes."""
+        thread, found = self._database.exact("c.thread_id"), dict[str, tuple[int, int]]()
+        for some in in_chunks(thread_ids, THREADS_PER_QUERY):
+            where, values = self._database.among("c.thread_id", "t", some)
+            query = (
+                f"SELECT MIN({thread}), MAX({thread}), COUNT(*), COALESCE(SUM({table.size}), 0)"
+                f" FROM {table.source} c WHERE {where} GROUP BY"
+            )
+            # By the column itself the server groups in the order of its index, without sorting all
+            # rows. It may take different ids for one.
+            rows = self._database.rows(f"{query} c.thread_id", values)
+            if any(one != other for one, other, *_ in rows):
+                rows = self._database.rows(f"{query} {thread}", values)
+            for one, _, number, size in rows:
+                found[self._text(one)] = self._number(number), self._number(size)
+        return found
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        if not self._database.storable(thread_id):
+            return
+        from ckpt_backends.rows import Row
+
+        for table in self._tables.all:
+            for row in self._stored_rows(table, thread_id):
+                yield Row(table.name, dict(zip(table.columns, row, strict=True)))
+
+    def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
+        """The rows of a thread with all stored columns."""
+        columns = ", ".join(table.columns.values())
+        query = f"SELECT {columns} FROM {table.sql} c WHERE {self._thread_is}"
+        return self._stream(query, self._of(thread_id), STATES_AT_ONCE)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        from ckpt_backends.rows import own_rows
+
+        return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
+
+    def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
+        found, thread = set[str](), self._database.exact("c.thread_id")
+        for some in in_chunks(filter(self._database.storable, thread_ids), THREADS_PER_QUERY):
+            where, values = self._database.among("c.thread_id", "t", some)
+            for table in self._tables.all:
+                query = f"SELECT DISTINCT {thread} FROM {table.sql} c WHERE {where}"
+                found.update(self._text(one) for (one,) in self._database.rows(query, values))
+        return found
+
+    def faults(self) -> Iterator[Fault]:
+        yield from self._database.faults(self._tables.names)
+
+    def damage(self, *, whole: bool) -> Iterator[Fault]:
+        return self._database.damage(whole=whole)
+
+    def refresh(self) -> None:
+        self._database.restart()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _of(self, thread_id: str) -> dict[str, object]:
+        """The parameters of `_thread_is`."""
+        return {"thread": self._database.bound(thread_id)}
+
+    def _stream(
+        self, query: str, values: Mapping[str, object], at_once: int = KEYS_AT_ONCE
+    ) -> Iterator[Sequence[Any]]:
+        return self._database.stream(query, values, at_once)
+
+
+class SqlStore(TableStore):
+    """A database with LangGraph's tables, opened for reading."""
+
+    _LENGTH: ClassVar[str] = "OCTET_LENGTH({})"
+    """The expression for the bytes of a stored value. The engine does not read the value for it."""
+    _BODY_TYPE: ClassVar[str] = "'json'"
+    """The expression for the type of a body."""
+    _BODY: ClassVar[str] = "{}"
+    """The expression for the bytes of a body, with `{}` for its column."""
+    _UNMERGED: ClassVar[str] = ""
+    """What stops the engine from merging a subquery into its query."""
+    _MOST: ClassVar[int] = MOST_BYTES
+    """The longest value of a write that is read with its row."""
+
+    # What each engine does in its own way.
+
+    @abstractmethod
+    def _grouped(self, where: str) -> GroupedThreads:
+        """The query for threads; `where` is a condition for checkpoints, or `''`."""
+
+    @abstractmethod
+    def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
+        """The query for checkpoints, for `_read_checkpoints`."""
+
+    @abstractmethod
+    def _read_checkpoints(self, rows: Keyed, asked: CheckpointQuery) -> Iterator[Checkpoint]:
+        """The checkpoints of these rows."""
+
+    @abstractmethod
+    def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
+        """The rows of the checkpoints with these keys, those of each in the query's order."""
+
+    def _read_writes(self, rows: Keyed, values: bool | Collection[str]) -> Iterator[Write]:  # noqa: ARG002
+        """The writes of these rows."""
+        return (self._write(key, row) for key, row in rows)
+
+    def _data(self, cell: bytes | None) -> bytes | None:
+        """A cell as bytes."""
+        return cell
+
+    # What all engines do alike.
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         yield from self._threads(self._newest(limit))
@@ -271,41 +360,6 @@ class SqlStore(BaseStore):
                 checkpoints if type(checkpoints) is int else number(checkpoints),
                 namespaces if type(namespaces) is int else number(namespaces),
             )
-
-    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        tables, none = self._tables, (0, 0)
-        asked = list(filter(self._database.storable, dict.fromkeys(thread_ids)))
-        checkpoints, writes = (
-            self._sums(one, asked) for one in (tables.checkpoints, tables.writes)
-        )
-        blobs = self._sums(tables.blobs, asked) if tables.blobs else {}
-        return [
-            ThreadSize(
-                checkpoints.get(one, none)[0],
-                writes.get(one, none)[0],
-                sum(each.get(one, none)[1] for each in (checkpoints, writes, blobs)),
-                blobs.get(one, none)[0],
-            )
-            for one in thread_ids
-        ]
-
-    def _sums(self, table: SqlTable, thread_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """By thread, the number of its rows and their bytes."""
-        thread, found = self._database.exact("c.thread_id"), dict[str, tuple[int, int]]()
-        for some in in_chunks(thread_ids, THREADS_PER_QUERY):
-            where, values = self._database.among("c.thread_id", "t", some)
-            query = (
-                f"SELECT MIN({thread}), MAX({thread}), COUNT(*), COALESCE(SUM({table.size}), 0)"
-                f" FROM {table.source} c WHERE {where} GROUP BY"
-            )
-            # By the column itself the server groups in the order of its index, without sorting all
-            # rows. It may take different ids for one.
-            rows = self._database.rows(f"{query} c.thread_id", values)
-            if any(one != other for one, other, *_ in rows):
-                rows = self._database.rows(f"{query} {thread}", values)
-            for one, _, number, size in rows:
-                found[self._text(one)] = self._number(number), self._number(size)
-        return found
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         if not self._database.storable(thread_id):
@@ -498,15 +552,6 @@ class SqlStore(BaseStore):
         for ns, channel, version, size in self._stream(query, self._of(thread_id)):
             yield BlobKey(ns, channel, version), size
 
-    def rows(self, thread_id: str) -> Iterator[Row]:
-        if not self._database.storable(thread_id):
-            return
-        from ckpt_backends.rows import Row
-
-        for table in self._tables.all:
-            for row in self._stored_rows(table, thread_id):
-                yield Row(table.name, dict(zip(table.columns, row, strict=True)))
-
     def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
         from ckpt_backends.servers import understood
         from ckpt_backends.sql.records import RECORDS, parts_of
@@ -531,15 +576,6 @@ class SqlStore(BaseStore):
         where, values = self._database.among("c.thread_id", "t", thread_ids)
         query = f"SELECT {', '.join(table.columns.values())} FROM {table.sql} c WHERE {where}"
         return self._database.rows(query, values)
-
-    def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
-        found, thread = set[str](), self._database.exact("c.thread_id")
-        for some in in_chunks(filter(self._database.storable, thread_ids), THREADS_PER_QUERY):
-            where, values = self._database.among("c.thread_id", "t", some)
-            for table in self._tables.all:
-                query = f"SELECT DISTINCT {thread} FROM {table.sql} c WHERE {where}"
-                found.update(self._text(one) for (one,) in self._database.rows(query, values))
-        return found
 
     def threads_that_may_hold(
         self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False
@@ -616,45 +652,13 @@ class SqlStore(BaseStore):
         for (thread,) in database.rows(query, values):
             yield thread
 
-    def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
-        """The rows of a thread with all stored columns."""
-        columns = ", ".join(table.columns.values())
-        query = f"SELECT {columns} FROM {table.sql} c WHERE {self._thread_is}"
-        return self._stream(query, self._of(thread_id), STATES_AT_ONCE)
-
-    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        from ckpt_backends.rows import own_rows
-
-        return own_rows(thread_id, rows, {one.name: one.columns for one in self._tables.all})
-
-    def faults(self) -> Iterator[Fault]:
-        yield from self._database.faults(self._tables.names)
-
     def sources(self, key: CheckpointKey) -> list[str]:
         literal = self._database.literal
         where = " AND ".join(f"{name} = {literal(one)}" for name, one in key._asdict().items())
         return [f"SELECT * FROM {table} WHERE {where};" for table in self._tables.names]
-
-    def damage(self, *, whole: bool) -> Iterator[Fault]:
-        return self._database.damage(whole=whole)
 
     def suspect_threads(self) -> Iterator[str]:
         from ckpt_backends.sql.health import suspect_queries
 
         queries = suspect_queries(self._database, self._tables)
         yield from {self._text(one) for query in queries for (one,) in self._stream(query, {})}
-
-    def refresh(self) -> None:
-        self._database.restart()
-
-    def close(self) -> None:
-        self._database.close()
-
-    def _of(self, thread_id: str) -> dict[str, object]:
-        """The parameters of `_thread_is`."""
-        return {"thread": self._database.bound(thread_id)}
-
-    def _stream(
-        self, query: str, values: Mapping[str, object], at_once: int = KEYS_AT_ONCE
-    ) -> Iterator[Sequence[Any]]:
-        return self._database.stream(query, values, at_once)

@@ -405,9 +405,7 @@ class WritableSqlStore(RecordStore):
         self._rows = RowChanges(database, names, {one.name: one.columns for one in tables.all})
 
     @contextmanager
-    def _transaction(
-        self, thread_ids: Sequence[str], *, exclusive: bool = False
-    ) -> Iterator[SqlRows]:
+    def _transaction(self, thread_ids: Sequence[str], *, exclusive: bool = False) -> Iterator[Rows]:
         one = thread_ids[0] if len(thread_ids) == 1 and not exclusive else None
         with self._database.transaction(one, exclusive=exclusive):
             given = self._database, self._rows, self._tables, self._url, self._check_received

@@ -11,6 +11,7 @@ from ckpt_backends.apps.kagent.layout import IS_LIVE, KEY, TIMES, USUAL_USER, Ka
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
+from ckpt_backends.records import Rows
 from ckpt_backends.rows import Row
 from ckpt_backends.sql.database import Condition, QueryRow, WritableDatabase
 from ckpt_backends.sql.tables import Tables, not_changed, why_only_read
@@ -115,9 +116,7 @@ class WritableKagentStore(WritableSqlStore):
         self._found = tables
 
     @contextmanager
-    def _transaction(
-        self, thread_ids: Sequence[str], *, exclusive: bool = False
-    ) -> Iterator[SqlRows]:
+    def _transaction(self, thread_ids: Sequence[str], *, exclusive: bool = False) -> Iterator[Rows]:
         with super()._transaction(thread_ids, exclusive=exclusive) as rows:
             self._found.check_users(thread_ids)
             yield rows

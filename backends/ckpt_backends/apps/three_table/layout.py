@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import md5
 from typing import Any
 
-from ckpt_backends.base import BaseStore
-from ckpt_backends.codec import decode
-from ckpt_backends.codec.lossless import are_new_messages, merged
+from ckpt_backends.codec.lossless import merged
 from ckpt_backends.codec.values import MOST_BYTES, typed, unread
 from ckpt_backends.model import Blob, CheckpointKey, TypedBytes, Write, is_control
 from ckpt_backends.rows import ChangeValue, Row
@@ -23,6 +21,8 @@ from ckpt_backends.sql.tables import (
     BLOBS,
     CHECKPOINTS,
     WRITES,
+    SqlTable,
+    SqlTables,
     TableSaver,
     missing_columns,
     unknown_columns,
@@ -50,23 +50,6 @@ _ALSO: Mapping[str, frozenset[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ThreeTables:
-    """The layout as found in one database."""
-
-    columns: Mapping[str, Set[str]]
-    """By table, without the surrogate key."""
-    names: Mapping[str, str]
-    """By table, its quoted name with schema, for queries."""
-    stored: tuple[str, ...]
-    """The plain names of the tables, with schema."""
-    unknown: tuple[str, ...]
-    """Columns that are not part of the layout, as `table.column`."""
-
-    def has(self, table: str, column: str) -> bool:
-        return column in self.columns[table]
-
-
 def recognise(columns: Mapping[str, Set[str]]) -> TableSaver | None:
     """The saver of this layout if the tables look like it. A body column means another one."""
     found = columns.get(CHECKPOINTS, frozenset())
@@ -77,25 +60,33 @@ def recognise(columns: Mapping[str, Set[str]]) -> TableSaver | None:
 
 
 def detect(
-    columns: Mapping[str, Set[str]],
-    quoted: Callable[[str], str],
-    where: str,
-    schema: str | None = None,
-) -> ThreeTables:
-    """The layout of tables that look like this one. Raises `UnknownLayout` if columns are missing.
+    database: Database, columns: Mapping[str, Set[str]], where: str, schema: str | None = None
+) -> tuple[SqlTables, tuple[str, ...]]:
+    """The tables that look like this layout, and their columns that are not part of it.
 
-    `where` names the store in the error.
+    Raises `UnknownLayout` if columns are missing. `where` names the store in the error.
     """
     if missing := missing_columns(columns, NEEDED):
         raise unknown_tables(where, missing)
-    known = {table: frozenset(columns[table]) - {SURROGATE} for table in NEEDED}
-    prefix = "" if schema is None else f"{quoted(schema)}."
-    return ThreeTables(
-        known,
-        {table: prefix + quoted(table) for table in NEEDED},
-        tuple(table if schema is None else f"{schema}.{table}" for table in NEEDED),
-        unknown_columns(columns, _ALSO, NEEDED),
+    unknown = unknown_columns(columns, _ALSO, NEEDED)
+    prefix = "" if schema is None else f"{database.quoted(schema)}."
+
+    def table(name: str, size: Mapping[str, str]) -> SqlTable:
+        stored = sorted({*columns[name]} - {SURROGATE})
+        quoted = {column: database.quoted(column) for column in stored}
+        return SqlTable(name, prefix + database.quoted(name), quoted, size)
+
+    value = {VALUE: f"COALESCE({database.bytes_of(VALUE)}, 0)"}
+    tables = SqlTables(
+        layout=NAME,
+        names=tuple(name if schema is None else f"{schema}.{name}" for name in NEEDED),
+        checkpoints=table(CHECKPOINTS, {"metadata": "0"}),
+        writes=table(WRITES, value),
+        blobs=table(BLOBS, value),
+        task_path="task_path" in columns[WRITES],
+        can_add=not unknown,
     )
+    return tables, unknown
 
 
 # Converts cells of tables that may hold unexpected types.
@@ -522,112 +513,6 @@ def cell_of(value: Any) -> Any:
     return value.isoformat(" ") if hasattr(value, "isoformat") else str(value)
 
 
-# Reads the keys of a thread's rows, and the bytes of some values.
-
-
-_AT_ONCE = 200
-_COMPARED = 1 << 20
-"""Longer pairs of values are not decoded to find out how a thread is stored."""
-
-
-class KeyedStore(BaseStore):
-    """Three tables with the keys of the last thread that was read."""
-
-    def __init__(self, database: Database, tables: ThreeTables, url: str) -> None:
-        self._database = database
-        self._tables = tables
-        self._url = url
-        self._queries = Queries(database, tables)
-        self._known: tuple[str, Values] | None = None
-
-    def read_keys(self, thread_id: str) -> Values:
-        """The index of a thread's values. The index of the last thread is cached."""
-        if self._known is None or self._known[0] != thread_id:
-            self._known = thread_id, self._read_keys(thread_id)
-        return self._known[1]
-
-    def forget(self) -> None:
-        """Forget the cached keys, so they are read again."""
-        self._known = None
-
-    def _index(self, thread_id: str) -> ThreadRows:
-        return self.read_keys(thread_id).index
-
-    def _read_keys(self, thread_id: str) -> Values:
-        if not self._database.storable(thread_id):
-            return Values(ThreadRows(), (), {})
-        bound = self._of(thread_id)
-        index = index_of(
-            place_of(thread_id, row) for row in self._rows(self._queries.places(), **bound)
-        )
-        parts = [
-            BlobPart(hash_text(raw), raw, text(channel), number(version), text(tag), int(size))
-            for raw, channel, version, tag, size in self._rows(self._queries.parts(), **bound)
-        ]
-        written = self._written(thread_id, index)
-        found = Values(index, parts, written)
-        if found.is_incremental:
-            return found
-        self._known = thread_id, found
-        added = {
-            name for name, before, after in found.pairs() if self._adds(thread_id, before, after)
-        }
-        return Values(index, parts, written, added) if added else found
-
-    def _adds(self, thread_id: str, before: BlobPart, after: BlobPart) -> bool:
-        """Whether the parent's and the child's part are messages, and the child's are all new."""
-        if before.size + after.size > _COMPARED:
-            return False
-        fetched = self._fetch(thread_id, [ChannelParts("", (before, after))])
-        one, other = (
-            decode(TypedBytes(part.type, fetched.get(part, b""))) for part in (before, after)
-        )
-        return are_new_messages(one, other)
-
-    def _fetch(self, thread_id: str, named: Iterable[ChannelParts]) -> dict[BlobPart, bytes]:
-        """The stored bytes of all parts of some values."""
-        parts = {
-            (part.hash, part.channel, part.version): part for one in named for part in one.parts
-        }
-        if not parts:
-            return {}
-        raw = {part.hash: part.stored_hash for part in parts.values()}
-        channels = {f"c{n}": name for n, name in enumerate(sorted({name for _, name, _ in parts}))}
-        hashes = {f"h{n}": raw[one] for n, one in enumerate(sorted({one for one, _, _ in parts}))}
-        found: dict[BlobPart, bytes] = {}
-        names = {name: self._database.bound(channel) for name, channel in channels.items()}
-        for start in range(0, len(hashes), _AT_ONCE):
-            some = dict(list(hashes.items())[start : start + _AT_ONCE])
-            query = self._queries.values(some, list(channels), MOST_BYTES)
-            cells = {name: self._database.bound(value) for name, value in some.items()}
-            for stored, channel, version, value in self._rows(
-                query, **self._of(thread_id), **names, **cells
-            ):
-                part = parts.get((hash_text(stored), text(channel), number(version)))
-                if part is not None:
-                    found[part] = data(value)
-        return found
-
-    def _written(self, thread_id: str, index: ThreadRows) -> dict[tuple[str, str], set[str]]:
-        """By (namespace, checkpoint id), the channels that were written to."""
-        found: dict[tuple[str, str], set[str]] = {}
-        rows = self._rows(self._queries.written(), **self._of(thread_id))
-        for checkpoint_id, raw, channel in rows:
-            name = text(checkpoint_id)
-            place = space_of(index, name, hash_text(raw)), name
-            found.setdefault(place, set()).add(text(channel))
-        return found
-
-    def _of(self, thread_id: str) -> dict[str, object]:
-        return {"thread": self._database.bound(thread_id)}
-
-    def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        return self._database.rows(query, values)
-
-    def _stream(self, query: str, **values: object) -> Iterator[tuple[Any, ...]]:
-        return self._database.stream(query, values)
-
-
 def place_of(thread_id: str, row: Sequence[Any]) -> CheckpointRow:
     """A row of `checkpoints`."""
     checkpoint_id, parent, ns, raw, at = row
@@ -651,14 +536,13 @@ def space_of(index: ThreadRows, checkpoint_id: str, hashed: str) -> str:
 class Queries:
     """The queries of one database."""
 
-    def __init__(self, database: Database, tables: ThreeTables) -> None:
+    def __init__(self, database: Database, tables: SqlTables, blobs: SqlTable) -> None:
         self._database = database
         self._tables = tables
-        self.checkpoints, self.blobs, self.writes = (
-            tables.names[name] for name in (CHECKPOINTS, BLOBS, WRITES)
-        )
+        self.checkpoints, self.writes = tables.checkpoints.sql, tables.writes.sql
+        self.blobs = blobs.sql
         self.of_thread = database.same("thread_id", "thread")
-        self._size = f"COALESCE({database.bytes_of(VALUE)}, 0)"
+        self._size = blobs.size
 
     def threads(self, *, one: bool, limit: bool) -> str:
         """One thread or all threads with their times and counts, newest first."""
@@ -671,21 +555,17 @@ class Queries:
             f" GROUP BY {thread} ORDER BY newest DESC, thread{most}"
         )
 
-    def heads(self, threads: Sequence[str]) -> str:
-        """The newest checkpoint in the root namespace of several threads.
-
-        `threads` are the names of the parameters with the thread ids.
-        """
+    def heads(self, among: str) -> str:
+        """The newest checkpoint in the root namespace of the threads of a condition."""
         exact = self._database.exact
         number = self._database.characters("checkpoint_id")
-        marks = " OR ".join(self._database.same("thread_id", name) for name in threads)
         return (
             "SELECT thread, head FROM ("
             f"SELECT {exact('thread_id')} AS thread, checkpoint_id AS head,"
             f" ROW_NUMBER() OVER (PARTITION BY {exact('thread_id')} ORDER BY {CREATED} DESC,"
             f" {number} DESC, {exact('checkpoint_id')} DESC) AS place"
             f" FROM {self.checkpoints} WHERE {self._database.same('checkpoint_ns', 'root')}"
-            f" AND ({marks})) heads WHERE place = 1"
+            f" AND {among}) heads WHERE place = 1"
         )
 
     def places(self) -> str:
@@ -709,9 +589,8 @@ class Queries:
     def write_keys(self, value: str, only: str = "") -> str:
         """Writes in the order in which they were stored."""
         exact = self._database.exact
-        has = self._tables.has
-        path = "task_path" if has(WRITES, "task_path") else "''"
-        at = CREATED if has(WRITES, CREATED) else "NULL"
+        path = "task_path" if self._tables.task_path else "''"
+        at = CREATED if CREATED in self._tables.writes.columns else "NULL"
         return (
             f"SELECT checkpoint_id, {HASH}, task_id, {path}, idx, channel, type, {self._size},"
             f" {at}, {value} FROM {self.writes} WHERE {self.of_thread}{only}"
@@ -723,13 +602,12 @@ class Queries:
         """The value, or NULL if it has more than `most` bytes."""
         return f"CASE WHEN {self._size} <= {most} THEN {VALUE} END"
 
-    def values(self, hashes: Mapping[str, object], channels: Sequence[str], most: int) -> str:
-        """The values of some hashes and channels; both are given as names of parameters."""
-        same = [self._database.same("channel", name) for name in channels]
+    def values(self, hashes: Mapping[str, object], among: str, most: int) -> str:
+        """The values of some hashes, by the names of parameters, and of channels in a condition."""
         marks = ", ".join(self.cell(name, value) for name, value in hashes.items())
         return (
             f"SELECT {HASH}, channel, version, {self.short(most)} FROM {self.blobs}"
-            f" WHERE {self.of_thread} AND {HASH} IN ({marks}) AND ({' OR '.join(same)})"
+            f" WHERE {self.of_thread} AND {HASH} IN ({marks}) AND {among}"
         )
 
     def cell(self, name: str, value: object) -> str:
@@ -745,16 +623,6 @@ class Queries:
         return (
             f"SELECT {groups}, {of}, COUNT(*), SUM({self._size}) FROM {table}"
             f" WHERE {self.of_thread} GROUP BY {groups}{id_group}"
-        )
-
-    def sizes(self, table: str, threads: Sequence[str]) -> str:
-        """Rows and bytes of a table by thread."""
-        thread = self._database.exact("thread_id")
-        size = "0" if table == self.checkpoints else f"SUM({self._size})"
-        marks = " OR ".join(self._database.same("thread_id", name) for name in threads)
-        return (
-            f"SELECT {thread} AS thread, COUNT(*), {size} FROM {table} WHERE {marks}"
-            f" GROUP BY {thread}"
         )
 
     def used_threads(self) -> str:

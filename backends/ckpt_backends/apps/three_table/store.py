@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Unpack
 
@@ -17,21 +18,30 @@ from ckpt_backends.apps.three_table.layout import (
     LATEST,
     NAME,
     VALUE,
+    BlobPart,
     ChannelParts,
     CheckpointRow,
-    KeyedStore,
+    Queries,
+    ThreadRows,
+    Values,
     blob_of,
     body_of,
     cell_of,
+    data,
     detect,
     digest,
     fork_of,
     hash_text,
+    index_of,
     is_ours,
     moment,
+    number,
+    place_of,
     space_of,
     write_of,
 )
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.lossless import are_new_messages
 from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.model import (
     Blob,
@@ -39,8 +49,6 @@ from ckpt_backends.model import (
     Capability,
     Checkpoint,
     CheckpointKey,
-    Fault,
-    HiddenRows,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -57,85 +65,95 @@ from ckpt_backends.protocol import (
     WriteOptions,
     WriteQuery,
 )
-from ckpt_backends.rows import Row, check_columns, own_rows, sql_key
+from ckpt_backends.rows import Row, check_columns, sql_key
 from ckpt_backends.servers import STORE, checked
 from ckpt_backends.sql.database import Database, text
-from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES, check_wanted, why_only_read
+from ckpt_backends.sql.store import TableStore
+from ckpt_backends.sql.tables import (
+    BLOBS,
+    CHECKPOINTS,
+    WRITES,
+    SqlTable,
+    SqlTables,
+    check_wanted,
+    why_only_read,
+)
 from ckpt_backends.url import StoreUrl
 
 _AT_ONCE = 200
+_COMPARED = 1 << 20
+"""Longer pairs of values are not decoded to find out how a thread is stored."""
 
 
 def open_tables(
     database: Database, tables: Mapping[str, Set[str]], url: StoreUrl, schema: str | None = None
 ) -> Store:
     """Open a database with these tables and columns for reading. Raises `UnknownLayout`."""
-    found = detect(tables, database.quoted, str(url), schema)
-    store = ThreeTableStore(database, found, str(url))
+    store = ThreeTableStore(database, url, *detect(database, tables, str(url), schema))
     if (wanted := url.params.get("layout")) is not None:
         check_wanted(wanted, store.layout_name(), str(url))
     return store
 
 
 @checked(*STORE, "faults")
-class ThreeTableStore(KeyedStore):
+class ThreeTableStore(TableStore):
     """Three tables of this layout, opened for reading."""
 
-    sums_sizes = True
+    _text = staticmethod(text)
+
+    def __init__(
+        self, database: Database, url: StoreUrl, tables: SqlTables, unknown: tuple[str, ...]
+    ) -> None:
+        super().__init__(database, url, tables)
+        assert tables.blobs is not None  # noqa: S101 - the layout has values apart
+        self._queries = Queries(database, tables, tables.blobs)
+        self._unknown = unknown
+        self._known: tuple[str, Values] | None = None
+
+    def _number(self, cell: Any) -> int:
+        return int(cell)
+
+    def _saver(self) -> str:
+        return "a private saver of an application: three tables, node names as task ids"
+
+    @property
+    def _only_read(self) -> str:
+        return why_only_read(self._unknown, ())
 
     def describe(self) -> StoreInfo:
-        kinds = self._kinds()
-        space = self._database.space(self._tables.stored)
-        layout = _layout_of(kinds)
-        can = BACKEND.layouts[layout]
-        if self._tables.unknown:
-            can &= ~Capability.ADDING
-        return StoreInfo(
-            layout=layout,
-            url=self._url,
-            engine=self._database.engine(),
-            saver="a private saver of an application: three tables, node names as task ids",
-            capabilities=self._database.limited(can),
-            tables=tuple(self._tables.stored),
-            size=space.size,
-            free=space.free,
-            log=space.log,
-            notes=tuple(self._notes(kinds)),
-            only_read=why_only_read(self._tables.unknown, ()),
-        )
+        return super().describe()._replace(layout=self.layout_name())
+
+    @property
+    def capabilities(self) -> Capability:
+        can = BACKEND.layouts[self.layout_name()]
+        return self._database.limited(can & ~Capability.ADDING if self._unknown else can)
 
     def layout_name(self) -> str:
-        return _layout_of(self._kinds())
+        return LATEST if self._kinds == {LATEST} else NAME
 
+    @cached_property
     def _kinds(self) -> set[str]:
         """The layouts that occur in the root namespaces of all threads."""
-        sample = self._rows(self._queries.any_hash())
+        sample = self._rows(self._queries.any_hash(), {})
         if not sample:
             return {NAME}
         hashed: object = digest("")
         if not isinstance(sample[0][0], str):
             hashed = bytes.fromhex(digest(""))
+        values = {"hash": self._database.bound(hashed)}
         return {
             kind
             for kind, own in ((NAME, True), (LATEST, False))
-            if self._rows(
-                self._queries.some_place(hashed, own=own), hash=self._database.bound(hashed)
-            )
+            if self._rows(self._queries.some_place(hashed, own=own), values)
         } or {NAME}
 
-    def hidden_rows(self) -> Sequence[HiddenRows]:
-        return self._database.hidden_rows()
-
     def notes(self) -> Sequence[str]:
-        return self._notes(self._kinds())
-
-    def _notes(self, kinds: Collection[str]) -> list[str]:
         found = list(self._database.notes())
-        if LATEST in kinds:
-            which = "its threads keep" if kinds == {LATEST} else "some of its threads keep"
+        if LATEST in self._kinds:
+            which = "its threads keep" if self._kinds == {LATEST} else "some of its threads keep"
             found.append(f"{which} the values of the newest checkpoint only")
-        if self._tables.unknown:
-            found.append(f"columns of an unknown saver: {', '.join(self._tables.unknown)}")
+        if self._unknown:
+            found.append(f"columns of an unknown saver: {', '.join(self._unknown)}")
         return found
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
@@ -143,20 +161,21 @@ class ThreeTableStore(KeyedStore):
         if limit is None:
             yield from self._with_heads(self._database.stream(query, {}))
         else:
-            yield from self._with_heads(iter(self._rows(query, limit=limit)))
+            yield from self._with_heads(iter(self._rows(query, {"limit": limit})))
 
     def thread(self, thread_id: str) -> Thread | None:
         if not self._database.storable(thread_id):
             return None
         query = self._queries.threads(one=True, limit=False)
-        found = self._with_heads(iter(self._rows(query, **self._of(thread_id))))
+        found = self._with_heads(iter(self._rows(query, self._of(thread_id))))
         return next(found, None)
 
     def _with_heads(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[Thread]:
         for some in in_chunks(rows, _AT_ONCE):
-            names = {f"t{n}": self._database.bound(text(row[0])) for n, row in enumerate(some)}
-            query = self._queries.heads(list(names))
-            found = self._rows(query, root=self._database.bound(""), **names)
+            ids = [text(row[0]) for row in some]
+            among, values = self._database.among("thread_id", "t", ids)
+            values["root"] = self._database.bound("")
+            found = self._rows(self._queries.heads(among), values)
             heads = {text(thread): text(head) for thread, head in found}
             for thread, first, last, checkpoints, namespaces in some:
                 name = text(thread)
@@ -169,30 +188,6 @@ class ThreeTableStore(KeyedStore):
                     int(namespaces),
                 )
 
-    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        counts: list[dict[str, tuple[int, int]]] = [{}, {}, {}]
-        queries = self._queries
-        asked = [one for one in dict.fromkeys(thread_ids) if self._database.storable(one)]
-        for start in range(0, len(asked), _AT_ONCE):
-            names = {
-                f"t{n}": self._database.bound(one) for n, one in enumerate(asked[start:][:_AT_ONCE])
-            }
-            for found, table in zip(
-                counts, (queries.checkpoints, queries.writes, queries.blobs), strict=True
-            ):
-                rows = self._rows(queries.sizes(table, list(names)), **names)
-                found |= {text(thread): (int(n), int(size or 0)) for thread, n, size in rows}
-        none = (0, 0)
-        return [
-            ThreadSize(
-                counts[0].get(one, none)[0],
-                counts[1].get(one, none)[0],
-                counts[1].get(one, none)[1] + counts[2].get(one, none)[1],
-                counts[2].get(one, none)[0],
-            )
-            for one in thread_ids
-        ]
-
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         for place in self._index(thread_id).places.values():
             yield place.key, ThreadSize(1, 0, 0)
@@ -201,7 +196,7 @@ class ThreeTableStore(KeyedStore):
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if thread_id is None:
-            every = (text(row[0]) for row in self._stream(self._queries.used_threads()))
+            every = (text(row[0]) for row in self._stream(self._queries.used_threads(), {}))
             for one in every:
                 yield from self._usage(one)
         elif self._database.storable(thread_id):
@@ -218,9 +213,8 @@ class ThreeTableStore(KeyedStore):
             used: Counter[tuple[str, str, str]] = Counter()
             sizes: Counter[tuple[str, str, str]] = Counter()
             query = self._queries.used(table)
-            for raw, channel, tag, checkpoint_id, count, size in self._rows(
-                query, **self._of(thread_id)
-            ):
+            used_rows = self._rows(query, self._of(thread_id))
+            for raw, channel, tag, checkpoint_id, count, size in used_rows:
                 ns = spaces.get(hash_text(raw), by_id.get(text(checkpoint_id), ""))
                 key = ns, text(channel), text(tag)
                 used[key] += int(count)
@@ -288,16 +282,18 @@ class ThreeTableStore(KeyedStore):
         index = self._index(thread_id)
         value = "NULL" if values is False else self._queries.short(MOST_BYTES)
         only = f" AND {self._database.same('checkpoint_id', 'id')}"
-        every: dict[str, list[tuple[Any, ...]]] = {}
+        every: dict[str, list[Sequence[Any]]] = {}
         if values is False and len(chosen) > 1:
             only = ""
-            for row in self._stream(self._queries.write_keys(value), **self._of(thread_id)):
+            for row in self._stream(self._queries.write_keys(value), self._of(thread_id)):
                 every.setdefault(text(row[0]), []).append(row)
         for ns, name in chosen:
-            rows: Iterable[tuple[Any, ...]] = every.get(name, ())
+            rows: Iterable[Sequence[Any]] = every.get(name, ())
             if only:
                 query = self._queries.write_keys(value, only)
-                rows = self._stream(query, **self._of(thread_id), id=self._database.bound(name))
+                rows = self._stream(
+                    query, {**self._of(thread_id), "id": self._database.bound(name)}
+                )
             for row in rows:
                 if space_of(index, name, hash_text(row[1])) == ns:
                     yield write_of(CheckpointKey(thread_id, ns, name), row, values)
@@ -311,57 +307,117 @@ class ThreeTableStore(KeyedStore):
         for part in found.orphans():
             yield BlobKey("", part.channel, part.hash), part.size
 
-    def rows(self, thread_id: str) -> Iterator[Row]:
-        if not self._database.storable(thread_id):
-            return
-        for table in (BLOBS, WRITES, CHECKPOINTS):
-            columns = sorted(self._tables.columns[table])
-            listed = ", ".join(map(self._database.quoted, columns))
-            query = (
-                f"SELECT {listed} FROM {self._tables.names[table]} WHERE {self._queries.of_thread}"
-            )
-            for row in self._stream(query, **self._of(thread_id)):
-                yield Row(table, dict(zip(columns, map(cell_of, row), strict=True)))
+    def _stored_rows(self, table: SqlTable, thread_id: str) -> Iterator[Sequence[Any]]:
+        for row in super()._stored_rows(table, thread_id):
+            yield [cell_of(cell) for cell in row]
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        for row in own_rows(thread_id, rows, self._tables.columns):
-            check_columns(row, self._tables.columns, {HASH})
+        columns = {one.name: one.columns for one in self._tables.all}
+        for row in super().own_rows(thread_id, rows):
+            check_columns(row, columns, {HASH})
             yield row
 
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row), row.cells[HASH]
 
-    def faults(self) -> Iterator[Fault]:
-        yield from self._database.faults(self._tables.stored)
-
-    def damage(self, *, whole: bool) -> Iterator[Fault]:
-        yield from self._database.damage(whole=whole)
-
     def sources(self, key: CheckpointKey) -> list[str]:
-        literal, names = self._database.literal, self._tables.names
+        literal, queries = self._database.literal, self._queries
         thread = f"thread_id = {literal(key.thread_id)}"
         exactly = f"{thread} AND checkpoint_id = {literal(key.checkpoint_id)}"
         row = f"{exactly} AND checkpoint_ns = {literal(key.checkpoint_ns)}"
         return [
-            f"SELECT * FROM {names[CHECKPOINTS]} WHERE {row};",
-            f"SELECT * FROM {names[BLOBS]} WHERE {thread} AND {HASH} ="
-            f" (SELECT {HASH} FROM {names[CHECKPOINTS]} WHERE {row});",
-            f"SELECT * FROM {names[WRITES]} WHERE {exactly};",
+            f"SELECT * FROM {queries.checkpoints} WHERE {row};",
+            f"SELECT * FROM {queries.blobs} WHERE {thread} AND {HASH} ="
+            f" (SELECT {HASH} FROM {queries.checkpoints} WHERE {row});",
+            f"SELECT * FROM {queries.writes} WHERE {exactly};",
         ]
 
     def suspect_threads(self) -> Iterator[str]:
         found: set[str] = set()
         for query in self._queries.suspects():
-            found.update(text(thread_id) for (thread_id,) in self._stream(query))
+            found.update(text(thread_id) for (thread_id,) in self._stream(query, {}))
         yield from found
 
     def refresh(self) -> None:
         self.forget()
-        self._database.restart()
+        super().refresh()
 
-    def close(self) -> None:
-        self._database.close()
+    def read_keys(self, thread_id: str) -> Values:
+        """The index of a thread's values. The index of the last thread is cached."""
+        if self._known is None or self._known[0] != thread_id:
+            self._known = thread_id, self._read_keys(thread_id)
+        return self._known[1]
 
+    def forget(self) -> None:
+        """Forget what was read, so it is read again."""
+        self._known = None
+        self.__dict__.pop("_kinds", None)
 
-def _layout_of(kinds: Collection[str]) -> str:
-    return LATEST if kinds == {LATEST} else NAME
+    def _index(self, thread_id: str) -> ThreadRows:
+        return self.read_keys(thread_id).index
+
+    def _read_keys(self, thread_id: str) -> Values:
+        if not self._database.storable(thread_id):
+            return Values(ThreadRows(), (), {})
+        bound = self._of(thread_id)
+        index = index_of(
+            place_of(thread_id, row) for row in self._rows(self._queries.places(), bound)
+        )
+        parts = [
+            BlobPart(hash_text(raw), raw, text(channel), number(version), text(tag), int(size))
+            for raw, channel, version, tag, size in self._rows(self._queries.parts(), bound)
+        ]
+        written = self._written(thread_id, index)
+        found = Values(index, parts, written)
+        if found.is_incremental:
+            return found
+        self._known = thread_id, found
+        added = {
+            name for name, before, after in found.pairs() if self._adds(thread_id, before, after)
+        }
+        return Values(index, parts, written, added) if added else found
+
+    def _adds(self, thread_id: str, before: BlobPart, after: BlobPart) -> bool:
+        """Whether the parent's and the child's part are messages, and the child's are all new."""
+        if before.size + after.size > _COMPARED:
+            return False
+        fetched = self._fetch(thread_id, [ChannelParts("", (before, after))])
+        one, other = (
+            decode(TypedBytes(part.type, fetched.get(part, b""))) for part in (before, after)
+        )
+        return are_new_messages(one, other)
+
+    def _fetch(self, thread_id: str, named: Iterable[ChannelParts]) -> dict[BlobPart, bytes]:
+        """The stored bytes of all parts of some values."""
+        parts = {
+            (part.hash, part.channel, part.version): part for one in named for part in one.parts
+        }
+        if not parts:
+            return {}
+        raw = {part.hash: part.stored_hash for part in parts.values()}
+        hashes = {f"h{n}": raw[one] for n, one in enumerate(sorted({one for one, _, _ in parts}))}
+        found: dict[BlobPart, bytes] = {}
+        among, names = self._database.among("channel", "c", sorted({name for _, name, _ in parts}))
+        for start in range(0, len(hashes), _AT_ONCE):
+            some = dict(list(hashes.items())[start : start + _AT_ONCE])
+            query = self._queries.values(some, among, MOST_BYTES)
+            cells = {name: self._database.bound(value) for name, value in some.items()}
+            bound = {**self._of(thread_id), **names, **cells}
+            for stored, channel, version, value in self._rows(query, bound):
+                part = parts.get((hash_text(stored), text(channel), number(version)))
+                if part is not None:
+                    found[part] = data(value)
+        return found
+
+    def _written(self, thread_id: str, index: ThreadRows) -> dict[tuple[str, str], set[str]]:
+        """By (namespace, checkpoint id), the channels that were written to."""
+        found: dict[tuple[str, str], set[str]] = {}
+        rows = self._rows(self._queries.written(), self._of(thread_id))
+        for checkpoint_id, raw, channel in rows:
+            name = text(checkpoint_id)
+            place = space_of(index, name, hash_text(raw)), name
+            found.setdefault(place, set()).add(text(channel))
+        return found
+
+    def _rows(self, query: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        return self._database.rows(query, values)

@@ -19,38 +19,33 @@ from ckpt_backends.apps.three_table.layout import (
     NEEDED,
     VALUE,
     CheckpointRow,
-    ThreeTables,
     Values,
     detect,
     like,
     own_hash,
 )
 from ckpt_backends.apps.three_table.store import ThreeTableStore
-from ckpt_backends.changes import Remains, gone, moved
+from ckpt_backends.changes import gone, moved
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
-from ckpt_backends.model import CheckpointKey, Kind, Progress, Record, silent
+from ckpt_backends.model import CheckpointKey, Kind, Record
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
     NamespaceState,
-    RecordStore,
     Rows,
     ThreadState,
     Where,
     check_numbers,
 )
-from ckpt_backends.rows import Restored, Row, RowEdit
-from ckpt_backends.servers import CHANGES, checked
+from ckpt_backends.rows import Restored, Row
 from ckpt_backends.sql.database import WritableDatabase
 from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.sql.write import RowChanges
+from ckpt_backends.sql.write import RowChanges, WritableSqlStore
 from ckpt_backends.url import StoreUrl
 
 _APART = timedelta(seconds=1)
 """A new checkpoint gets a time at least this much after the newest: some stores keep seconds."""
-_TABLES = (WRITES, BLOBS, CHECKPOINTS)
-"""In the order of removal: checkpoints last."""
 
 
 def open_writable_tables(
@@ -60,59 +55,28 @@ def open_writable_tables(
     schema: str | None = None,
 ) -> WritableStore:
     """Open a database with these tables and columns for changing. Raises `UnknownLayout`."""
-    found = detect(tables, database.quoted, str(url), schema)
-    if found.unknown:
+    found, unknown = detect(database, tables, str(url), schema)
+    if unknown:
         raise UnknownLayout(
             f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
-            hint=f"unknown columns: {', '.join(map(shell.word, found.unknown))}",
+            hint=f"unknown columns: {', '.join(map(shell.word, unknown))}",
         )
-    return WritableThreeTableStore(database, found, str(url))
+    return WritableThreeTableStore(database, url, found)
 
 
-@checked(*CHANGES)
-class WritableThreeTableStore(RecordStore):
+class WritableThreeTableStore(WritableSqlStore):
     """Three tables of this layout, opened for changing."""
-
-    def __init__(self, database: WritableDatabase, tables: ThreeTables, url: str) -> None:
-        self._database = database
-        self._tables = tables
-        self._url = url
-        self._store = ThreeTableStore(database, tables, url)
-        self._rows = RowChanges(database, tables.names, tables.columns)
 
     @contextmanager
     def _transaction(self, thread_ids: Sequence[str], *, exclusive: bool = False) -> Iterator[Rows]:
         one = thread_ids[0] if len(thread_ids) == 1 and not exclusive else None
-        self._store.forget()
+        store = ThreeTableStore(self._database, self._url, self._tables, ())
         with self._database.transaction(one, exclusive=exclusive):
-            yield ThreeTableRows(self._database, self._rows, self._store)
-        self._store.forget()
+            yield ThreeTableRows(self._database, self._rows, store)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with self._database.transaction(exclusive=True):
             return self._rows.restore(rows, _KEYS)
-
-    def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
-        with self._database.holding_changes(), self._database.transaction(thread_id):
-            for one in edits:
-                if not self._rows.replace(one.stored, one.new):
-                    raise moved(thread_id)
-        self._store.forget()
-
-    def finish_removal(self) -> str:
-        return self._database.finish_removal()
-
-    def vacuum(self) -> None:
-        self._database.vacuum([self._tables.names[name] for name in _TABLES])
-
-    def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:
-        from ckpt_backends.sql.write import erase_remains
-
-        tables = [self._tables.names[name] for name in _TABLES]
-        return erase_remains(self._database, tables, rewrite=rewrite, progress=progress)
-
-    def close(self) -> None:
-        self._database.close()
 
 
 class ThreeTableRows(Rows):
