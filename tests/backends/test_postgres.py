@@ -91,7 +91,7 @@ def test_the_engine_itself_refuses_to_write(filled_url: str) -> None:
     connection = connect(parse_url(filled_url))
     try:
         with pytest.raises(StoreUnavailable, match="read-only transaction"):
-            connection.rows("DELETE FROM checkpoints")
+            connection.rows("DELETE FROM public.checkpoints")
     finally:
         connection.close()
 
