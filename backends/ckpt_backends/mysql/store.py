@@ -42,6 +42,7 @@ from ckpt_backends.mysql.database import (
     find_layout,
     find_tables,
     literal,
+    storable,
 )
 from ckpt_backends.protocol import CheckpointQuery, ReadOptions, Store
 from ckpt_backends.servers import STORE, checked, opening
@@ -162,26 +163,16 @@ class Fetcher:
 
 
 GROUPED = f"""
-    SELECT {exact("c.thread_id")} AS thread,
-           MAX(CASE WHEN c.{{ns}} = %(root)s THEN c.checkpoint_id END) AS head,
-           MIN(c.checkpoint_id) AS first_id, MAX(c.checkpoint_id) AS newest, COUNT(*) AS n,
-           COUNT(DISTINCT c.{{ns}}) AS spaces
-    FROM {{checkpoints}} c {{where}}
-    GROUP BY thread
-"""
-"""Some threads, or all threads, if some ids are equal in the collation. The index of thread ids
-contains all columns that are read, because it includes the primary key."""
-
-LISTED = f"""
     SELECT {exact("thread_id")} AS thread, MAX(CASE WHEN ns = %(root)s THEN last_id END) AS head,
            MIN(first_id) AS first_id, MAX(last_id) AS newest, SUM(n) AS n, COUNT(*) AS spaces
-    FROM (SELECT c.thread_id, c.{{ns}} AS ns, MIN(c.checkpoint_id) AS first_id,
+    FROM (SELECT {{thread}} AS thread_id, c.{{ns}} AS ns, MIN(c.checkpoint_id) AS first_id,
                  MAX(c.checkpoint_id) AS last_id, COUNT(*) AS n
-          FROM {{checkpoints}} c {{where}} GROUP BY c.thread_id, c.{{ns}}) per_namespace
+          FROM {{checkpoints}} c {{where}} GROUP BY {{thread}}, c.{{ns}}) per_namespace
     GROUP BY thread_id
 """
-"""The same if no ids are equal in the collation. It groups in the order of the index, which is
-about thirty times faster than grouping by bytes."""
+"""Some threads, or all threads. By `c.thread_id` it groups in the order of the index, which is
+about thirty times faster than by bytes, as it must if some ids are equal in the collation. The
+index contains all columns that are read, because it includes the primary key."""
 
 NEWEST = f"""
     SELECT thread_id FROM (SELECT c.thread_id, MAX(c.checkpoint_id) AS last_id
@@ -331,21 +322,11 @@ def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:
     ns = layout.ns_key(key.checkpoint_ns)
     places = {
         channel: (key.thread_id, ns, channel, *([] if layout.shallow else [str(version)]))
-        for channel, version in _storable(versions.items())
+        for channel, version in versions.items()
+        if isinstance(version, str | int | float) and storable(f"{channel}{version}")
     }
     is_old, is_marked = body.get("v") in {1, 2, 3}, "channel_values" not in body
     return _Named(places, is_old, is_marked, body.get("versions_seen"))
-
-
-def _storable(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The channels with a valid version, without texts that the server cannot store."""
-    for channel, version in items:
-        if isinstance(version, str | int | float):
-            try:
-                f"{channel}{version}".encode()
-            except UnicodeEncodeError:
-                continue
-            yield channel, version
 
 
 _FEW = 500
@@ -424,12 +405,12 @@ class MySQLStore(SqlStore):
         return self._stream(query if limit is None else f"{query} LIMIT {limit:d}", values)
 
     def _grouped(self, where: str) -> GroupedThreads:
-        # `LISTED` groups by the collation, which would merge threads with equal ids.
-        query = GROUPED if self._merged_threads() else LISTED
+        thread = exact("c.thread_id") if self._merged_threads() else "c.thread_id"
         where = f"WHERE {where}" if where else ""
         table, ns = self._tables.checkpoints.source, self._layout.ns
         values: dict[str, object] = {"root": self._layout.ns_key("")}
-        return GroupedThreads(query.format(checkpoints=table, ns=ns, where=where), values)
+        query = GROUPED.format(thread=thread, checkpoints=table, ns=ns, where=where)
+        return GroupedThreads(query, values)
 
     def _heads(self, is_root: str) -> str:  # noqa: ARG002
         # With the index alone; there, the server jumps from thread to thread.
