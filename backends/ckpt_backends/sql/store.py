@@ -16,6 +16,7 @@ from ckpt_backends.codec.values import MOST_BYTES, typed
 from ckpt_backends.model import (
     BlobKey,
     CheckpointKey,
+    Fault,
     Record,
     StoreInfo,
     Thread,
@@ -50,7 +51,7 @@ from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.stored import StoredTexts
-    from ckpt_backends.model import Capability, Checkpoint, Fault, HiddenRows, ThreadBounds
+    from ckpt_backends.model import Capability, Checkpoint, HiddenRows, ThreadBounds
     from ckpt_backends.rows import Row
 
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
