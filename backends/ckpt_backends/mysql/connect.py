@@ -316,23 +316,15 @@ class MySQLConnection:
     Its methods raise `StoreUnavailable`, except `change`, `alone` and `commit`.
     """
 
-    def __init__(
-        self,
-        driver: GuardedPyMySQL,
-        url: StoreUrl,
-        ways: Sequence[str],
-        *,
-        enforces_read_only: bool = False,
-        begun: bool = False,
-    ) -> None:
+    def __init__(self, driver: GuardedPyMySQL, url: StoreUrl, ways: Sequence[str]) -> None:
         """`ways` are statements that begin a transaction, of which the server supports one."""
         self.driver = driver
         self.url = url
         self.ways = ways
-        self.enforces_read_only = enforces_read_only
-        """Whether the server refuses writes, as far as it accepted all statements that ask so."""
-        self.begun = begun
+        self.begun = False
         """Whether there is a transaction."""
+        self.enforces_read_only = False
+        """Whether the server refuses writes, as far as it accepted all statements that ask so."""
         self._unfinished: _Answer | None = None
 
     def rows(self, sql: str, values: Values | None = None) -> list[QueryRow]:
@@ -539,8 +531,9 @@ def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
         ) from None
     except (pymysql.Error, OSError, UnicodeError, ValueError) as error:
         raise _refused(url, error) from None
-    ways = _WRITING if writable else _READING
-    return MySQLConnection(driver, url, ways, enforces_read_only=is_read_only)
+    connection = MySQLConnection(driver, url, _WRITING if writable else _READING)
+    connection.enforces_read_only = is_read_only
+    return connection
 
 
 def _driver(url: StoreUrl, **settings: Any) -> GuardedPyMySQL:

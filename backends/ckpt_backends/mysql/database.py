@@ -570,13 +570,8 @@ class MySQLDatabase(MySQLConnection, WritableDatabase):
     """In REPEATABLE READ it locks rows and the gaps between them."""
 
     def __init__(self, connection: MySQLConnection, tables: Mapping[str, MySQLTable]) -> None:
-        super().__init__(
-            connection.driver,
-            connection.url,
-            connection.ways,
-            enforces_read_only=connection.enforces_read_only,
-            begun=connection.begun,
-        )
+        super().__init__(connection.driver, connection.url, connection.ways)
+        self.begun, self.enforces_read_only = connection.begun, connection.enforces_read_only
         self._tables = tables
         self._views: Mapping[str, str] | None = None
         self._longest = 0

@@ -178,12 +178,12 @@ class PostgresConnection:
     def __init__(self, driver: GuardedPsycopg, url: StoreUrl) -> None:
         self.driver = driver
         self.url = url
+        self.begun: list[str] | None = None
+        """The schemas of the search path; None before the first query of a transaction."""
         self.enforces_read_only = False
         """Whether the server refuses writes in the transaction, as it said at its start."""
         self._cursors = 0
         self._abandoned: list[str] = []
-        self._begun: list[str] | None = None
-        """The schemas of the search path; None before the first query of a transaction."""
 
     @property
     def is_lost(self) -> bool:
@@ -198,11 +198,11 @@ class PostgresConnection:
 
     def _begin(self) -> list[str]:
         """Begin a transaction with safe settings, unless there is one. Returns its search path."""
-        if self._begun is None:
-            self._begun = []
+        if self.begun is None:
+            self.begun = []
             ((schemas, *_, read_only),) = self._execute(_START, {"lock_timeout": _LOCK_TIMEOUT})
-            self._begun, self.enforces_read_only = list(schemas), read_only == "on"
-        return self._begun
+            self.begun, self.enforces_read_only = list(schemas), read_only == "on"
+        return self.begun
 
     def rows(self, sql: str, values: Values | None = None) -> list[QueryRow]:
         """All rows of a short result."""
@@ -260,7 +260,7 @@ class PostgresConnection:
     def restart(self) -> None:
         """Roll the transaction back. The next query begins a new one."""
         with explained(self.url):
-            self._begun = None
+            self.begun = None
             self.driver.rollback()
             self._abandoned.clear()
 
@@ -289,7 +289,7 @@ class PostgresConnection:
             text = "\n".join(filter(None, (one.message_primary, one.message_detail)))
             notices.append(Notice(text, is_warning=one.severity_nonlocalized == "WARNING"))
 
-        self._begun = None
+        self.begun = None
         self.driver.rollback()
         self.driver.autocommit = True
         seconds, self.driver.seconds = self.driver.seconds, None
@@ -306,13 +306,13 @@ class PostgresConnection:
 
     def restart_quietly(self) -> None:
         """Roll the transaction back after an error. Ignores a lost connection."""
-        self._begun = None
+        self.begun = None
         with suppress(psycopg.Error), parsed():
             self.driver.rollback()
 
     def commit(self) -> None:
         """Commit the transaction. Raises `psycopg.Error`."""
-        self._begun = None
+        self.begun = None
         with parsed():
             self.driver.commit()
 

@@ -467,6 +467,7 @@ class PostgresDatabase(PostgresConnection, WritableDatabase):
 
     def __init__(self, connection: PostgresConnection, tables: Sequence[PostgresTable]) -> None:
         super().__init__(connection.driver, connection.url)
+        self.begun, self.enforces_read_only = connection.begun, connection.enforces_read_only
         self._tables = {table.name: table for table in tables}
         """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
         self._uuids = {f"c.{column}": f"c.{uuid_of(column)}" for column in uuids_of(tables)}
