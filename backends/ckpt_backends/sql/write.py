@@ -102,14 +102,19 @@ class RowChanges:
 
     def _exists(self, row: Row, columns: Collection[str]) -> bool:
         """Whether there is a row that has these cells of an archived one."""
-        marks = {column: f"v{n}" for n, column in enumerate(sorted(columns))}
-        same = " AND ".join(
-            self._database.is_given(row.table, column, mark, row.cells[column])
-            for column, mark in marks.items()
-        )
-        values = {mark: self._database.bound(row.cells[column]) for column, mark in marks.items()}
+        same, values = self._same(row.table, {name: row.cells[name] for name in columns})
         query = f"SELECT 1 FROM {self._names[row.table]} WHERE {same} LIMIT 1"
         return bool(self._database.rows(query, values))
+
+    def _same(self, table: str, cells: Mapping[str, Cell]) -> tuple[str, dict[str, object]]:
+        """The condition that a row has all these cells, and its parameters."""
+        named = {f"v{n}": (column, cells[column]) for n, column in enumerate(cells)}
+        same = (
+            self._database.is_given(table, one, mark, cell) for mark, (one, cell) in named.items()
+        )
+        return " AND ".join(same), {
+            mark: self._database.bound(cell) for mark, (_, cell) in named.items()
+        }
 
     def copy(self, table: str, new: Mapping[str, object], where: Condition) -> int:
         """Copy rows with some cells replaced. Returns the number of copied rows."""
@@ -132,21 +137,13 @@ class RowChanges:
 
     def replace(self, stored: Row, new: Row) -> bool:
         """Replace cells of a row. Returns whether it was still as it was read."""
-        named = {column: f"v{n}" for n, column in enumerate(stored.cells)}
-        same = " AND ".join(
-            self._database.is_given(stored.table, column, mark, stored.cells[column])
-            for column, mark in named.items()
-        )
-        values = {
-            mark: self._database.bound(stored.cells[column]) for column, mark in named.items()
-        }
+        same, values = self._same(stored.table, stored.cells)
         given = []
-        for column, cell in new.cells.items():
+        for n, (column, cell) in enumerate(new.cells.items()):
             if cell != stored.cells[column]:
-                mark = f"new_{named[column]}"
-                placeholder = self._database.given(stored.table, column, mark, cell)
+                placeholder = self._database.given(stored.table, column, f"new{n}", cell)
                 given.append(f"{self._database.quoted(column)} = {placeholder}")
-                values[mark] = self._database.bound(cell)
+                values[f"new{n}"] = self._database.bound(cell)
         query = f"UPDATE {self._names[stored.table]} SET {', '.join(given)} WHERE {same}"
         return self._database.change(query, values) == 1
 
