@@ -81,14 +81,6 @@ _PIECE = 1 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class Damaged(ValueError):
-    """The file is damaged, or unpacks to too much."""
-
-
-class NotPacked(ValueError):
-    """The file is not a gzip file."""
-
-
 class Packer:
     """Writes a gzip file. `finish` writes the rest."""
 
@@ -105,39 +97,6 @@ class Packer:
         for start in range(0, len(self._waiting), _PIECE):
             self._file.write(_packed(self._waiting[start : start + _PIECE]))
         self._waiting.clear()
-
-
-def lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a gzip file, each with its newline.
-
-    Raises `NotPacked`, `Damaged` and `OSError`.
-    """
-    if file.read(2) not in {_MAGIC, b""}:
-        raise NotPacked
-    file.seek(0)
-    total = length = 0
-    pieces: list[bytes] = []
-    try:
-        with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
-            while piece := unpacked.readline(_PIECE):
-                total += len(piece)
-                if total > max(_FREE, _RATIO * file.tell()):
-                    raise Damaged(f"it unpacks to more than {_RATIO} times its size")
-                length += len(piece)
-                if length > LONGEST_LINE:
-                    raise Damaged("a line is longer than 2 GiB")
-                pieces.append(piece)
-                if piece.endswith(b"\n"):
-                    line = b"".join(pieces)
-                    length = 0
-                    pieces.clear()
-                    yield line
-    except EOFError as error:
-        raise Damaged("it is cut off") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise Damaged("its compressed data is damaged") from error
-    if pieces:
-        raise Damaged("a line is cut off")
 
 
 def _packed(piece: bytearray) -> bytes:
@@ -640,18 +599,39 @@ def _text(path: Path, found: object) -> str:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a bundle, each with its newline. Raises `Unreadable` and `StoreUnavailable`."""
+    total = length = 0
+    pieces: list[bytes] = []
     try:
         with open_regular(path) as file:
-            yield from lines(file)
-    except NotPacked:
-        raise _foreign(path) from None
-    except Damaged as error:
-        raise _damaged(path, str(error)) from error
+            if file.read(2) not in {_MAGIC, b""}:
+                raise _foreign(path)
+            file.seek(0)
+            with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
+                while piece := unpacked.readline(_PIECE):
+                    total += len(piece)
+                    if total > max(_FREE, _RATIO * file.tell()):
+                        raise _damaged(path, f"it unpacks to more than {_RATIO} times its size")
+                    length += len(piece)
+                    if length > LONGEST_LINE:
+                        raise _damaged(path, "a line is longer than 2 GiB")
+                    pieces.append(piece)
+                    if piece.endswith(b"\n"):
+                        line = b"".join(pieces)
+                        length = 0
+                        pieces.clear()
+                        yield line
+    except EOFError as error:
+        raise _damaged(path, "it is cut off") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise _damaged(path, "its compressed data is damaged") from error
     except OSError as error:
         raise StoreUnavailable(
             f"cannot read '{path}': {reason_of(error)}",
             hint="give the archives that `ckpt export` or --archive wrote, or their folder",
         ) from error
+    if pieces:
+        raise _damaged(path, "a line is cut off")
 
 
 def _record(path: Path, line: bytes) -> dict[str, Any]:
