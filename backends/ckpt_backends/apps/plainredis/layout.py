@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from redis import exceptions
@@ -770,11 +769,10 @@ class PlainKeyFinder(KeyFinder[Plain]):
         for row, (kind, name, own), answer in zip(rows, items, answers, strict=True):
             if answer:
                 yield self._cells(kind, own, answer)
-            elif row.table in _BY_FIELD:
-                yield None
             else:
-                # A key of another type exists: return contents that differ from the row.
-                yield {} if self.connection.ask("EXISTS", name) else None
+                # If a key of another type exists, return contents that differ from the row.
+                differs = row.table not in _BY_FIELD and self.connection.ask("EXISTS", name)
+                yield {} if differs else None
 
     def _cells(self, kind: str, own: bytes, answer: Any) -> dict[str, Cell]:
         if kind in _BY_FIELD:
@@ -797,8 +795,7 @@ class PlainKeyFinder(KeyFinder[Plain]):
             elif row.table == BLOBS:
                 values.append(rest_of(row, name, start("blob")))
             else:
-                ns, _ = parted(row, name, start("wr" if row.table == WRITES else "cp"))
-                spaces.add(ns)
+                spaces.add(parted(row, name, start("wr" if row.table == WRITES else "cp"))[0])
             yield row
         for rest in values:
             if _beginnings(rest).isdisjoint(spaces):
@@ -940,12 +937,11 @@ class PlainRemoval(ThreadRemoval):
     def _ends(self) -> Iterator[tuple[str, Command]]:
         """Commands that remove the timelines without remaining checkpoints, the root's last."""
         left = {at[0] for at in self._left.difference(*self._going)}
-        for ns in sorted(self.keys.shared, reverse=True):
-            if ns not in left:
-                # The timeline may still contain ids of expired checkpoints.
-                for name in self.keys.shared[ns][TIMELINE]:
-                    yield unlink("", [name])
-                    yield THREADS, ("HDEL", self._layout.threads, name)
+        for ns in sorted(self.keys.shared.keys() - left, reverse=True):
+            # The timeline may still contain ids of expired checkpoints.
+            for name in self.keys.shared[ns][TIMELINE]:
+                yield unlink("", [name])
+                yield THREADS, ("HDEL", self._layout.threads, name)
 
 
 # Plans changes of threads of langgraph-checkpoint-plainredis in the same form as its saver.
@@ -955,8 +951,7 @@ class PlainRemoval(ThreadRemoval):
 # outside of the transaction. An unused number leaves a harmless gap.
 
 
-@dataclass(frozen=True, slots=True)
-class _Added:
+class _Added(NamedTuple):
     """A checkpoint to add to a timeline."""
 
     rank: float
