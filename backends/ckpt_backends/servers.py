@@ -73,20 +73,20 @@ def understanding(store: _Store, url: StoreUrl) -> _Store:
     """The store, with each of its methods inside `understood`, and so all that they return."""
     for name in dir(type(store)):
         if not name.startswith("_") and isinstance(getattr_static(type(store), name), FunctionType):
-            setattr(store, name, _guarded(getattr(store, name), lambda _: url))
+            setattr(store, name, _guarded(getattr(store, name), lambda *_: url))
     return store
 
 
 def _guarded(
     method: Callable[..., Any],
-    url_of: Callable[[Any], StoreUrl],
+    url_of: Callable[..., StoreUrl],
     test_of: Callable[[Callable[..., Any]], _Test] | None = None,
 ) -> Callable[..., Any]:
     """A method inside `understood`; its result, or each item of an iterator, passes a test."""
 
     @wraps(method)
     def call(*args: Any, **named: Any) -> Any:
-        url = url_of(args)
+        url = url_of(*args)
         with understood(url):
             found = method(*args, **named)
             test = test_of and test_of(method)
@@ -124,7 +124,7 @@ def checked(*names: str) -> Callable[[_Class], _Class]:
 
     def decorate(kind: _Class) -> _Class:
         for name in names:
-            setattr(kind, name, _guarded(getattr(kind, name), lambda args: args[0]._url, _result))
+            setattr(kind, name, _guarded(getattr(kind, name), lambda self, *_: self._url, _result))
         return kind
 
     return decorate
