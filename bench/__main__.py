@@ -25,13 +25,14 @@ from bench.rows import CHECKS, ROWS, Row
 from bench.stores import ENGINES, Store, Stores
 from tests import servers
 
+Cells = tuple[str, ...]
 _ROOT = Path(__file__).parents[1]
 _ADVICE = """\
 The ratio is that of the shortest times. Every command runs as installed, in turn with what stands
 beside it. SQLite files are kept in the folder of --data. Exit code 1: an answer was wrong; a budget
 that is not met is only shown. Ctrl-C prints what was measured until then.
 """
-_HEAD = ("ratio", "of CPU", "budget", "met", "what", "on", "ckpt", "beside", "memory")
+_HEAD: Cells = ("ratio", "of CPU", "budget", "met", "what", "on", "ckpt", "beside", "memory")
 _MIB = 150
 """Of memory that any command may use."""
 _RATE = 2000
@@ -40,7 +41,6 @@ _MODULES = {"typer": "typer_program", "official": "agents"}
 """Of programs that have another name."""
 _TELLING = ("official", "screen")
 """Programs that measure themselves, without their imports."""
-Lines = list[Sequence[str]]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -50,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if asked.list:
         _print([(one.group, one.store, ", ".join(one.engines), one.ours) for one in chosen])
         return 0
-    began, lines, wrong = monotonic(), Lines([_HEAD]), list[str]()
+    began, lines, wrong = monotonic(), [_HEAD], list[str]()
     with ExitStack() as stack:
         _forget_this_user(stack.enter_context(tempfile.TemporaryDirectory()))
         stores, files = Stores(stack, asked.data, small=asked.small), dict[Path, str]()
@@ -125,12 +125,13 @@ def _output(words: str, store: Store) -> str:
         return out.read()
 
 
-def _measured(row: Row, store: Store, stores: Stores, seconds: float) -> Sequence[str]:
+def _measured(row: Row, store: Store, stores: Stores, seconds: float) -> Cells:
     """Return a line of the table. Raises AssertionError if an answer is wrong."""
-    for of, check in CHECKS.items():
-        if f"{row.beside or row.ours} ".startswith(f"{of} ") and row.group != "memory":
-            ours = json.loads(_output(f"{row.ours} -o json", store))
-            check(store, ours, partial(_found, row.beside, store))
+    beginnings = (f"{words} ".startswith for words in (row.beside, row.ours))
+    of = next((one for begins in beginnings for one in CHECKS if begins(f"{one} ")), None)
+    if of is not None and row.group != "memory":
+        ours = json.loads(_output(f"{row.ours} -o json", store))
+        assert CHECKS[of](store, ours, _found(row.beside, store)), "the answer is another one"
 
     @contextmanager
     def made(words: str) -> Iterator[Command]:
@@ -146,11 +147,13 @@ def _measured(row: Row, store: Store, stores: Stores, seconds: float) -> Sequenc
 
 
 def _found(words: str, store: Store) -> list[Any]:
-    """Return the rows that a raw program finds, or the lines that another one prints."""
-    program, name, *rest = shlex.split(words)
-    if program == "raw":
-        return list(getattr(raw, name)(store.url, *(one.format(**store.facts) for one in rest)))
-    return _output(words, store).splitlines()[:-1]  # The last one tells the time.
+    """Return the threads that a raw program finds, or the lines of an official one."""
+    if words.startswith("official"):
+        return _output(words, store).splitlines()[:-1]  # The last one tells the time.
+    if not words.startswith("raw") or words == "raw values":
+        return []
+    _, name, *rest = shlex.split(words.format(**store.facts))
+    return list(getattr(raw, name)(store.url, *rest))
 
 
 def _check_change(change: str, store: Store) -> None:
@@ -163,7 +166,7 @@ def _check_change(change: str, store: Store) -> None:
         assert [name for name in left if name.startswith("old-")] == []
 
 
-def _line(row: Row, store: Store, runs: Mapping[str, Run]) -> Sequence[str]:
+def _line(row: Row, store: Store, runs: Mapping[str, Run]) -> Cells:
     ours, budgets = runs[row.ours], []
     ratio, of_cpu, beside = "", "", ""
     if row.beside:
@@ -206,7 +209,7 @@ def _short(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
-def _print(lines: Lines) -> None:
+def _print(lines: Sequence[Sequence[str]]) -> None:
     """Print a table, which is Markdown, too."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for number, line in enumerate(lines):

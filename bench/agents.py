@@ -37,7 +37,6 @@ class State(TypedDict, total=False):
     messages: Annotated[list[AnyMessage], add_messages]
     plan: list[str]
     found: Annotated[list[str], lambda old, new: (old + new)[-3:]]
-    turns: int
 
 
 class Short(State, total=False):
@@ -46,45 +45,30 @@ class Short(State, total=False):
     messages: Annotated[list[AnyMessage], lambda old, new: (old + new)[-4:]]
 
 
-def _plan(state: Update) -> Update:
-    turn = state.get("turns", 0) + 1
-    return {"turns": turn, "plan": [f"step {turn}.{n}" for n in range(6)]}
-
-
 def _model(state: Update) -> Update:
-    last, turn = state["messages"][-1], state["turns"]
-    if last.type == "tool":
-        return {"messages": [AIMessage(f"The answer is: {_TEXT}", id=f"answer-{turn}")]}
+    said = state["messages"][-1]
+    if "approve" in said.content:
+        interrupt({"question": "Call these tools?", "tools": ["orders", "weather"]})
     calls = [
-        {"name": name, "args": {"query": last.content[:60]}, "id": f"call-{name}-{turn}"}
+        {"name": name, "args": {"query": said.content[:60]}, "id": f"call-{name}-{said.id}"}
         for name in ("orders", "weather")
     ]
-    return {"messages": [AIMessage("", id=f"calls-{turn}", tool_calls=calls)]}
+    answers = [ToolMessage(_TEXT, tool_call_id=one["id"]) for one in calls]
+    last = AIMessage(f"The answer is: {_TEXT}", id=f"answer-{said.id}")
+    return {"messages": [AIMessage("", id=f"ai-{said.id}", tool_calls=calls), *answers, last]}
 
 
-def _tools(state: Update) -> Update:
-    calls = state["messages"][-1].tool_calls
-    if "approve" in state["messages"][-2].content:
-        interrupt({"question": "Call these tools?", "tools": [call["name"] for call in calls]})
-    return {"messages": [ToolMessage(_TEXT, tool_call_id=one["id"]) for one in calls]}
-
-
-def agent(saver: Any, schema: Any = State) -> Any:
-    """Build the graph plan -> search (six in parallel) -> model -> tools -> model."""
+def _agent(saver: Any, schema: Any = State) -> Any:
+    """Build the graph plan -> search (six in parallel) -> model, which calls two tools."""
     graph: Any = StateGraph(schema)
-    graph.add_node("plan", _plan)
+    graph.add_node("plan", lambda _: {"plan": [f"step {n}" for n in range(6)]})
     graph.add_node("search", lambda state: {"found": [f"{state['wanted']}: {_TEXT}"]})
     graph.add_node("model", _model)
-    graph.add_node("tools", _tools)
     graph.add_edge(START, "plan")
     graph.add_conditional_edges(
         "plan", lambda state: [Send("search", {"wanted": one}) for one in state["plan"]], ["search"]
     )
     graph.add_edge("search", "model")
-    graph.add_conditional_edges(
-        "model", lambda state: "tools" if state["messages"][-1].tool_calls else END, ["tools", END]
-    )
-    graph.add_edge("tools", "model")
     return graph.compile(checkpointer=saver)
 
 
@@ -191,10 +175,10 @@ def _multiplied(path: Path, threads: int, runs: Sequence[tuple[Any, Sequence[Upd
 
 
 def _agents(path: Path, threads: int) -> None:
-    """Threads of 14 checkpoints; three in twenty wait for an answer."""
-    few = ["one approve", *["one two"] * 5]
-    said = ["one two three", *few, "one two", *few, *few]
-    _multiplied(path, threads, [(agent, [*map(_said, words.split())]) for words in said])
+    """Threads of 15 checkpoints; three in twenty wait for an answer."""
+    few = ["one two approve", *["one two three"] * 5]
+    said = [*few, "one two", *few, "one two three four", *few]
+    _multiplied(path, threads, [(_agent, [*map(_said, words.split())]) for words in said])
 
 
 def _small(path: Path, threads: int) -> None:
@@ -208,7 +192,7 @@ def _long(path: Path, steps: int) -> None:
     """Three long threads: one run, many runs, and many runs with a fork every 100 checkpoints."""
     with _written(path) as saver:
         _steps(saver, KINDS["counted"][1]).invoke({"left": steps - 2}, _config("loop"))
-        graph, forked_at = agent(saver, Short), 0
+        graph, forked_at = _agent(saver, Short), 0
         for thread_id in ("straight", "forked"):
             config = _config(thread_id)
             for turn in count():

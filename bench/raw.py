@@ -181,12 +181,6 @@ def _writes_on_redis(client: Any, channel: str) -> Rows:
     return ([key.split(b":")[1].decode()] for key in keys)
 
 
-def like(url: str, prefix: str) -> Rows:
-    """Find the threads whose names begin with a text."""
-    sql = _BY_THREAD.replace("GROUP BY", "WHERE thread_id >= %s AND thread_id < %s GROUP BY")
-    return _rows(url, sql, prefix, f"{prefix}~")
-
-
 def values(url: str) -> Rows:
     """Stream what a search through all values and writes must read."""
     yield from _rows(url, "SELECT checkpoint FROM checkpoints")
