@@ -25,8 +25,8 @@ from unittest.mock import patch
 
 from ckpt_backends.declaration import LAST_STORED, Backend, bundled, is_read_only, layouts
 from ckpt_backends.model import Capability as C
+from ckpt_backends.transfer.copying import languages_of, refusal
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import languages_of, refusal
 from ckpt_cli.answers import ANSWERS, file_name, schema_of
 from ckpt_cli.app import root
 from ckpt_cli.core.doctor.findings import CODES

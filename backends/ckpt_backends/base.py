@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         WriteReadOptions,
     )
     from ckpt_backends.rows import Row, RowEdit
-    from ckpt_backends.transfer.parts import Arrival
+    from ckpt_backends.transfer.copying import Arrival
 
 
 _FEW = 8
@@ -176,11 +176,11 @@ class BaseStore(Store):
             size += length
         return ThreadSize(checkpoints, writes, size, blobs)
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
-        from ckpt_backends.transfer.parts import parts_of_rows
+    def records_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
+        from ckpt_backends.transfer.copying import records_of_rows
 
         for one in thread_ids:
-            yield from parts_of_rows(self._layout_name, self.rows(one))
+            yield from records_of_rows(self._layout_name, self.rows(one))
 
     @cached_property
     def _layout_name(self) -> str:

@@ -106,10 +106,10 @@ class Backend(NamedTuple):
     checkpoints are read-only."""
     forms: Mapping[str, tuple[Form, ...]] = {}
     """By layout, the form in which threads are stored, for `ckpt copy`; several if the layout is
-    that of the Python and of the JavaScript saver. Needs `parts`."""
-    parts: str = ""
-    """`module:function(layout, rows) -> Iterator[Part]`: what the rows of one thread hold, as
-    `Store.rows` returns them: `ckpt_toy.parts:parts_of`. It opens no store."""
+    that of the Python and of the JavaScript saver. Needs `records`."""
+    records: str = ""
+    """`module:function(layout, rows) -> Iterator[Record]`: what the rows of one thread hold, as
+    `Store.rows` returns them: `ckpt_toy.records:records_of`. It opens no store."""
     edits: str = ""
     """`module:function(layout, row, change) -> Row`: the row with the values that `change` returns,
     for `ckpt erase --value` and `ckpt rekey`: `ckpt_toy.records:edited_row`. See `rows.EditRow`."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ckpt_backends.changes import Change, Remains, Removal, RemovalBatch, Removed
     from ckpt_backends.model import ThreadBounds
     from ckpt_backends.rows import Restored, Row, RowEdit
-    from ckpt_backends.transfer.parts import Arrival
+    from ckpt_backends.transfer.copying import Arrival
 
 
 class Store(Closing, Protocol):
@@ -47,7 +47,7 @@ class Store(Closing, Protocol):
     sums_sizes: bool
     """Whether the engine adds up the size of a thread in one query."""
     batches_parts: bool
-    """Whether `parts_of` some threads needs fewer queries than `parts_of` each of them."""
+    """Whether `records_of` some threads needs fewer queries than `records_of` each of them."""
 
     @property
     def keys_expire(self) -> bool:
@@ -246,10 +246,10 @@ class Store(Closing, Protocol):
         """
         ...
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
-        """What the rows of some threads hold, as the declaration's function `parts` says.
+    def records_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
+        """What the rows of some threads hold, as the declaration's function `records` says.
 
-        One thread may be of any size; several may be in memory at once, and their parts mixed.
+        One thread may be of any size; several may be in memory at once, and their records mixed.
         """
         ...
 
@@ -377,12 +377,12 @@ class WritableStore(Closing, Protocol):
         ...
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
-        """Add the parts of threads of another store, each thread whole or not at all.
+        """Add the records of threads of another store, each thread whole or not at all.
 
         All in one transaction, if the engine has transactions; otherwise thread by thread, and what
-        makes a thread visible to the saver comes last. None of the parts is there yet. Raises
-        `StoreChanged` if a thread has other heads than its arrival says or a part is there all the
-        same, and `Unsupported` if the layout cannot store a part.
+        makes a thread visible to the saver comes last. None of the records is there yet. Raises
+        `StoreChanged` if a thread has other heads than its arrival says, or a record is there all
+        the same, and `Unsupported` if the layout cannot store a record.
         """
         ...
 

@@ -30,7 +30,7 @@ from ckpt_backends.rows import (
     restored,
     standing_of,
 )
-from ckpt_backends.transfer.parts import Arrival
+from ckpt_backends.transfer.copying import Arrival
 
 
 class Where(NamedTuple):
@@ -114,7 +114,7 @@ class Rows(Protocol):
         """The number of these rows."""
 
     @abstractmethod
-    def add(self, parts: Iterable[Record]) -> None:
+    def add(self, records: Iterable[Record]) -> None:
         """Add rows. Raises `CannotHold` or `Unsupported` for one that cannot be stored."""
 
     @abstractmethod
@@ -264,12 +264,12 @@ def _expected(
 
 
 def _counted(arrivals: Sequence[Arrival], number: Counter[tuple[str, str]]) -> Iterator[Record]:
-    """The parts of all arrivals. Counts their checkpoints."""
+    """The records of all arrivals. Counts their checkpoints."""
     for one in arrivals:
-        for part in one.parts:
-            if part.kind is Kind.CHECKPOINT:
-                number[part.key.thread_id, part.key.checkpoint_ns] += 1
-            yield part
+        for record in one.records:
+            if record.kind is Kind.CHECKPOINT:
+                number[record.key.thread_id, record.key.checkpoint_ns] += 1
+            yield record
 
 
 def _take_back(rows: Rows, change: Change) -> None:
@@ -378,7 +378,7 @@ class WritableRowStore(RecordStore):
         """
 
     @abstractmethod
-    def row_of(self, part: Record) -> Row:
+    def row_of(self, record: Record) -> Row:
         """The row that the saver would store for a checkpoint or a write."""
 
     def close(self) -> None:
@@ -469,11 +469,11 @@ class _Rows(Rows):
             )
         )
 
-    def add(self, parts: Iterable[Record]) -> None:
-        for part in parts:
-            if part.kind is Kind.VALUE:
+    def add(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if record.kind is Kind.VALUE:
                 raise Unsupported("this layout stores values in the bodies of checkpoints")
-            self._changes.insert(self._changes.row_of(part))
+            self._changes.insert(self._changes.row_of(record))
 
     def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
         number = 0

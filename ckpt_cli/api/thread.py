@@ -786,13 +786,13 @@ def stats_answer(
 
     `count` does so. Raises `UsageError`.
     """
-    from ckpt_cli.core.stats import StatsPart, parse_groupings, parts_of
+    from ckpt_cli.core.stats import StatsPart, parse_groupings, records_of
     from ckpt_cli.queries.usage import Range, StatsQuery
     from ckpt_cli.render.usage import stats_view
 
     within = Range(time_of(around, since), time_of(around, until))
     keys = ("node", "channel") if by is None else parse_groupings(texts(by))
-    parts = ~StatsPart(0) if by is None else parts_of(keys)
+    parts = ~StatsPart(0) if by is None else records_of(keys)
     found = count(StatsQuery(keys, parts, within, around.zone))
     told = None if by is None else found.by
     return Answer(found, stats_view(found, around.names.prices, told))

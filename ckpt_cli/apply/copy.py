@@ -20,15 +20,15 @@ from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.rows import Restored, RowEdit
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import (
+from ckpt_backends.transfer.copying import (
     Arrival,
-    PartsSum,
+    RecordsSum,
     created_layout,
     key_digest,
-    part_digest,
+    record_digest,
     route,
 )
+from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.sealing import RekeyCounts, Sealing
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.changes import without_values
@@ -47,7 +47,7 @@ from ckpt_cli.reading.executor import Executor
 
 
 _BATCH_BYTES = 8 << 20
-"""Converted parts in memory; a thread with more is streamed."""
+"""Converted records in memory; a thread with more is streamed."""
 _BATCH_THREADS = 200
 
 
@@ -73,12 +73,12 @@ class ThreadCopier:
         self._refresh()
         there = self._target.threads_with_rows(thread_ids)
         stored = self._sides.stored_together([one for one in thread_ids if one in there])
-        for thread_id, parts in self._sides.read_together(thread_ids):
+        for thread_id, records in self._sides.read_together(thread_ids):
             try:
                 if thread_id in there:
-                    one = self._continued(thread_id, parts, next(stored)[1])
+                    one = self._continued(thread_id, records, next(stored)[1])
                 else:
-                    one = self._new(thread_id, parts)
+                    one = self._new(thread_id, records)
             except CannotHold as error:
                 yield CopiedThread(thread_id, CopyStep.SKIP, reason=error.message)
                 continue
@@ -98,19 +98,19 @@ class ThreadCopier:
         # While this process waits for its next threads, others write.
         self._refresh()
 
-    def _new(self, thread_id: str, parts: Iterable[Record] | None = None) -> _Converted:
+    def _new(self, thread_id: str, records: Iterable[Record] | None = None) -> _Converted:
         """Convert a thread, or its first part if it is large."""
-        converted = self._sides.converted(thread_id, parts)
+        converted = self._sides.converted(thread_id, records)
         return _Converted(thread_id, converted, self._sides.conversion)
 
     def _continued(
-        self, thread_id: str, parts: Sequence[Record] | None, stored: Sequence[Record] | None
+        self, thread_id: str, records: Sequence[Record] | None, stored: Sequence[Record] | None
     ) -> _Converted | CopiedThread:
         """Convert what the target does not have of a thread; or say why it is not copied.
 
-        `parts` is what the source has of it, and `stored` what the target has, if they are read.
+        `records` is what the source has of it, and `stored` what the target has, if they are read.
         """
-        counts = copy.equal_counts(self._sides, thread_id, parts, stored)
+        counts = copy.equal_counts(self._sides, thread_id, records, stored)
         if counts is not None:
             return CopiedThread(thread_id, CopyStep.PRESENT, counts, is_verified=True)
         found = copy.compare_thread(self._sides, thread_id)
@@ -124,7 +124,9 @@ class ThreadCopier:
             made.outcome.step, made.outcome.removed = CopyStep.REPLACE, found.kept
             return made
         missing = found.missing
-        left = (part for part in self._sides.converted(thread_id) if key_digest(part) in missing)
+        left = (
+            record for record in self._sides.converted(thread_id) if key_digest(record) in missing
+        )
         made = _Converted(thread_id, left, self._sides.conversion)
         made.outcome.step, made.heads, made.whole = CopyStep.ADD, found.heads, found.total
         return made
@@ -157,7 +159,7 @@ class ThreadCopier:
                 yield from self._deliver([one])
             return
         self._target.refresh()
-        small = {one.thread_id: one.parts for one in batch if one.is_whole}
+        small = {one.thread_id: one.records for one in batch if one.is_whole}
         unlike = self._sides.unlike(small)
         for one in batch:
             if one.thread_id in unlike or not one.is_whole:
@@ -192,52 +194,52 @@ class ThreadCopier:
 class _Converted:
     """A thread in the form of the target: small ones as a list, large ones with a rest to read."""
 
-    def __init__(self, thread_id: str, parts: Iterable[Record], conversion: Conversion) -> None:
+    def __init__(self, thread_id: str, records: Iterable[Record], conversion: Conversion) -> None:
         """Convert a thread until it is whole or too large to keep. Raises `CannotHold`."""
         self.thread_id = thread_id
         self.outcome = CopiedThread(thread_id, CopyStep.COPY, is_verified=True)
         """What is said of it after it was read back; without its numbers."""
-        self.parts: list[Record] = []
+        self.records: list[Record] = []
         self.rest: Iterator[Record] | None = None
         """What was not converted yet."""
-        self.sum = PartsSum()
-        """Of the parts that were converted so far; with their digests, if there is a rest."""
+        self.sum = RecordsSum()
+        """Of the records that were converted so far; with their digests, if there is a rest."""
         self.heads: dict[str, str] = {}
-        self.whole: PartsSum | None = None
+        self.whole: RecordsSum | None = None
         """The sum of the whole thread, if only a part of it is sent."""
-        left, before = iter(parts), conversion.unexpiring
-        for part in left:
-            self.sum.add(part)
-            self.parts.append(part)
+        left, before = iter(records), conversion.unexpiring
+        for record in left:
+            self.sum.add(record)
+            self.records.append(record)
             if self.sum.size > _BATCH_BYTES:
-                self.rest, self.sum = left, copy.sum_of(self.parts)
+                self.rest, self.sum = left, copy.sum_of(self.records)
                 break
         self.outcome.unexpiring = conversion.unexpiring - before
 
     @property
     def is_whole(self) -> bool:
-        """Whether `parts` is the whole thread."""
+        """Whether `records` is the whole thread."""
         return self.rest is None and self.whole is None
 
-    def exact_sum(self) -> PartsSum:
-        """The sum that the target has to have, with the digests of all parts."""
+    def exact_sum(self) -> RecordsSum:
+        """The sum that the target has to have, with the digests of all records."""
         if self.whole is not None:
             return self.whole
-        return copy.sum_of(self.parts) if self.rest is None else self.sum
+        return copy.sum_of(self.records) if self.rest is None else self.sum
 
     def copied(self) -> CopiedThread:
         """The outcome after the thread was read back."""
-        self.outcome.counts, self.outcome.added = self.whole or self.sum, self.sum.parts
+        self.outcome.counts, self.outcome.added = self.whole or self.sum, self.sum.records
         return self.outcome
 
     def arrival(self) -> Arrival:
         """The thread for the target, read once."""
-        counted = (self._counted(part) for part in self.rest or ())
-        return Arrival(self.thread_id, chain(self.parts, counted), self.heads)
+        counted = (self._counted(record) for record in self.rest or ())
+        return Arrival(self.thread_id, chain(self.records, counted), self.heads)
 
-    def _counted(self, part: Record) -> Record:
-        self.sum.add(part, part_digest(part))
-        return part
+    def _counted(self, record: Record) -> Record:
+        self.sum.add(record, record_digest(record))
+        return record
 
 
 _CREATE = "to make an empty store there, add --create"
@@ -532,8 +534,8 @@ class _RestoringItems:
         memory.refresh()
         self._missing = [key for key in rows if key not in there]
         self._rows = sum(rows[key] for key in self._missing)
-        part = log.ItemsRestored(bundle.path.absolute(), bundle.digest, len(self._missing))
-        self.planned = log.OperationStep(None, part, None)
+        record = log.ItemsRestored(bundle.path.absolute(), bundle.digest, len(self._missing))
+        self.planned = log.OperationStep(None, record, None)
 
     def carried_out(self, done: Restored) -> log.OperationStep:
         if done.added != self._rows:

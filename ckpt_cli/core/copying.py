@@ -12,7 +12,7 @@ from ckpt_backends.codec import decode, to_json
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported
 from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import NULL_TASK_ID, Record
-from ckpt_backends.transfer.parts import PartsSum, part_key
+from ckpt_backends.transfer.copying import RecordsSum, record_key
 from ckpt_backends.transfer.sealing import RekeyCounts
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.state import RESUME
@@ -23,9 +23,11 @@ def went_on(old: Iterable[Record], new: Iterable[Record], *, has_more: bool) -> 
 
     That is so if no answer of a task changed, and there are more of them, or `has_more` rows.
     """
-    answers = {part_key(part): to_json(decode(part.value)) for part in old if _is_answers(part)}
-    for part in filter(_is_answers, new):
-        before, now = answers.get(part_key(part)), to_json(decode(part.value))
+    answers = {
+        record_key(record): to_json(decode(record.value)) for record in old if _is_answers(record)
+    }
+    for record in filter(_is_answers, new):
+        before, now = answers.get(record_key(record)), to_json(decode(record.value))
         if not (isinstance(before, list) and isinstance(now, list)):
             return False
         if now[: len(before)] != before:
@@ -63,7 +65,7 @@ class CopiedThread:
 
     thread_id: str
     step: CopyStep
-    counts: PartsSum = field(default_factory=PartsSum)
+    counts: RecordsSum = field(default_factory=RecordsSum)
     """Of the whole thread."""
     added: int = 0
     """Parts that were added."""
@@ -73,7 +75,7 @@ class CopiedThread:
     """Whether the target has gone its own way."""
     is_verified: bool = False
     """Whether the target was read back and is equal."""
-    removed: PartsSum = field(default_factory=PartsSum)
+    removed: RecordsSum = field(default_factory=RecordsSum)
     """What the target has of a thread that is replaced."""
     unexpiring: int = 0
     """Parts that expire in the source, and never in the target."""
@@ -183,7 +185,7 @@ class CopyReport(Copied[CopiedThread]):
     """The first threads to which something was added, in order."""
     changed: int = 0
     """Threads to which something was added."""
-    counts: PartsSum = field(default_factory=PartsSum)
+    counts: RecordsSum = field(default_factory=RecordsSum)
     """Of the threads that the target has."""
     unexpiring: int = 0
     """Parts that expire in the source, and never in the target."""
@@ -204,7 +206,7 @@ class CopyReport(Copied[CopiedThread]):
     @property
     def present(self) -> int:
         """Parts that were in the target before."""
-        return self.counts.parts - self.added
+        return self.counts.records - self.added
 
 
 @dataclass

@@ -21,7 +21,7 @@ from ckpt_cli.core.filters import (
     Operand,
     Operator,
     parse_filter,
-    parts_of,
+    records_of,
 )
 from ckpt_cli.core.memory import parse_namespace, source_of
 
@@ -362,7 +362,7 @@ def _conditions(expression: Filter, *, affirmed: bool = False) -> Iterator[Condi
     if isinstance(expression, Condition):
         yield expression
     elif not (affirmed and isinstance(expression, Not)):
-        for part in parts_of(expression):
+        for part in records_of(expression):
             yield from _conditions(part, affirmed=affirmed)
 
 

@@ -219,7 +219,7 @@ def all_of(filters: Iterable[Filter]) -> Filter | None:
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def parts_of(expression: Filter) -> tuple[Filter, ...]:
+def records_of(expression: Filter) -> tuple[Filter, ...]:
     """Return the filters that an expression consists of; none for a condition."""
     match expression:
         case And(parts) | Or(parts):
@@ -234,7 +234,7 @@ def fields_in(expression: Filter) -> Iterator[FilterField]:
     """Yield the field of each condition."""
     if isinstance(expression, Condition):
         yield expression.field
-    for part in parts_of(expression):
+    for part in records_of(expression):
         yield from fields_in(part)
 
 

@@ -210,7 +210,7 @@ def parse_groupings(texts: Sequence[str]) -> tuple[Grouping, ...]:
     return tuple(found)
 
 
-def parts_of(by: Sequence[Grouping]) -> StatsPart:
+def records_of(by: Sequence[Grouping]) -> StatsPart:
     """Return what can be counted by these keys."""
     if "model" in by:
         return StatsPart.TOKENS

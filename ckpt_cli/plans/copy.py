@@ -19,26 +19,26 @@ from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_backends.rows import PlacedValue, Restored, Row, RowEdit, compare, not_of
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.form import CannotHold, Language, Serializer
-from ckpt_backends.transfer.parts import (
-    PartsSum,
+from ckpt_backends.transfer.copying import (
+    RecordsSum,
     created_layout,
     edited_rows,
     form_of,
     keeps_history,
     key_digest,
-    part_digest,
-    part_size,
-    parts_of_rows,
+    record_digest,
+    record_size,
+    records_of_rows,
     refusal,
     route,
     stored_cells,
 )
+from ckpt_backends.transfer.form import CannotHold, Language, Serializer
 from ckpt_backends.transfer.sealing import AsStored, RekeyCounts, Rekeying, WithKeys
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.copying import CopiedItem, CopiedThread, CopyStep, RekeyedThread, went_on
 from ckpt_cli.core.memory import ItemFilter, format_key, is_expired
-from ckpt_cli.queries.stores import language_of_part
+from ckpt_cli.queries.stores import language_of_record
 
 _TOGETHER = 8 << 20
 """Bytes of small threads that are read together."""
@@ -56,9 +56,9 @@ class ArchivedRows:
         """All rows."""
         return self.bundle.rows()
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:  # noqa: ARG002
-        """All parts."""
-        return parts_of_rows(self.bundle.header.layout, self.bundle.rows())
+    def records_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:  # noqa: ARG002
+        """All records."""
+        return records_of_rows(self.bundle.header.layout, self.bundle.rows())
 
     def refresh(self) -> None:
         """Do nothing: each reading reads the file again."""
@@ -82,57 +82,59 @@ class CopySides:
     has_expired: bool = False
     """Whether the target would remove something of an archive at once."""
 
-    def converted(self, thread_id: str, parts: Iterable[Record] | None = None) -> Iterator[Record]:
-        """Yield the parts of a thread in the form of the target. Raises `CannotHold`.
+    def converted(
+        self, thread_id: str, records: Iterable[Record] | None = None
+    ) -> Iterator[Record]:
+        """Yield the records of a thread in the form of the target. Raises `CannotHold`.
 
-        `parts` is the thread in the form of the source, if it is read.
+        `records` is the thread in the form of the source, if it is read.
         """
-        found = self.source.parts_of([thread_id]) if parts is None else parts
+        found = self.source.records_of([thread_id]) if records is None else records
         return self.conversion.of_thread(self._watched(found))
 
     def read_together(self, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Record] | None]]:
-        """Yield threads in order with their parts in the source; None if they are not read."""
+        """Yield threads in order with their records in the source; None if they are not read."""
         return _read_together(self.source, thread_ids)
 
     def stored_together(
         self, thread_ids: Sequence[str]
     ) -> Iterator[tuple[str, list[Record] | None]]:
-        """Yield threads in order with their parts in the target; None if they are not read."""
+        """Yield threads in order with their records in the target; None if they are not read."""
         if self.target is None:
             return iter(())
         return _read_together(self.target, thread_ids)
 
     def unlike(self, sent: Mapping[str, Sequence[Record]]) -> set[str]:
-        """Return those of some small threads of which the target has other parts than were sent.
+        """Return those of some small threads of which the target has other records than were sent.
 
-        `sent` has the parts by thread. JSON in another spelling counts as another part, too.
+        `sent` has the records by thread. JSON in another spelling counts as another record, too.
         """
-        stored = () if self.target is None else self.target.parts_of(list(sent))
+        stored = () if self.target is None else self.target.records_of(list(sent))
         cells = list(map(stored_cells, stored))
         found = set(cells)
-        wanted = {stored_cells(part) for parts in sent.values() for part in parts}
+        wanted = {stored_cells(record) for records in sent.values() for record in records}
         if found == wanted and len(cells) == len(found) == sum(map(len, sent.values())):
             return set()
         numbers = Counter(str(one[0]) for one in cells)
         return {str(one[0]) for one in found ^ wanted} | {
-            thread_id for thread_id, parts in sent.items() if len(parts) != numbers[thread_id]
+            thread_id for thread_id, records in sent.items() if len(records) != numbers[thread_id]
         }
 
     def stored(self, thread_id: str) -> Iterator[Record]:
-        """Yield the parts of a thread that the target has."""
+        """Yield the records of a thread that the target has."""
         if self.target is None:
             return
-        yield from self.target.parts_of([thread_id])
+        yield from self.target.records_of([thread_id])
 
-    def _watched(self, parts: Iterable[Record]) -> Iterator[Record]:
+    def _watched(self, records: Iterable[Record]) -> Iterator[Record]:
         size = number = 0
-        for part in parts:
-            size += part_size(part)
+        for record in records:
+            size += record_size(record)
             number += 1
             if number == _PARTS_AT_ONCE or size > _BYTES_AT_ONCE:
                 self.watch(size)
                 size = number = 0
-            yield part
+            yield record
         self.watch(size)
 
     def heads(self, thread_id: str) -> dict[str, str]:
@@ -143,18 +145,18 @@ class CopySides:
         return heads
 
 
-def sum_of(parts: Iterable[Record]) -> PartsSum:
-    """Return the sum of parts of any number."""
-    total = PartsSum()
-    for part in parts:
-        total.add(part, part_digest(part))
+def sum_of(records: Iterable[Record]) -> RecordsSum:
+    """Return the sum of records of any number."""
+    total = RecordsSum()
+    for record in records:
+        total.add(record, record_digest(record))
     return total
 
 
 def _read_together(
     source: Store | ArchivedRows, thread_ids: Sequence[str]
 ) -> Iterator[tuple[str, list[Record] | None]]:
-    """Yield threads in order with their parts, small ones read together; None for large ones."""
+    """Yield threads in order with their records, small ones read together; None for large ones."""
     if isinstance(source, ArchivedRows) or not source.batches_parts:
         yield from ((thread_id, None) for thread_id in thread_ids)
         return
@@ -163,20 +165,20 @@ def _read_together(
     sizes = source.sizes(thread_ids)
     for thread_id, size in zip(thread_ids, sizes, strict=True):
         if some and total + size.bytes > _TOGETHER:
-            yield from _parts_of(source, some)
+            yield from _records_of(source, some)
             some, total = [], 0
         if size.bytes > _TOGETHER:
             yield thread_id, None
             continue
         some.append(thread_id)
         total += size.bytes
-    yield from _parts_of(source, some)
+    yield from _records_of(source, some)
 
 
-def _parts_of(source: Store, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Record]]]:
+def _records_of(source: Store, thread_ids: Sequence[str]) -> Iterator[tuple[str, list[Record]]]:
     found: dict[str, list[Record]] = {thread_id: [] for thread_id in thread_ids}
-    for part in source.parts_of(thread_ids):
-        found[part.key.thread_id].append(part)
+    for record in source.records_of(thread_ids):
+        found[record.key.thread_id].append(record)
     for thread_id in thread_ids:
         yield thread_id, found.pop(thread_id)
 
@@ -188,15 +190,15 @@ class ThreadComparison:
     thread_id: str
     step: CopyStep
     """`REPLACE` if the target went its own way."""
-    total: PartsSum
+    total: RecordsSum
     """Of the thread in the source, as the target has to store it in the end."""
     missing: set[bytes]
-    """The digests of the keys of missing parts."""
+    """The digests of the keys of missing records."""
     reason: str
     """How the target has gone its own way."""
     heads: dict[str, str]
     """By namespace, the newest checkpoint in the target."""
-    kept: PartsSum
+    kept: RecordsSum
     """What the target has of the thread now."""
     is_behind: bool = False
     """Whether the target only has answers and questions that the source has replaced since, or an
@@ -206,31 +208,31 @@ class ThreadComparison:
 def equal_counts(
     sides: CopySides,
     thread_id: str,
-    parts: Iterable[Record] | None = None,
+    records: Iterable[Record] | None = None,
     stored: Iterable[Record] | None = None,
-) -> PartsSum | None:
+) -> RecordsSum | None:
     """Return the numbers of a thread if the target has all of it in the same spelling, else None.
 
-    `parts` is the thread in the form of the source, and `stored` what the target has of it, if they
-    are read. Raises `CannotHold`.
+    `records` is the thread in the form of the source, and `stored` what the target has of it, if
+    they are read. Raises `CannotHold`.
     """
-    counts = PartsSum()
+    counts = RecordsSum()
     wanted: set[tuple[object, ...]] = set()
-    for part in sides.converted(thread_id, parts):
-        counts.add(part)
-        wanted.add(stored_cells(part))
+    for record in sides.converted(thread_id, records):
+        counts.add(record)
+        wanted.add(stored_cells(record))
         if counts.size > _TOGETHER:
             wanted.clear()
             return _equal_by_digests(sides, thread_id)
     number = 0
-    for part in sides.stored(thread_id) if stored is None else stored:
-        if stored_cells(part) not in wanted:
+    for record in sides.stored(thread_id) if stored is None else stored:
+        if stored_cells(record) not in wanted:
             return None
         number += 1
-    return counts if number == counts.parts else None
+    return counts if number == counts.records else None
 
 
-def _equal_by_digests(sides: CopySides, thread_id: str) -> PartsSum | None:
+def _equal_by_digests(sides: CopySides, thread_id: str) -> RecordsSum | None:
     """As `equal_counts`, for a thread of any size."""
     total = sum_of(sides.converted(thread_id))
     return total if sum_of(sides.stored(thread_id)) == total else None
@@ -238,43 +240,43 @@ def _equal_by_digests(sides: CopySides, thread_id: str) -> PartsSum | None:
 
 def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     """Compare a thread with what the target has of it. Raises `CannotHold`."""
-    left: dict[bytes, bytes] = {}  # by digest of its key, the digest of a part of the target
-    kept, total = PartsSum(), PartsSum()
-    for part in sides.stored(thread_id):
-        kept.add(part)
-        left[key_digest(part)] = part_digest(part)
+    left: dict[bytes, bytes] = {}  # by digest of its key, the digest of a record of the target
+    kept, total = RecordsSum(), RecordsSum()
+    for record in sides.stored(thread_id):
+        kept.add(record)
+        left[key_digest(record)] = record_digest(record)
     missing: set[bytes] = set()
     conflict = ""
     replaced: list[Record] = []
     newest: dict[str, str] = {}
-    for part in sides.converted(thread_id):
-        key, digest = key_digest(part), part_digest(part)
-        total.add(part, digest)
-        if part.kind is Kind.CHECKPOINT:
-            newest[part.key.checkpoint_ns] = part.key.checkpoint_id
+    for record in sides.converted(thread_id):
+        key, digest = key_digest(record), record_digest(record)
+        total.add(record, digest)
+        if record.kind is Kind.CHECKPOINT:
+            newest[record.key.checkpoint_ns] = record.key.checkpoint_id
         known = left.pop(key, None)
         if known is None:
             missing.add(key)
-        elif known != digest and part.kind is Kind.WRITE and part.idx < 0:
-            replaced.append(part)
+        elif known != digest and record.kind is Kind.WRITE and record.idx < 0:
+            replaced.append(record)
         elif known != digest and not conflict:
-            conflict = f"{_words(part)} differs"
+            conflict = f"{_words(record)} differs"
     is_behind = False
     if left and not conflict:
         conflict = f"it has {len(left)} rows that the source does not have"
         is_behind = _has_older_state(sides, thread_id, newest)
     if replaced and not conflict:
         conflict = f"{_words(replaced[0])} differs"
-        before = {key_digest(part) for part in replaced}
+        before = {key_digest(record) for record in replaced}
         stored_now = sides.stored(thread_id)
         old = [one for one in stored_now if one.kind is Kind.WRITE and key_digest(one) in before]
         is_behind = sides.replaces_answers and went_on(old, replaced, has_more=bool(missing))
     step = CopyStep.ADD if missing else CopyStep.PRESENT
     if conflict:
         step = CopyStep.REPLACE
-    elif not kept.parts:
+    elif not kept.records:
         step = CopyStep.COPY
-    heads = sides.heads(thread_id) if kept.parts else {}
+    heads = sides.heads(thread_id) if kept.records else {}
     return ThreadComparison(thread_id, step, total, missing, conflict, heads, kept, is_behind)
 
 
@@ -300,7 +302,7 @@ def planned_copy(sides: CopySides, thread_id: str, *, replace: bool) -> CopiedTh
         return diverged(found)
     made = CopiedThread(thread_id, found.step, found.total, len(found.missing), found.reason)
     if found.step is CopyStep.REPLACE:
-        made.added, made.removed = found.total.parts, found.kept
+        made.added, made.removed = found.total.records, found.kept
     return made
 
 
@@ -310,16 +312,16 @@ def diverged(found: ThreadComparison) -> CopiedThread:
     return CopiedThread(found.thread_id, CopyStep.SKIP, reason=reason, is_different=True)
 
 
-def _words(part: Record) -> str:
-    match part.kind:
+def _words(record: Record) -> str:
+    match record.kind:
         case Kind.CHECKPOINT:
-            return f"checkpoint '{part.key.checkpoint_id}'"
+            return f"checkpoint '{record.key.checkpoint_id}'"
         case Kind.VALUE:
-            return f"version '{part.version}' of channel '{part.channel}'"
-    return f"a write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}'"
+            return f"version '{record.version}' of channel '{record.channel}'"
+    return f"a write to '{record.channel}' at checkpoint '{record.key.checkpoint_id}'"
 
 
-class ArchivedParts:
+class ArchivedRecords:
     """Checks the rows of an archive, and remembers what they are."""
 
     def __init__(self, path: Path) -> None:
@@ -327,10 +329,10 @@ class ArchivedParts:
         self.language: Language | None = None
         """None before a checkpoint was seen."""
         self.expires_at: int | None = None
-        """When the first part expires, in milliseconds since 1970."""
+        """When the first record expires, in milliseconds since 1970."""
 
     def has_expired(self) -> bool:
-        """Return whether the time to live of a part has ended."""
+        """Return whether the time to live of a record has ended."""
         return self.expires_at is not None and self.expires_at <= time.time() * 1000
 
     def checked(self, header: Header, rows: Iterator[Row]) -> Iterator[Row]:
@@ -340,26 +342,33 @@ class ArchivedParts:
         form of their layout, and `Unsupported` if it is not known.
         """
         with refusing_malformed(self._path):
-            for part in parts_of_rows(header.layout, rows):
-                _check_form(part)
-                found = part.key.thread_id
+            for record in records_of_rows(header.layout, rows):
+                _check_form(record)
+                found = record.key.thread_id
                 if found != header.thread_id:
-                    raise not_of(part.kind, found, str(header.thread_id))
-                if part.kind is Kind.CHECKPOINT and self.language is None:
-                    self.language = language_of_part(part)
-                if part.expires_at is not None:
+                    raise not_of(record.kind, found, str(header.thread_id))
+                if record.kind is Kind.CHECKPOINT and self.language is None:
+                    self.language = language_of_record(record)
+                if record.expires_at is not None:
                     known = self.expires_at
-                    self.expires_at = min(part.expires_at, known or part.expires_at)
+                    self.expires_at = min(record.expires_at, known or record.expires_at)
             for _ in rows:
                 pass
         yield from ()
 
 
-def _check_form(part: Record) -> None:
-    """Raise TypeError for a part with cells of other types than a saver stores."""
-    values = part.value, part.metadata
-    texts = (*part.key, part.parent or "", part.task_id, part.task_path, part.channel, part.version)
-    if type(part.idx) is not int:
+def _check_form(record: Record) -> None:
+    """Raise TypeError for a record with cells of other types than a saver stores."""
+    values = record.value, record.metadata
+    texts = (
+        *record.key,
+        record.parent or "",
+        record.task_id,
+        record.task_path,
+        record.channel,
+        record.version,
+    )
+    if type(record.idx) is not int:
         raise TypeError("idx")
     if not all(isinstance(one, str) for one in (*texts, *(value.type for value in values))):
         raise TypeError("text")
@@ -388,13 +397,13 @@ def restored_of(one: CopiedThread) -> Restored:
         if one.is_different:
             raise StoreChanged(one.reason, hint="restore it into another store: --to STORE")
         raise Unsupported(one.reason)
-    return Restored(one.added, one.counts.parts - one.added)
+    return Restored(one.added, one.counts.records - one.added)
 
 
 class ArchiveImport:
     """The archives of one import, and the store into which they are restored.
 
-    An archive of the store's own layout is checked by the store; of another one, by its parts.
+    An archive of the store's own layout is checked by the store; of another one, by its records.
     """
 
     def __init__(self, url: StoreUrl, store: Store | None, rows: Store | None) -> None:
@@ -402,7 +411,7 @@ class ArchiveImport:
         self.url = url
         self.store = store
         self.rows = rows
-        self._parts: dict[Path, ArchivedParts] = {}
+        self._parts: dict[Path, ArchivedRecords] = {}
 
     @property
     def layout(self) -> str:
@@ -420,7 +429,7 @@ class ArchiveImport:
             if self.store is not None and header.layout == self.layout:
                 yield from self.store.own_rows(header.thread_id, rows)
                 return
-            found = self._parts[path] = ArchivedParts(path)
+            found = self._parts[path] = ArchivedRecords(path)
             if self.store is not None:  # else the layout depends on the language, not known yet
                 self._check_way(header, self.store)
             yield from found.checked(header, rows)

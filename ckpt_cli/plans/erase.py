@@ -28,7 +28,7 @@ from ckpt_backends.model import Kind, Record, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.rows import Row
-from ckpt_backends.transfer.parts import languages_of, parts_of_rows
+from ckpt_backends.transfer.copying import languages_of, records_of_rows
 from ckpt_backends.url import StoreUrl, parse_url
 from ckpt_cli.config.machine import history_file, old_history
 from ckpt_cli.config.store_names import MemoryPlace
@@ -923,18 +923,18 @@ class _Looked:
             raise ValueError(self.header.layout)
         are_apart = False
         head: Record | None = None
-        for part in parts_of_rows(self.header.layout, bundle.rows()):
-            are_apart |= part.kind is Kind.VALUE
-            if part.kind is not Kind.CHECKPOINT:
+        for record in records_of_rows(self.header.layout, bundle.rows()):
+            are_apart |= record.kind is Kind.VALUE
+            if record.kind is not Kind.CHECKPOINT:
                 continue
-            key = part.key
-            self.lineage |= {key.checkpoint_id, *([part.parent] if part.parent else ())}
+            key = record.key
+            self.lineage |= {key.checkpoint_id, *([record.parent] if record.parent else ())}
             if self.search.of_person:
-                yield _facts_of(part, are_apart=are_apart)
+                yield _facts_of(record, are_apart=are_apart)
             elif not key.checkpoint_ns and (
                 head is None or key.checkpoint_id > head.key.checkpoint_id
             ):
-                head = part
+                head = record
         if head is not None:
             yield _facts_of(head, are_apart=are_apart)
 
@@ -982,18 +982,18 @@ def _texts(row: Row) -> Iterator[str]:
             yield cell.decode("utf-8", "replace")
 
 
-def _facts_of(part: Record, *, are_apart: bool) -> Facts:
+def _facts_of(record: Record, *, are_apart: bool) -> Facts:
     """Return the facts of a checkpoint; its values are known only if its body holds them."""
-    body = None if are_apart else decode_checkpoint(part.value)
+    body = None if are_apart else decode_checkpoint(record.value)
     values = body.get("channel_values") if isinstance(body, dict) else None
     held: dict[str, Value] | None = None
     if isinstance(values, dict):
         held = {key: value for key, value in values.items() if isinstance(key, str)}
 
     def of_thread(asked: FilterField) -> Sequence[Value] | None:
-        return (part.key.thread_id,) if asked.name == "thread" else None
+        return (record.key.thread_id,) if asked.name == "thread" else None
 
-    return checkpoint_facts(read_known(part.metadata), held, of_thread)
+    return checkpoint_facts(read_known(record.metadata), held, of_thread)
 
 
 # The verification of a receipt: the same places are searched with its digests.

@@ -13,7 +13,7 @@ from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import NotFound, Refused, StoreChanged, Unsupported, only_read
 from ckpt_backends.protocol import Store
-from ckpt_backends.transfer.parts import PartsSum
+from ckpt_backends.transfer.copying import RecordsSum
 from ckpt_cli.core import edit_state, forking
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.doctor.checks import is_encrypted
@@ -176,7 +176,7 @@ def removal_of_added(store: Store, thread_id: str, before: ThreadContents) -> Pl
     return pruned(store, thread, keys, values, now.number_of_writes, _REASON)
 
 
-def removal_of_new(thread_id: str, counts: PartsSum) -> PlannedRemoval:
+def removal_of_new(thread_id: str, counts: RecordsSum) -> PlannedRemoval:
     """Return the removal of a thread that a store has only since these parts were added to it."""
     removal = Removal(thread_id, model.time_of(counts.newest), counts.checkpoints, counts.writes)
     return PlannedRemoval(

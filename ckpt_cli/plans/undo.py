@@ -20,7 +20,7 @@ from ckpt_backends.model import Kind
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import compare
-from ckpt_backends.transfer.parts import parts_of_rows
+from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_cli.core import state
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.core.forking import CheckpointPlan, DamagedValue, TouchedCheckpoint
@@ -606,9 +606,9 @@ def check_removed(planned: PlannedRemoval, bundle: Bundle, rows: Store) -> None:
             for one in ids
         }
         archived = {
-            part.key
-            for part in parts_of_rows(bundle.header.layout, bundle.rows())
-            if part.kind is Kind.CHECKPOINT
+            record.key
+            for record in records_of_rows(bundle.header.layout, bundle.rows())
+            if record.kind is Kind.CHECKPOINT
         }
         if present & removed:
             why = "has removed checkpoints again"

@@ -181,9 +181,9 @@ def language_of(store: Store, thread_id: str | None = None) -> Language | None:
     return None
 
 
-def language_of_part(part: Record) -> Language:
+def language_of_record(record: Record) -> Language:
     """Return which of them wrote a checkpoint, by the form of its time."""
-    body = decode_checkpoint(part.value)
+    body = decode_checkpoint(record.value)
     ts = body.get("ts") if isinstance(body, dict) else None
     is_javascript = isinstance(ts, str) and ts.endswith("Z")
     return Language.JAVASCRIPT if is_javascript else Language.PYTHON

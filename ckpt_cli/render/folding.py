@@ -111,7 +111,7 @@ def folds_up(node: ValueNode) -> bool:
     text = text_of(node.value)
     if text is not None:
         return len(text) > _SHORT or "\n" in text
-    return bool(parts_of(node.value))
+    return bool(records_of(node.value))
 
 
 def children(node: ValueNode) -> list[ValueNode]:
@@ -129,11 +129,11 @@ def children(node: ValueNode) -> list[ValueNode]:
             return _folded_parts(node, node.start, node.stop, ITEMS)
         return _entries(node, node.start, node.stop)
     if node.kind == "fields":
-        return _entries(node, 0, len(parts_of(node.value) or ()))
+        return _entries(node, 0, len(records_of(node.value) or ()))
     text = text_of(node.value)
     if text is not None:
         return _folded_parts(node, BEGINNING, len(text), max(PART, len(text)))
-    held = parts_of(node.value) or ()
+    held = records_of(node.value) or ()
     if (fields := _message_fields(node.value)) is not None:
         return _message_nodes(node, fields)
     return _entries(node, 0, min(len(held), ITEMS)) + _folded_parts(node, ITEMS, len(held), ITEMS)
@@ -150,7 +150,7 @@ def text_of(value: Value) -> str | None:
     return held if isinstance(held, str) and not is_scalar else None
 
 
-def parts_of(value: Value) -> dict[Value, Value] | list[Value] | None:
+def records_of(value: Value) -> dict[Value, Value] | list[Value] | None:
     """Return the dict or list inside a value; None if it is shown as one scalar."""
     held = unwrap(value)
     if held is None or not isinstance(value, Tagged) or len(held) > _SCALAR_PARTS:
@@ -162,7 +162,7 @@ def part_of(node: ValueNode) -> Value:
     """Return what a node stands for: its value, or a part of it."""
     if node.kind == "characters":
         return (text_of(node.value) or "")[node.start : node.stop]
-    held = parts_of(node.value)
+    held = records_of(node.value)
     if node.kind == "items" and held is not None:
         if isinstance(held, list):
             return held[node.start : node.stop]
@@ -192,7 +192,7 @@ def child_name(name: str, key: Value) -> str | None:
 
 def _entries(node: ValueNode, start: int, stop: int) -> list[ValueNode]:
     """Return the items of a list or dict from one position to another."""
-    held = parts_of(node.value) or []
+    held = records_of(node.value) or []
     if isinstance(held, list):
         pairs: Iterable[tuple[Value, Value]] = enumerate(held[start:stop], start)
     else:
@@ -350,7 +350,7 @@ def node_lines(node: ValueNode, width: int, change: Span = ("", "plain")) -> lis
         return [line(*lead, label, "  ", (_held(node.value), "dim"))]
     if node.is_open is False:
         # A summary of a list looks at each item.
-        is_long = len(parts_of(node.value) or ()) > ITEMS
+        is_long = len(records_of(node.value) or ()) > ITEMS
         shown = _held(node.value) if is_long else values.summary(node.value, _room(node, width))
         return [line(*lead, label, (": ", label[1]), shown)]
     return _wrapped(node, _scalar(node.value), width, [*lead, label])
@@ -417,7 +417,7 @@ def _said_of(node: ValueNode) -> str:
         return f"… {', '.join(words)}"
     text = text_of(node.value)
     if text is None:
-        held = parts_of(node.value) or ()
+        held = records_of(node.value) or ()
         noun = "keys" if isinstance(held, dict) else "items"
         return f"… {noun} {node.start:,}–{node.stop - 1:,} of {len(held):,}"
     if node.start == BEGINNING and node.stop == len(text):
@@ -436,7 +436,7 @@ def _scalar(value: Value) -> str:
 
 def _held(value: Value) -> str:
     """Return what kind of value is unfolded, and how long it is."""
-    held = parts_of(value) or ()
+    held = records_of(value) or ()
     message = as_message(value)
     if message is not None:
         return values.message_label(message)

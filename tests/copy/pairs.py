@@ -10,8 +10,8 @@ import pytest
 
 from ckpt_backends.declaration import known_backends
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.transfer.copying import refusal
 from ckpt_backends.transfer.form import Form, Language
-from ckpt_backends.transfer.parts import refusal
 from tests.copy.official import MOST_TELLING, TELLING
 from tests.harness import HARNESSES
 

@@ -16,15 +16,15 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import (
+from ckpt_backends.transfer.copying import (
     Arrival,
-    PartsSum,
-    part_digest,
-    part_key,
-    parts_of_rows,
+    RecordsSum,
+    record_digest,
+    record_key,
+    records_of_rows,
     route,
 )
+from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
 
@@ -47,17 +47,17 @@ def sqlite_source(path: Path, names: Iterable[str] = SCENES) -> Path:
     return path
 
 
-def parts_for(source: Store, layout: str, thread_id: str) -> list[Record]:
+def records_for(source: Store, layout: str, thread_id: str) -> list[Record]:
     """The parts of a thread in the form of a layout."""
     here = source.describe().layout
     way = route(here, layout, Language.PYTHON)
-    parts = parts_of_rows(here, source.rows(thread_id))
-    return list(Conversion(way.source, way.target, AsStored()).of_thread(parts))
+    records = records_of_rows(here, source.rows(thread_id))
+    return list(Conversion(way.source, way.target, AsStored()).of_thread(records))
 
 
-def stored_parts(store: Store, thread_id: str) -> list[Record]:
+def stored_records(store: Store, thread_id: str) -> list[Record]:
     """The parts of a thread that a store has."""
-    return list(parts_of_rows(store.describe().layout, store.rows(thread_id)))
+    return list(records_of_rows(store.describe().layout, store.rows(thread_id)))
 
 
 def receive(url: object, *arrivals: Arrival) -> None:
@@ -70,36 +70,38 @@ def check_round_trip(source_url: object, url: object, layout: str) -> list[str]:
     """Copy all threads; what is read back equals what was sent. Return their ids."""
     with open_store(str(source_url)) as source:
         names = sorted(one.thread_id for one in source.threads())
-        sent = {name: parts_for(source, layout, name) for name in names}
+        sent = {name: records_for(source, layout, name) for name in names}
     receive(url, *(Arrival(name, parts) for name, parts in sent.items()))
     with open_store(str(url)) as target:
         for name, parts in sent.items():
-            assert in_order(stored_parts(target, name)) == in_order(parts), name
+            assert in_order(stored_records(target, name)) == in_order(parts), name
     return names
 
 
-def in_order(parts: Iterable[Record]) -> list[tuple[Any, ...]]:
+def in_order(records: Iterable[Record]) -> list[tuple[Any, ...]]:
     """All that parts hold, and the digests by which a copy is verified.
 
     Without the order of writes, which a store that is read does not tell.
     """
-    return sorted((part_key(one), repr(one._replace(order="")), part_digest(one)) for one in parts)
+    return sorted(
+        (record_key(one), repr(one._replace(order="")), record_digest(one)) for one in records
+    )
 
 
-def half(parts: list[Record]) -> tuple[list[Record], list[Record]]:
+def half(records: list[Record]) -> tuple[list[Record], list[Record]]:
     """The parts without the newest checkpoint of the root, and this checkpoint with its writes."""
     newest = max(
         one.key.checkpoint_id
-        for one in parts
+        for one in records
         if one.kind is Kind.CHECKPOINT and not one.key.checkpoint_ns
     )
-    late = [one for one in parts if part_key(one)[2] == newest]
-    return [one for one in parts if one not in late], late
+    late = [one for one in records if record_key(one)[2] == newest]
+    return [one for one in records if one not in late], late
 
 
-def sum_of(parts: Iterable[Record]) -> PartsSum:
+def sum_of(records: Iterable[Record]) -> RecordsSum:
     """The sum of parts, by which a copy is verified."""
-    found = PartsSum()
-    for one in parts:
-        found.add(one, part_digest(one))
+    found = RecordsSum()
+    for one in records:
+        found.add(one, record_digest(one))
     return found

@@ -20,17 +20,17 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.bodies import close_body, open_body
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
     half,
     in_order,
-    parts_for,
     receive,
+    records_for,
     sqlite_source,
-    stored_parts,
+    stored_records,
 )
 from tests.dev import FileSaver, stored
 from tests.support import FIXTURES, ckpt
@@ -58,7 +58,7 @@ def create(path: Path) -> None:
     create_store(parse_url(f"langgraph-dev:///{path}"), Language.PYTHON)
 
 
-def test_what_is_received_is_read_back_part_for_part(source: Path, folder: Path) -> None:
+def test_what_is_received_is_read_back_record_for_record(source: Path, folder: Path) -> None:
     names = check_round_trip(source, folder, "langgraph-dev")
     saver = FileSaver(folder)
     for name in names:
@@ -110,22 +110,22 @@ def test_nothing_is_received_while_the_server_runs(source: Path, folder: Path) -
 
 def test_a_thread_that_went_on_gets_the_rest_and_only_that(source: Path, folder: Path) -> None:
     with open_store(str(source)) as store:
-        parts = parts_for(store, "langgraph-dev", "chat")
-    early, late = half(parts)
+        records = records_for(store, "langgraph-dev", "chat")
+    early, late = half(records)
     receive(folder, Arrival("chat", early))
     heads = {"": max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)}
     with pytest.raises(StoreChanged):
         receive(folder, Arrival("chat", late))
     with pytest.raises(StoreChanged):
-        receive(folder, Arrival("chat", parts, heads))
+        receive(folder, Arrival("chat", records, heads))
     receive(folder, Arrival("chat", late, heads))
     with open_store(str(folder)) as store:
-        assert in_order(stored_parts(store, "chat")) == in_order(parts)
+        assert in_order(stored_records(store, "chat")) == in_order(records)
 
 
 def test_all_threads_of_a_call_are_added_or_none(source: Path, folder: Path) -> None:
     with open_store(str(source)) as store:
-        first, second = (parts_for(store, "langgraph-dev", one) for one in ("chat", "zoo-nested"))
+        first, second = (records_for(store, "langgraph-dev", one) for one in ("chat", "zoo-nested"))
     before = stored(folder)
     write = next(one for one in first if one.kind is Kind.WRITE)
     far = Record.write(write.key, write.task_id, "", 1 << 40, write.channel, write.value)
@@ -137,27 +137,27 @@ def test_all_threads_of_a_call_are_added_or_none(source: Path, folder: Path) -> 
 def test_versions_keep_the_type_that_bodies_have(source: Path, folder: Path) -> None:
     """Releases of LangGraph before 0.2 counted versions in integers."""
     with open_store(str(source)) as store:
-        parts = parts_for(store, "langgraph-dev", "chat")
-    texts = sorted({one.version for one in parts if one.kind is Kind.VALUE})
-    for at, part in enumerate(parts):
-        if part.kind is Kind.VALUE:
-            parts[at] = part._replace(version=str(texts.index(part.version) + 1))
-        elif part.kind is Kind.CHECKPOINT:
-            body = open_body(part.value, "")
+        records = records_for(store, "langgraph-dev", "chat")
+    texts = sorted({one.version for one in records if one.kind is Kind.VALUE})
+    for at, record in enumerate(records):
+        if record.kind is Kind.VALUE:
+            records[at] = record._replace(version=str(texts.index(record.version) + 1))
+        elif record.kind is Kind.CHECKPOINT:
+            body = open_body(record.value, "")
             versions = body.fields["channel_versions"]
             body.fields["channel_versions"] = {
                 name: texts.index(one) + 1 for name, one in versions.items()
             }
             value = close_body(body, "msgpack", "", has_values=False)
-            parts[at] = part._replace(value=value)
-    receive(folder, Arrival("chat", parts))
+            records[at] = record._replace(value=value)
+    receive(folder, Arrival("chat", records))
     saver = FileSaver(folder)
     assert {type(key[3]) for key in saver.blobs} == {int}
     newest = saver.get_tuple({"configurable": {"thread_id": "chat"}})
     assert newest is not None
     assert newest.checkpoint["channel_values"]
     with open_store(str(folder)) as store:
-        assert in_order(stored_parts(store, "chat")) == in_order(parts)
+        assert in_order(stored_records(store, "chat")) == in_order(records)
 
 
 def test_old_folders_are_read_and_not_written(source: Path, tmp_path: Path, folder: Path) -> None:
@@ -196,7 +196,7 @@ def test_threads_of_a_real_server_go_to_sqlite_and_back(tmp_path: Path, folder: 
         names = [one.thread_id for one in theirs.threads()]
         assert len(names) == 3
         for name in names:
-            assert in_order(stored_parts(ours, name)) == in_order(stored_parts(theirs, name))
+            assert in_order(stored_records(ours, name)) == in_order(stored_records(theirs, name))
 
 
 @pytest.mark.slow

@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.dynamodb.records import parts_of
+from ckpt_backends.dynamodb.records import records_of
 from ckpt_backends.dynamodb.write import DynamoWriter
 from ckpt_backends.errors import Refused, StoreChanged
 from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.transfer.copying import Arrival, record_key
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, part_key
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
     half,
     in_order,
-    parts_for,
     receive,
+    records_for,
     sqlite_source,
-    stored_parts,
+    stored_records,
 )
 from tests.harness.dynamodb import DynamoDbHarness
 from tests.servers import Server
@@ -52,12 +52,14 @@ def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
         yield made
 
 
-def parts_from(source: Path, thread_id: str) -> list[Record]:
+def records_from(source: Path, thread_id: str) -> list[Record]:
     with open_store(str(source)) as store:
-        return parts_for(store, "dynamodb", thread_id)
+        return records_for(store, "dynamodb", thread_id)
 
 
-def test_what_is_received_is_read_back_part_for_part(source: Path, place: DynamoDbHarness) -> None:
+def test_what_is_received_is_read_back_record_for_record(
+    source: Path, place: DynamoDbHarness
+) -> None:
     names = check_round_trip(source, place.url, "dynamodb")
     before = place.items()
     for name in names:
@@ -96,40 +98,40 @@ def test_no_store_is_made_in_a_table_of_something_else(place: DynamoDbHarness) -
 
 def test_times_to_live_are_kept_in_seconds(source: Path, place: DynamoDbHarness) -> None:
     ends = 1_900_000_000_000
-    parts = [one._replace(expires_at=ends) for one in parts_from(source, FEW[0])]
-    receive(place.url, Arrival(FEW[0], parts))
+    records = [one._replace(expires_at=ends) for one in records_from(source, FEW[0])]
+    receive(place.url, Arrival(FEW[0], records))
     assert {one["ttl"]["N"] for one in place.items()} == {"1900000000"}
     with open_store(place.url) as store:
-        assert {one.expires_at for one in stored_parts(store, FEW[0])} == {ends}
+        assert {one.expires_at for one in stored_records(store, FEW[0])} == {ends}
 
 
 def test_long_payloads_go_to_the_bucket_or_are_compressed(
     source: Path, place: DynamoDbHarness
 ) -> None:
-    parts = parts_from(source, FEW[0])
-    at = next(n for n, one in enumerate(parts) if one.kind is Kind.WRITE)
+    records = records_from(source, FEW[0])
+    at = next(n for n, one in enumerate(records) if one.kind is Kind.WRITE)
     texts = b"words " * 70_000, random.Random(1).randbytes(500_000)
-    parts[at] = parts[at]._replace(value=TypedBytes("bytes", texts[0]))
+    records[at] = records[at]._replace(value=TypedBytes("bytes", texts[0]))
     name, _, _ = place.url.partition("&bucket=")
-    receive(name, Arrival(FEW[0], parts))
+    receive(name, Arrival(FEW[0], records))
     assert place.objects() == {}
     with open_store(place.url) as store:
-        assert in_order(stored_parts(store, FEW[0])) == in_order(parts)
+        assert in_order(stored_records(store, FEW[0])) == in_order(records)
     place.forget(FEW[0])
-    parts[at] = parts[at]._replace(value=TypedBytes("bytes", texts[1]))
+    records[at] = records[at]._replace(value=TypedBytes("bytes", texts[1]))
     with pytest.raises(CannotHold, match="too long"):
-        receive(name, Arrival(FEW[0], parts))
+        receive(name, Arrival(FEW[0], records))
     assert place.items() == []
-    receive(place.url, Arrival(FEW[0], parts))
+    receive(place.url, Arrival(FEW[0], records))
     assert len(place.objects()) == 1
     with open_store(place.url) as store:
-        assert in_order(stored_parts(store, FEW[0])) == in_order(parts)
+        assert in_order(stored_records(store, FEW[0])) == in_order(records)
 
 
-def long_thread(parts: list[Record]) -> list[Record]:
+def long_thread(records: list[Record]) -> list[Record]:
     """As many checkpoints as no transaction can hold, with writes."""
-    one = next(part for part in parts if part.kind is Kind.CHECKPOINT)
-    write = next(part for part in parts if part.kind is Kind.WRITE)
+    one = next(record for record in records if record.kind is Kind.CHECKPOINT)
+    write = next(record for record in records if record.kind is Kind.WRITE)
     found: list[Record] = []
     for number in range(LONG):
         key = one.key._replace(thread_id="long", checkpoint_ns="", checkpoint_id=f"{number:05}")
@@ -146,7 +148,7 @@ def test_killed_runs_are_completed_by_the_next_one(
     source: Path, place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each run here ends after one transaction."""
-    parts = long_thread(parts_from(source, FEW[1]))
+    records = long_thread(records_from(source, FEW[1]))
     transact = DynamoWriter.transact
     done: list[int] = []
 
@@ -162,38 +164,38 @@ def test_killed_runs_are_completed_by_the_next_one(
         done.clear()
         with open_store(place.url) as store:
             there = store.thread("long")
-            known = {part_key(one) for one in stored_parts(store, "long")}
+            known = {record_key(one) for one in stored_records(store, "long")}
         head = there.head if there is not None else None
         seen.append(0 if there is None else there.checkpoints)
-        missing = [one for one in parts if part_key(one) not in known]
+        missing = [one for one in records if record_key(one) not in known]
         with suppress(KilledError):
             receive(place.url, Arrival("long", missing, {"": head} if head else {}))
     # Nothing is seen until all payloads and writes are there, then the oldest hundred.
     assert sorted({*seen}) == [0, 100, LONG]
     with open_store(place.url) as store:
-        assert in_order(stored_parts(store, "long")) == in_order(parts)
+        assert in_order(stored_records(store, "long")) == in_order(records)
 
 
 def test_a_thread_that_went_on_gets_the_rest_and_only_that(
     source: Path, place: DynamoDbHarness
 ) -> None:
-    parts = parts_from(source, FEW[1])
-    early, late = half(parts)
+    records = records_from(source, FEW[1])
+    early, late = half(records)
     receive(place.url, Arrival(FEW[1], early))
     heads = {"": max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)}
     with pytest.raises(StoreChanged):
         receive(place.url, Arrival(FEW[1], late))
     receive(place.url, Arrival(FEW[1], late, heads))
     with open_store(place.url) as store:
-        assert in_order(stored_parts(store, FEW[1])) == in_order(parts)
+        assert in_order(stored_records(store, FEW[1])) == in_order(records)
 
 
 def test_a_payload_that_is_missing_is_not_copied(source: Path, place: DynamoDbHarness) -> None:
-    receive(place.url, Arrival(FEW[0], parts_from(source, FEW[0])))
+    receive(place.url, Arrival(FEW[0], records_from(source, FEW[0])))
     chunk = next(one for one in place.items() if one["PK"]["S"].startswith("CHUNK_"))
     place.client.delete_item(TableName=place.table, Key={one: chunk[one] for one in ("PK", "SK")})
     with open_store(place.url) as store, pytest.raises(CannotHold, match="is missing"):
-        list(parts_of("dynamodb", store.rows(FEW[0])))
+        list(records_of("dynamodb", store.rows(FEW[0])))
 
 
 def test_the_command_copies_there_and_back(

@@ -13,8 +13,8 @@ import pytest
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.comparison import Known, check_thread
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.transfer.copying import refusal
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import refusal
 from ckpt_cli.reading.thread import TriggerInference
 from tests.copy.conftest import Places
 from tests.harness.javascript import (

@@ -13,8 +13,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.model import Kind, Record
 from ckpt_backends.registry import open_store
+from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.backends.test_mongodb import Place, config, graph
 from tests.kaflow import InTime, MongoDBCheckpointer
@@ -38,7 +38,7 @@ def place(mongodb_server: Server) -> Iterator[Place]:
 
 def parts(place: Place, thread_id: str = TRIP) -> list[Record]:
     with open_store(parse_url(place.url)) as store:
-        return list(parts_of_rows("kaflow", store.rows(thread_id)))
+        return list(records_of_rows("kaflow", store.rows(thread_id)))
 
 
 def copied(place: Place, target: str, *words: str) -> Any:
@@ -125,4 +125,4 @@ def test_rows_of_an_archive_in_another_order(place: Place) -> None:
     with open_store(parse_url(place.url)) as store:
         rows = list(store.rows(TRIP))
     with pytest.raises(CannotHold, match="older than the one before it"):
-        list(parts_of_rows("kaflow", reversed(rows)))
+        list(records_of_rows("kaflow", reversed(rows)))

@@ -21,8 +21,8 @@ from ckpt_backends.open_for_writing import create_store, open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Restored
 from ckpt_backends.testing.filling import fill_store
+from ckpt_backends.transfer.copying import Arrival, record_key, records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, part_key, parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.backends.test_mongodb import Place, config, graph
 from tests.harness.mongodb import MongoHarness
@@ -72,13 +72,13 @@ def create(url: str, language: Language = Language.PYTHON) -> None:
 
 
 def parts(url: str, thread_id: str) -> list[Record]:
-    return parts_of_threads(url, [thread_id])[thread_id]
+    return records_of_threads(url, [thread_id])[thread_id]
 
 
-def parts_of_threads(url: str, threads: Sequence[str]) -> dict[str, list[Record]]:
+def records_of_threads(url: str, threads: Sequence[str]) -> dict[str, list[Record]]:
     with open_store(parse_url(url)) as store:
         layout = store.describe().layout
-        return {name: list(parts_of_rows(layout, store.rows(name))) for name in threads}
+        return {name: list(records_of_rows(layout, store.rows(name))) for name in threads}
 
 
 def receive(url: str, *arrivals: Arrival) -> None:
@@ -88,10 +88,10 @@ def receive(url: str, *arrivals: Arrival) -> None:
 
 def move(source: str, target: str, *threads: str) -> None:
     """Add threads to another store, and compare what is there."""
-    moved = parts_of_threads(source, threads)
+    moved = records_of_threads(source, threads)
     receive(target, *(Arrival(name, iter(found)) for name, found in moved.items()))
-    for name, found in parts_of_threads(target, threads).items():
-        assert sorted(found, key=part_key) == sorted(moved[name], key=part_key)
+    for name, found in records_of_threads(target, threads).items():
+        assert sorted(found, key=record_key) == sorted(moved[name], key=record_key)
 
 
 def documents(place: Place) -> list[Any]:
@@ -178,7 +178,7 @@ def _sorted(document: Any) -> Any:
     return sorted(document.items())
 
 
-def test_scenarios_come_back_part_for_part(mongodb_server: Server, target: Place) -> None:
+def test_scenarios_come_back_record_for_record(mongodb_server: Server, target: Place) -> None:
     names = frozenset({"chat", "interrupt-nested", "delta-rarely", "two\nlines", "error-parallel"})
     with MongoHarness(Path(), mongodb_server) as harness:
         fill_store(harness, names)

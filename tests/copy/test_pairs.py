@@ -14,8 +14,8 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.bodies import open_body
 from ckpt_backends.transfer.convert import without_order
+from ckpt_backends.transfer.copying import record_key, records_of_rows
 from ckpt_backends.transfer.form import Place
-from ckpt_backends.transfer.parts import part_key, parts_of_rows
 from tests.copy.conftest import Places, Sources
 from tests.copy.differing import difference
 from tests.copy.official import PLAIN, Source, what_follows, what_is_read
@@ -198,13 +198,13 @@ def stored(harness: Harness, thread_id: str) -> dict[Any, Any]:
     with open_store(harness.url) as store:
         rows = store.rows(thread_id)
         return {
-            part_key(part): {
-                name: (_opened if part.kind is Kind.CHECKPOINT and name == "value" else _plain)(
+            record_key(record): {
+                name: (_opened if record.kind is Kind.CHECKPOINT and name == "value" else _plain)(
                     cell
                 )
-                for name, cell in part._asdict().items()
+                for name, cell in record._asdict().items()
             }
-            for part in parts_of_rows(harness.name, rows)
+            for record in records_of_rows(harness.name, rows)
         }
 
 

@@ -20,16 +20,16 @@ from ckpt_backends.rows import Row
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
+from ckpt_backends.transfer.copying import Arrival, records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, parts_of_rows
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
     half,
     in_order,
-    parts_for,
     receive,
-    stored_parts,
+    records_for,
+    stored_records,
     sum_of,
 )
 from tests.plugin import redis_of_its_own
@@ -139,40 +139,40 @@ def test_a_stopped_copy_of_a_large_thread_shows_nothing(
 ) -> None:
     monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
     with open_store(source) as store:
-        parts = parts_for(store, "redis", "chat")
+        records = records_for(store, "redis", "chat")
 
     def stopping() -> Iterator[Record]:
-        yield from parts[:-2]
+        yield from records[:-2]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         receive(target, Arrival("chat", stopping()))
     with open_store(target) as store:
         assert store.thread("chat") is None
-        assert stored_parts(store, "chat") == []
+        assert stored_records(store, "chat") == []
     with client(target) as connected:
         left = list(connected.scan_iter())
         assert left
         assert all(connected.pttl(name) > 0 for name in left)
     # What is left is not in the way of the next run.
-    receive(target, Arrival("chat", parts))
+    receive(target, Arrival("chat", records))
     with open_store(target) as store:
-        assert sum_of(stored_parts(store, "chat")) == sum_of(parts)
+        assert sum_of(stored_records(store, "chat")) == sum_of(records)
     with client(target) as connected:
         assert not list(connected.scan_iter("ckpt-copy:*"))
 
 
 def test_a_second_run_adds_what_is_new_and_moves_the_pointer(source: str, target: str) -> None:
     with open_store(source) as store:
-        parts = parts_for(store, "redis", "chat")
-    early, late = half(parts)
+        records = records_for(store, "redis", "chat")
+    early, late = half(records)
     receive(target, Arrival("chat", early))
     first = contents(target)
     with open_store(target) as store:
         heads = {"": max(one.key.checkpoint_id for one in store.checkpoints("chat"))}
     receive(target, Arrival("chat", late, heads))
     with open_store(target) as store:
-        assert in_order(stored_parts(store, "chat")) == in_order(parts)
+        assert in_order(stored_records(store, "chat")) == in_order(records)
     pointer = b"checkpoint_latest:chat:__empty__"
     newest = max(one.key.checkpoint_id for one in late if one.kind is Kind.CHECKPOINT)
     assert contents(target)[pointer][0].endswith(newest.encode())
@@ -181,27 +181,29 @@ def test_a_second_run_adds_what_is_new_and_moves_the_pointer(source: str, target
 
 def test_a_thread_that_changed_is_left_alone(source: str, target: str) -> None:
     with open_store(source) as store:
-        parts = parts_for(store, "redis", "chat")
-    early, late = half(parts)
+        records = records_for(store, "redis", "chat")
+    early, late = half(records)
     receive(target, Arrival("chat", early))
     before = dump(client_url(target))
     with pytest.raises(StoreChanged):
         receive(target, Arrival("chat", late, {"": "another"}))
     with pytest.raises(StoreChanged):
-        receive(target, Arrival("chat", parts))
+        receive(target, Arrival("chat", records))
     assert dump(client_url(target)) == before
 
 
 def test_all_keys_of_a_thread_expire_if_its_parts_do(source: str, target: str) -> None:
     at = 4_000_000_000_000
     with open_store(source) as store:
-        parts = [one._replace(expires_at=at) for one in parts_for(store, "redis", "fanout-send")]
-    receive(target, Arrival("fanout-send", parts))
+        records = [
+            one._replace(expires_at=at) for one in records_for(store, "redis", "fanout-send")
+        ]
+    receive(target, Arrival("fanout-send", records))
     with client(target) as connected:
         names = list(connected.scan_iter())
         assert {connected.execute_command("PEXPIRETIME", name) for name in names} == {at}
     with open_store(target) as store:
-        assert in_order(stored_parts(store, "fanout-send")) == in_order(parts)
+        assert in_order(stored_records(store, "fanout-send")) == in_order(records)
         assert list(store.thread_faults("fanout-send")) == []
 
 
@@ -226,23 +228,23 @@ def test_what_the_engine_would_change_is_refused(target: str, value: bytes, word
 
 @pytest.mark.parametrize("era", ["lg-0.4.10", "lg-0.6.11", "lg-1.0.3", "lg-1.0.10"])
 @pytest.mark.engines
-def test_parts_of_older_releases_are_what_the_store_tells(redis_stack_url: str, era: str) -> None:
+def test_records_of_older_releases_are_what_the_store_tells(redis_stack_url: str, era: str) -> None:
     restore_keys(FIXTURES / "redis" / era / "store.jsonl.gz", redis_stack_url)
     with open_store(redis_stack_url) as store:
         for name in [one.thread_id for one in store.threads()]:
-            parts = stored_parts(store, name)
-            found = {one.key: one for one in parts if one.kind is Kind.CHECKPOINT}
+            records = stored_records(store, name)
+            found = {one.key: one for one in records if one.kind is Kind.CHECKPOINT}
             told = list(store.checkpoints(name, body=True, metadata=True))
             assert found.keys() == {one.key for one in told}
             for one in told:
-                part = found[one.key]
-                assert part.parent == one.parent_checkpoint_id
+                record = found[one.key]
+                assert record.parent == one.parent_checkpoint_id
                 assert one.body is not None
-                assert json.loads(part.value.data) == json.loads(one.body.data)
-                assert part.metadata == one.metadata
+                assert json.loads(record.value.data) == json.loads(one.body.data)
+                assert record.metadata == one.metadata
             writes = {
                 (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
-                for one in parts
+                for one in records
                 if one.kind is Kind.WRITE
             }
             assert writes == {
@@ -257,11 +259,11 @@ def test_a_thread_without_history_has_one_checkpoint_and_its_writes(redis_stack_
         one = SCENARIOS["interrupt-nested"]
         one.drive(ScenarioRun(one.build(saver), one.thread_config(), {}))
     with open_store(redis_stack_url) as store:
-        parts = stored_parts(store, "interrupt-nested")
+        records = stored_records(store, "interrupt-nested")
         told = list(store.checkpoints("interrupt-nested"))
         heads = {one.key for one in told}
-        assert {one.key for one in parts if one.kind is Kind.CHECKPOINT} == heads
-        writes = [one for one in parts if one.kind is Kind.WRITE]
+        assert {one.key for one in records if one.kind is Kind.CHECKPOINT} == heads
+        writes = [one for one in records if one.kind is Kind.WRITE]
         assert writes
         assert {one.key for one in writes} <= heads
         stored = list(store.writes("interrupt-nested"))
@@ -275,7 +277,7 @@ def test_a_field_without_a_place_is_refused() -> None:
     for extra in ({"tenant": "a"}, {"run_id": "r1"}):
         row = Row("checkpoint", {**cells, "value": json.dumps({**document, **extra})})
         with pytest.raises(CannotHold, match=r"tenant|run id"):
-            list(parts_of_rows("redis", [row]))
+            list(records_of_rows("redis", [row]))
 
 
 def test_new_indexes_are_those_of_the_saver(redis_stack_url: str, source: str) -> None:
@@ -317,12 +319,12 @@ def test_without_a_search_module_no_store_is_made(redis_url: str) -> None:
 def test_a_cluster_takes_threads_whose_keys_share_a_slot(source: str, cluster_url: str) -> None:
     url = f"{cluster_url}?layout=redis"
     with open_store(source) as store:
-        parts = parts_for(store, "redis", "chat")
+        records = records_for(store, "redis", "chat")
     with pytest.raises(Unsupported, match="cluster"):
-        receive(url, Arrival("chat", parts))
+        receive(url, Arrival("chat", records))
     with open_store(url) as store:
-        assert stored_parts(store, "chat") == []
-    together = [one._replace(key=one.key._replace(thread_id="{chat}")) for one in parts]
+        assert stored_records(store, "chat") == []
+    together = [one._replace(key=one.key._replace(thread_id="{chat}")) for one in records]
     receive(url, Arrival("{chat}", together))
     with open_store(url) as store:
-        assert in_order(stored_parts(store, "{chat}")) == in_order(together)
+        assert in_order(stored_records(store, "{chat}")) == in_order(together)

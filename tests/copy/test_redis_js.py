@@ -17,11 +17,11 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.convert import Conversion
+from ckpt_backends.transfer.copying import Arrival, records_of_rows, route
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, parts_of_rows, route
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
-from tests.copy.round_trip import half, receive, stored_parts, sum_of
+from tests.copy.round_trip import half, receive, stored_records, sum_of
 from tests.plugin import redis_of_its_own
 from tests.redis_savers import dump
 from tests.restore import restore_javascript_keys
@@ -55,19 +55,19 @@ def target(redis_stack_url: str) -> str:
     return redis_stack_url
 
 
-def parts_for(source: Store, layout: str, thread_id: str) -> list[Record]:
+def records_for(source: Store, layout: str, thread_id: str) -> list[Record]:
     """The parts of a thread in the form of a layout."""
     here = source.describe().layout
     way = route(here, layout, Language.JAVASCRIPT)
-    parts = parts_of_rows(here, source.rows(thread_id))
-    return list(Conversion(way.source, way.target, AsStored()).of_thread(parts))
+    records = records_of_rows(here, source.rows(thread_id))
+    return list(Conversion(way.source, way.target, AsStored()).of_thread(records))
 
 
 @pytest.fixture
 def sent(source: str, target: str) -> dict[str, list[Record]]:
     """The parts of some threads, which the target has, too."""
     with open_store(source) as store:
-        found = {name: parts_for(store, "redis-js", name) for name in SCENES}
+        found = {name: records_for(store, "redis-js", name) for name in SCENES}
     receive(target, *(Arrival(name, parts) for name, parts in found.items()))
     return found
 
@@ -75,7 +75,7 @@ def sent(source: str, target: str) -> dict[str, list[Record]]:
 def test_what_is_read_back_equals_what_was_sent(target: str, sent: dict[str, list[Record]]) -> None:
     with open_store(target) as store:
         for name, parts in sent.items():
-            assert sum_of(stored_parts(store, name)) == sum_of(parts), name
+            assert sum_of(stored_records(store, name)) == sum_of(parts), name
 
 
 def test_writes_keep_the_order_of_arrival(
@@ -119,18 +119,18 @@ def test_a_large_thread_comes_in_one_piece_too(
 ) -> None:
     monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
     with open_store(source) as store:
-        parts = parts_for(store, "redis-js", "chat")
-    receive(target, Arrival("chat", parts))
+        records = records_for(store, "redis-js", "chat")
+    receive(target, Arrival("chat", records))
     with open_store(target) as store:
-        assert sum_of(stored_parts(store, "chat")) == sum_of(parts)
+        assert sum_of(stored_records(store, "chat")) == sum_of(records)
     with redis.Redis.from_url(target) as client:
         assert not list(client.scan_iter("ckpt-copy:*"))
 
 
 def test_a_second_run_adds_what_is_new(source: str, target: str) -> None:
     with open_store(source) as store:
-        parts = parts_for(store, "redis-js", "chat")
-    early, late = half(parts)
+        records = records_for(store, "redis-js", "chat")
+    early, late = half(records)
     receive(target, Arrival("chat", early))
     with open_store(target) as store:
         heads = {"": max(one.key.checkpoint_id for one in store.checkpoints("chat"))}
@@ -138,7 +138,7 @@ def test_a_second_run_adds_what_is_new(source: str, target: str) -> None:
         receive(target, Arrival("chat", late))
     receive(target, Arrival("chat", late, heads))
     with open_store(target) as store:
-        assert sum_of(stored_parts(store, "chat")) == sum_of(parts)
+        assert sum_of(stored_records(store, "chat")) == sum_of(records)
         assert list(store.thread_faults("chat")) == []
 
 
@@ -150,7 +150,7 @@ def test_two_values_of_one_version_are_refused(target: str, first: Any, second: 
     with pytest.raises(CannotHold, match="channel 'a'"):
         receive(target, Arrival("t", parts))
     with open_store(target) as store:
-        assert stored_parts(store, "t") == []
+        assert stored_records(store, "t") == []
 
 
 def test_another_value_of_a_stored_version_is_refused(target: str) -> None:
@@ -198,16 +198,16 @@ def test_a_thread_without_history_has_one_checkpoint(redis_stack_url: str) -> No
     restore_javascript_keys(FOLDER / "redis-shallow.jsonl.gz", redis_stack_url)
     with open_store(redis_stack_url) as store:
         for name in [one.thread_id for one in store.threads()]:
-            parts = stored_parts(store, name)
+            records = stored_records(store, name)
             told = {one.key: one for one in store.checkpoints(name, body=True)}
-            for one in parts:
+            for one in records:
                 if one.kind is Kind.CHECKPOINT:
                     body = told.pop(one.key).body
                     assert body is not None
                     assert json.loads(body.data) == json.loads(one.value.data)
             assert told == {}
-            heads = {one.key for one in parts if one.kind is Kind.CHECKPOINT}
-            writes = [one for one in parts if one.kind is Kind.WRITE]
+            heads = {one.key for one in records if one.kind is Kind.CHECKPOINT}
+            writes = [one for one in records if one.kind is Kind.WRITE]
             assert {one.key for one in writes} <= heads
             stored = [one for one in store.writes(name) if one.key in heads]
             assert len(writes) == len(stored)

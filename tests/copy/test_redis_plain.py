@@ -16,8 +16,8 @@ from ckpt_backends.rows import Row
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
+from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import parts_of_rows
 from tests.redis_savers import PlainRedisSaver
 
 SCENES = ("interrupt-nested", "fanout-send", "chat")
@@ -41,40 +41,40 @@ def rows(request: pytest.FixtureRequest, redis_url: str) -> Iterator[dict[str, l
         yield {name: list(store.rows(name)) for name in (*SCENES, "a:b")}
 
 
-def test_parts_are_what_the_store_tells(
+def test_records_are_what_the_store_tells(
     rows: dict[str, list[Row]], redis_url: str, request: pytest.FixtureRequest
 ) -> None:
     with open_store(redis_url) as store:
         layout = store.describe().layout
         for name, some in rows.items():
-            parts = list(parts_of_rows(layout, some))
-            _check_checkpoints(parts, list(store.checkpoints(name, body=True, metadata=True)))
+            records = list(records_of_rows(layout, some))
+            _check_checkpoints(records, list(store.checkpoints(name, body=True, metadata=True)))
             assert {
                 (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
-                for one in parts
+                for one in records
                 if one.kind is Kind.WRITE
             } == {
                 (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
                 for one in store.writes(name, values=True)
             }
             blobs = {key for key, _ in store.blobs(name)}
-            assert len(blobs) == sum(one.kind is Kind.VALUE for one in parts)
+            assert len(blobs) == sum(one.kind is Kind.VALUE for one in records)
 
 
-def _check_checkpoints(parts: list[Record], told: list[Any]) -> None:
-    found = {one.key: one for one in parts if one.kind is Kind.CHECKPOINT}
+def _check_checkpoints(records: list[Record], told: list[Any]) -> None:
+    found = {one.key: one for one in records if one.kind is Kind.CHECKPOINT}
     assert found.keys() == {one.key for one in told}
     for one in told:
-        part = found[one.key]
-        assert (part.value, part.metadata) == (one.body, one.metadata)
+        record = found[one.key]
+        assert (record.value, record.metadata) == (one.body, one.metadata)
         if one.parent_checkpoint_id is not None:
-            assert part.parent == one.parent_checkpoint_id
+            assert record.parent == one.parent_checkpoint_id
 
 
 def test_values_come_before_checkpoints(rows: dict[str, list[Row]], redis_url: str) -> None:
     with open_store(redis_url) as store:
         layout = store.describe().layout
-    kinds = [one.kind for one in parts_of_rows(layout, rows["chat"])]
+    kinds = [one.kind for one in records_of_rows(layout, rows["chat"])]
     assert kinds == sorted(kinds, key=lambda kind: kind is Kind.CHECKPOINT)
 
 
@@ -92,8 +92,8 @@ def test_archives_with_the_registry_at_another_place_are_read(redis_url: str) ->
     rows = plain_rows(redis_url)
     early = [one for one in rows if one.table in {"checkpoint_blobs", "writes"}]
     late = [one for one in rows if one not in early]
-    expected = list(parts_of_rows("redis-plain", rows))
-    assert list(parts_of_rows("redis-plain", [*early, *late])) == expected
+    expected = list(records_of_rows("redis-plain", rows))
+    assert list(records_of_rows("redis-plain", [*early, *late])) == expected
 
 
 def test_a_head_that_others_would_not_find_is_refused(redis_url: str) -> None:
@@ -103,7 +103,7 @@ def test_a_head_that_others_would_not_find_is_refused(redis_url: str) -> None:
     oldest = min(name for name in cells if name.startswith("."))
     rows[at] = Row("idx", {**cells, oldest: "1000"})
     with pytest.raises(CannotHold, match="stored last"):
-        list(parts_of_rows("redis-plain", rows))
+        list(records_of_rows("redis-plain", rows))
 
 
 def test_a_value_of_no_namespace_is_refused(redis_url: str) -> None:
@@ -115,13 +115,15 @@ def test_a_value_of_no_namespace_is_refused(redis_url: str) -> None:
             other = json.dumps({**json.loads(told), "ns": "other"}).encode()
             rows[number] = Row("threads", {**one.cells, own: other})
     with pytest.raises(CannotHold, match="no namespace"):
-        list(parts_of_rows("redis-plain", rows))
+        list(records_of_rows("redis-plain", rows))
 
 
 def test_an_unknown_field_of_a_hash_is_refused() -> None:
     cells = {"key": "checkpoint$t$$1", "type": "hash", "expires_at": None}
     known = {".type": b"msgpack", ".checkpoint": b"\x80", ".metadata": b"{}"}
-    (found,) = parts_of_rows("redis-hash", [Row("checkpoint", {**cells, **known})])
+    (found,) = records_of_rows("redis-hash", [Row("checkpoint", {**cells, **known})])
     assert found.kind is Kind.CHECKPOINT
     with pytest.raises(CannotHold, match="'tenant'"):
-        list(parts_of_rows("redis-hash", [Row("checkpoint", {**cells, **known, ".tenant": b"a"})]))
+        list(
+            records_of_rows("redis-hash", [Row("checkpoint", {**cells, **known, ".tenant": b"a"})])
+        )

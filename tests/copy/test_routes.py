@@ -10,8 +10,8 @@ import pytest
 
 from ckpt_backends.declaration import bundled
 from ckpt_backends.errors import Unsupported
+from ckpt_backends.transfer.copying import languages_of, refusal, route
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import languages_of, refusal, route
 from tests.copy.conftest import Places
 from tests.copy.pairs import PAIRS, PYTHON
 from tests.copy.test_javascript_pairs import pairs as javascript_pairs

@@ -18,17 +18,17 @@ from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
     half,
     in_order,
-    parts_for,
     receive,
+    records_for,
     sqlite_source,
-    stored_parts,
+    stored_records,
 )
 from tests.harness.opening import empty_store
 from tests.harness.valkey import ValkeyHarness
@@ -65,12 +65,14 @@ def url_of(place: ValkeyHarness) -> str:
     return f"{place.url}?layout=valkey"
 
 
-def parts_from(source: Path, thread_id: str = THREAD) -> list[Record]:
+def records_from(source: Path, thread_id: str = THREAD) -> list[Record]:
     with open_store(str(source)) as store:
-        return parts_for(store, "valkey", thread_id)
+        return records_for(store, "valkey", thread_id)
 
 
-def test_what_is_received_is_read_back_part_for_part(source: Path, place: ValkeyHarness) -> None:
+def test_what_is_received_is_read_back_record_for_record(
+    source: Path, place: ValkeyHarness
+) -> None:
     names = check_round_trip(source, url_of(place), "valkey")
     for name in names:
         config: Any = {"configurable": {"thread_id": name}}
@@ -97,9 +99,9 @@ def test_a_copy_is_made_in_an_empty_database_only(source: Path, place: ValkeyHar
 
 def test_writes_are_in_the_order_of_the_tasks(source: Path, place: ValkeyHarness) -> None:
     """The saver stores no paths. So the order in which it returns writes is that of the paths."""
-    parts = parts_from(source)
-    random.Random(2).shuffle(parts)
-    receive(url_of(place), Arrival(THREAD, parts))
+    records = records_from(source)
+    random.Random(2).shuffle(records)
+    receive(url_of(place), Arrival(THREAD, records))
     with open_store(str(source)) as store:
         wanted: dict[str, list[tuple[str, int]]] = {}
         for one in store.writes(THREAD):
@@ -112,23 +114,23 @@ def test_writes_are_in_the_order_of_the_tasks(source: Path, place: ValkeyHarness
 
 def test_times_to_live_are_kept(source: Path, place: ValkeyHarness) -> None:
     ends = round(time.time() + 3600) * 1000
-    parts = [one._replace(expires_at=ends) for one in parts_from(source)]
-    receive(url_of(place), Arrival(THREAD, parts))
+    records = [one._replace(expires_at=ends) for one in records_from(source)]
+    receive(url_of(place), Arrival(THREAD, records))
     assert {place.client.pexpiretime(name) for name in place.client.scan_iter()} == {ends}
     with open_store(place.url) as store:
-        assert {one.expires_at for one in stored_parts(store, THREAD)} == {ends}
-    at = next(n for n, one in enumerate(parts) if one.kind is Kind.CHECKPOINT)
-    parts[at] = parts[at]._replace(expires_at=None)
+        assert {one.expires_at for one in stored_records(store, THREAD)} == {ends}
+    at = next(n for n, one in enumerate(records) if one.kind is Kind.CHECKPOINT)
+    records[at] = records[at]._replace(expires_at=None)
     place.client.flushall()
-    receive(url_of(place), Arrival(THREAD, parts))
+    receive(url_of(place), Arrival(THREAD, records))
     assert place.client.pttl(f"thread:{START}") == -1
 
 
 def test_a_thread_that_went_on_gets_the_rest_and_only_that(
     source: Path, place: ValkeyHarness
 ) -> None:
-    parts = parts_from(source)
-    early, late = half(parts)
+    records = records_from(source)
+    early, late = half(records)
     newest = max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)
     # A task that ended since the first copy, at a checkpoint that is there with other writes.
     writes = [one for one in early if one.kind is Kind.WRITE]
@@ -141,7 +143,7 @@ def test_a_thread_that_went_on_gets_the_rest_and_only_that(
             receive(place.url, Arrival(THREAD, late, heads))
     receive(place.url, Arrival(THREAD, late, {"": newest}))
     with open_store(place.url) as store:
-        assert in_order(stored_parts(store, THREAD)) == in_order(parts)
+        assert in_order(stored_records(store, THREAD)) == in_order(records)
         thread = store.thread(THREAD)
     assert thread is not None
     assert thread.head is not None
@@ -154,51 +156,51 @@ def test_a_large_thread_becomes_visible_at_once(
     source: Path, place: ValkeyHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
-    parts = parts_from(source)
-    assert parts[-1].kind is Kind.CHECKPOINT
-    unfit = parts[-1]._replace(metadata=TypedBytes("json", b'{"score": NaN}'))
+    records = records_from(source)
+    assert records[-1].kind is Kind.CHECKPOINT
+    unfit = records[-1]._replace(metadata=TypedBytes("json", b'{"score": NaN}'))
     with pytest.raises(CannotHold, match="NaN"):
-        receive(url_of(place), Arrival(THREAD, [*parts[:-1], unfit]))
+        receive(url_of(place), Arrival(THREAD, [*records[:-1], unfit]))
     left = place.client.keys()
     assert left
     assert all(one.startswith(b"ckpt-copy:") and place.client.ttl(one) > 0 for one in left)
-    receive(url_of(place), Arrival(THREAD, parts))
+    receive(url_of(place), Arrival(THREAD, records))
     assert not place.client.keys("ckpt-copy:*")
     with open_store(place.url) as store:
-        assert in_order(stored_parts(store, THREAD)) == in_order(parts)
+        assert in_order(stored_records(store, THREAD)) == in_order(records)
 
 
 @pytest.mark.parametrize("data", [b'{"score": NaN}', b'{"n": 18446744073709551616}', rb'"\ud800"'])
 def test_metadata_that_the_saver_cannot_read_is_refused(
     data: bytes, source: Path, place: ValkeyHarness
 ) -> None:
-    parts = parts_from(source)
-    at = next(n for n, part in enumerate(parts) if part.kind is Kind.CHECKPOINT)
-    parts[at] = parts[at]._replace(metadata=TypedBytes("json", data))
+    records = records_from(source)
+    at = next(n for n, record in enumerate(records) if record.kind is Kind.CHECKPOINT)
+    records[at] = records[at]._replace(metadata=TypedBytes("json", data))
     with pytest.raises(CannotHold, match="metadata of checkpoint"):
-        receive(url_of(place), Arrival(THREAD, parts))
+        receive(url_of(place), Arrival(THREAD, records))
     assert place.client.dbsize() == 0
 
 
 @pytest.mark.parametrize("ns", ["b}:c", "\ud800"])
 def test_keys_of_other_threads_are_refused(ns: str, source: Path, place: ValkeyHarness) -> None:
-    parts = [one._replace(key=one.key._replace(checkpoint_ns=ns)) for one in parts_from(source)]
+    records = [one._replace(key=one.key._replace(checkpoint_ns=ns)) for one in records_from(source)]
     with pytest.raises(CannotHold):
-        receive(url_of(place), Arrival(THREAD, parts))
+        receive(url_of(place), Arrival(THREAD, records))
     assert place.client.dbsize() == 0
 
 
 def test_a_list_in_another_order_is_refused(source: Path, place: ValkeyHarness) -> None:
     """The saver loads another head than those of other layouts would."""
-    receive(url_of(place), Arrival(THREAD, parts_from(source)))
+    receive(url_of(place), Arrival(THREAD, records_from(source)))
     newest = place.client.lpop(f"thread:{START}")
     place.client.rpush(f"thread:{START}", newest)
     with open_store(place.url) as store, pytest.raises(CannotHold, match="order of their ids"):
-        stored_parts(store, THREAD)
+        stored_records(store, THREAD)
     place.client.lpush(f"thread:{START}", newest)
     place.client.delete(f"checkpoint:{START}:{newest.decode()}")
     with open_store(place.url) as store, pytest.raises(CannotHold, match="has expired"):
-        stored_parts(store, THREAD)
+        stored_records(store, THREAD)
 
 
 def test_a_thread_goes_there_and_back_and_on(
@@ -227,8 +229,8 @@ def test_an_order_that_another_layout_would_change_is_refused(
 ) -> None:
     """The saver keeps the order of arrival; a DeltaChannel is rebuilt in this order."""
     name = "delta-rarely"
-    parts = parts_from(sqlite_source(tmp_path / "delta.db", [name]), name)
-    receive(url_of(place), Arrival(name, parts))
+    records = records_from(sqlite_source(tmp_path / "delta.db", [name]), name)
+    receive(url_of(place), Arrival(name, records))
     for is_turned in (False, True):
         several = 0
         for key in place.client.scan_iter("writes:*"):
@@ -238,12 +240,12 @@ def test_an_order_that_another_layout_would_change_is_refused(
             several += len({one["task_id"] for one in stored if one["channel"] == "items"}) > 1
         assert several
         with open_store(place.url) as store:
-            assert parts_for(store, "valkey", name)
+            assert records_for(store, "valkey", name)
             if not is_turned:
-                assert parts_for(store, "sqlite", name)
+                assert records_for(store, "sqlite", name)
                 continue
             with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
-                parts_for(store, "sqlite", name)
+                records_for(store, "sqlite", name)
 
 
 def test_a_thread_is_copied_to_a_cluster(
@@ -251,11 +253,11 @@ def test_a_thread_is_copied_to_a_cluster(
 ) -> None:
     """All keys of a thread are in one slot."""
     url = f"{cluster_url.replace('redis://', 'valkey://')}?layout=valkey"
-    parts = parts_from(source)
-    early, late = half(parts)
+    records = records_from(source)
+    early, late = half(records)
     newest = max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)
     receive(url, Arrival(THREAD, early))
     monkeypatch.setattr(receiving, "_AT_ONCE", 100)
     receive(url, Arrival(THREAD, late, {"": newest}))
     with open_store(url) as store:
-        assert in_order(stored_parts(store, THREAD)) == in_order(parts)
+        assert in_order(stored_records(store, THREAD)) == in_order(records)

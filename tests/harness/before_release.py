@@ -93,7 +93,7 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/copy/test_pairs.py::test_a_copied_thread_is_the_same": (
         *("sqlite to sqlite", "postgres to"),
     ),
-    "tests/copy/test_redis.py::test_parts_of_older_releases_are_what_the_store_tells": (
+    "tests/copy/test_redis.py::test_records_of_older_releases_are_what_the_store_tells": (
         *("lg-0.4.10", "lg-1.0.10"),
     ),
     "tests/doctor/test_clean.py::test_a_sqlite_store_of_an_era": (*("lg-0.2.14-json", "js-1.7.3"),),

@@ -69,7 +69,7 @@ LATER = {
     "dynamodb": {
         "test_every_step_is_explained_by_its_writes",
         "test_nothing_is_found_in_what_the_saver_wrote",
-        "test_parts_of_threads_are_those_of_their_rows",
+        "test_records_of_threads_are_those_of_their_rows",
         "test_a_timeline_has_the_states_of_every_checkpoint",
         "test_checkpoints_and_writes_of_many_threads_are_those_of_each",
         "test_a_filter_chooses_the_threads_for_which_it_holds",
@@ -77,7 +77,7 @@ LATER = {
         "test_a_query_answers_from_all_threads",
     },
     "mongodb": {
-        "test_parts_of_threads_are_those_of_their_rows",
+        "test_records_of_threads_are_those_of_their_rows",
         "test_a_timeline_has_the_states_of_every_checkpoint",
         "test_checkpoints_and_writes_of_many_threads_are_those_of_each",
         "test_a_filter_chooses_the_threads_for_which_it_holds",

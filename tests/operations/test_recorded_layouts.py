@@ -12,8 +12,8 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.transfer.copying import refusal
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import refusal
 from tests.copy.pairs import PYTHON
 from tests.harness.opening import empty_store
 from tests.harness.tiers import FAST

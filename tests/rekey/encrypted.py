@@ -9,7 +9,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.transfer.parts import parts_of_rows
+from ckpt_backends.transfer.copying import records_of_rows
 
 KEY = b"0123456789abcdef"
 NEW = b"another key with thirty-two byte"
@@ -34,4 +34,4 @@ def types_of(url: str, thread_id: str) -> set[str]:
     """Return the types of all values of a thread that are stored by themselves."""
     with open_store(url) as store:
         layout = store.describe().layout
-        return {part.value.type for part in parts_of_rows(layout, store.rows(thread_id))}
+        return {record.value.type for record in records_of_rows(layout, store.rows(thread_id))}

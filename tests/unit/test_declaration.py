@@ -199,7 +199,7 @@ every = list(bundled())
 for name in {"bson", *(one.driver.partition(".")[0] for one in every if one.driver)}:
     sys.modules[name] = None
 for one in every:
-    for place in (one.parts, one.edits):
+    for place in (one.records, one.edits):
         if place and one.engine != "redis":
             load(place)
 """

@@ -32,7 +32,7 @@ BACKEND = Backend(
             ),
         )
     },
-    parts="ckpt_backends.dynamodb.records:parts_of",
+    records="ckpt_backends.dynamodb.records:records_of",
     edits="ckpt_backends.dynamodb.records:edited_row",
     creates={Language.PYTHON: "dynamodb"},
     create="ckpt_backends.dynamodb.write:create_table",

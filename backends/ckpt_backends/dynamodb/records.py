@@ -90,11 +90,11 @@ def _part(value: TypedBytes, name: str) -> TypedBytes:
     return TypedBytes(value.type, value.data, part=name)
 
 
-# The parts of a thread in the rows of DynamoDB.
+# The records of a thread in the rows of DynamoDB.
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - one layout
-    """The parts that the rows of one thread hold. Raises `CannotHold`."""
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - one layout
+    """The records that the rows of one thread hold. Raises `CannotHold`."""
     for row in rows:
         cells, key = row.cells, key_of(row.cells)
         expires_at = cast("int | None", cells.get("expires_at"))
@@ -150,17 +150,17 @@ _COMPRESSED, _SAVED = 1024, 0.1
 """The saver compresses payloads from this length on, if that saves this part of it."""
 
 
-def cells_of(part: Record) -> tuple[str, dict[str, Any], TypedBytes]:
-    """The table, the cells and the payload of a part. Raises `Unsupported`."""
-    if part.kind is Kind.VALUE:
+def cells_of(record: Record) -> tuple[str, dict[str, Any], TypedBytes]:
+    """The table, the cells and the payload of a record. Raises `Unsupported`."""
+    if record.kind is Kind.VALUE:
         raise no_values()
-    cells: dict[str, Any] = part.key._asdict()
-    if part.kind is Kind.CHECKPOINT:
-        parent = {"parent_checkpoint_id": part.parent} if part.parent else {}
-        return CHECKPOINTS, cells | parent, checkpoint_payload(part.value, part.metadata)
-    path = {"task_path": part.task_path} if part.task_path else {}
-    task = {"task_id": part.task_id, "idx": part.idx, "channel": part.channel, **path}
-    return WRITES, cells | task, part.value
+    cells: dict[str, Any] = record.key._asdict()
+    if record.kind is Kind.CHECKPOINT:
+        parent = {"parent_checkpoint_id": record.parent} if record.parent else {}
+        return CHECKPOINTS, cells | parent, checkpoint_payload(record.value, record.metadata)
+    path = {"task_path": record.task_path} if record.task_path else {}
+    task = {"task_id": record.task_id, "idx": record.idx, "channel": record.channel, **path}
+    return WRITES, cells | task, record.value
 
 
 def no_values() -> Unsupported:
@@ -674,8 +674,8 @@ def places_of_rivals(row: Row) -> list[Key]:
     Keys join thread id and namespace by a `#`, which both may contain. The row must be checked.
     """
     key = key_of(row.cells)
-    parts = f"{key.thread_id}#{key.checkpoint_ns}".split("#")
-    ways = (("#".join(parts[:end]), "#".join(parts[end:])) for end in range(1, len(parts)))
+    names = f"{key.thread_id}#{key.checkpoint_ns}".split("#")
+    ways = (("#".join(names[:end]), "#".join(names[end:])) for end in range(1, len(names)))
     rivals = (CheckpointKey(*way, key.checkpoint_id) for way in ways if way[0])
     return [checkpoint_place(one) for one in rivals if one != key and is_storable(one)]
 

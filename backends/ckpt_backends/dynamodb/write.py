@@ -110,8 +110,8 @@ from ckpt_backends.protocol import WritableStore
 from ckpt_backends.records import copied_from
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict, reread
 from ckpt_backends.servers import opening, understanding
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # Writes items and objects: the only place that calls what changes a table or a bucket.
@@ -748,7 +748,7 @@ class _Removing:
         return True
 
 
-# Adds checkpoints and writes exactly as they were stored, or as parts of another store become.
+# Adds checkpoints and writes exactly as they were stored, or as records of another store become.
 #
 # All rows of an archive are compared with what exists before the first one is stored.
 
@@ -807,7 +807,7 @@ def receive_thread(connection: DynamoWriter, arrival: Arrival) -> None:
 
 @contextmanager
 def _named_part(change: ThreadChange, thread_id: str) -> Iterator[None]:
-    """Say of a conflict that a part is stored, if it is."""
+    """Say of a conflict that a record is stored, if it is."""
     try:
         yield
     except ClientError as error:
@@ -820,11 +820,11 @@ def _named_part(change: ThreadChange, thread_id: str) -> Iterator[None]:
 
 
 def _rows_of(connection: DynamoConnection, arrival: Arrival) -> Iterator[Row]:
-    """The parts of a thread as rows. Raises `Unsupported`."""
-    for part in arrival.parts:
-        table, cells, value = cells_of(part)
-        if part.expires_at is not None:
-            cells["expires_at"] = cells["payload_expires_at"] = part.expires_at
+    """The records of a thread as rows. Raises `Unsupported`."""
+    for record in arrival.records:
+        table, cells, value = cells_of(record)
+        if record.expires_at is not None:
+            cells["expires_at"] = cells["payload_expires_at"] = record.expires_at
         yield new_row(connection, table, cells, value)
 
 

@@ -25,8 +25,8 @@ from ckpt_backends.erasing.formats import (
 )
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.rows import PlacedValue, Row, RowEdit, ValueKind
+from ckpt_backends.transfer.copying import edited_rows
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import edited_rows
 from ckpt_backends.transfer.sealing import WithKeys
 
 _WHOLE, _METADATA = "checkpoint", "metadata"

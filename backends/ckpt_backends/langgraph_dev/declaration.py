@@ -63,7 +63,7 @@ BACKEND = Backend(
             ),
         ),
     },
-    parts="ckpt_backends.langgraph_dev.records:parts_of",
+    records="ckpt_backends.langgraph_dev.records:records_of",
     edits="ckpt_backends.sql.records:edited_row",
     creates={Language.PYTHON: LAYOUT},
     create="ckpt_backends.langgraph_dev.write:create_store",

@@ -106,11 +106,11 @@ def is_storable(value: object) -> bool:
     return not isinstance(value, int) or -(1 << 31) <= value < 1 << 31
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
-    """The parts that the rows of some threads hold, one thread after the other.
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
+    """The records that the rows of some threads hold, one thread after the other.
 
     LangGraph.js stores values in bodies, as its SQLite saver does. Rows of langgraph-checkpoint
-    before 2.1 have them there, too; their parts have the form that later releases store. Raises
+    before 2.1 have them there, too; their records have the form that later releases store. Raises
     `CannotHold` if there is no such form.
     """
     if layout == JAVASCRIPT_LAYOUT:
@@ -130,13 +130,13 @@ def _of_thread(rows: Iterator[Row]) -> Iterator[Record]:
         yield from Conversion(OLD_FORM, FORM, AsStored()).of_thread(parts)
 
 
-def _in_order(parts: Iterable[Record]) -> Iterator[Record]:
-    """The parts with the writes of each checkpoint in the order of their task paths, without paths.
+def _in_order(records: Iterable[Record]) -> Iterator[Record]:
+    """The records with the writes of each checkpoint by their task paths, without these.
 
     No other saver of LangGraph.js stores paths: the library knows those of a step's tasks. Only the
     order matters, for a DeltaChannel; see `Form.keeps_write_order`.
     """
-    for key, some in groupby(parts, lambda one: one.key if one.kind is Kind.WRITE else None):
+    for key, some in groupby(records, lambda one: one.key if one.kind is Kind.WRITE else None):
         if key is None:
             yield from some
         else:

@@ -82,8 +82,8 @@ from ckpt_backends.sql.tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
 from ckpt_backends.transfer.bodies import open_body, version_text
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # The rows of threads in tables that are changed in memory.
@@ -130,28 +130,28 @@ class DevRows(Rows):
     def count(self, kind: Kind, where: Where) -> int:
         return len(self._keys(kind, where))
 
-    def add(self, parts: Iterable[Record]) -> None:
+    def add(self, records: Iterable[Record]) -> None:
         values: dict[EntryKey, StoredValue] = {}
         versions: dict[EntryKey, str | int | float] = {}
         """As the bodies have them: releases before 1.0 had numbers."""
-        for part in parts:
-            if part.kind is Kind.VALUE:
-                place = *part.key[:2], part.channel, part.version
-                values[place] = self._keep(part.value)
-            elif part.kind is Kind.WRITE:
-                if not is_storable(part.idx):
+        for record in records:
+            if record.kind is Kind.VALUE:
+                place = *record.key[:2], record.channel, record.version
+                values[place] = self._keep(record.value)
+            elif record.kind is Kind.WRITE:
+                if not is_storable(record.idx):
                     raise CannotHold(
-                        f"a write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}' has"
-                        f" the index {part.idx}"
+                        f"a write to '{record.channel}' at checkpoint"
+                        f" '{record.key.checkpoint_id}' has the index {record.idx}"
                     )
-                path = part.task_path if self._has_paths else None
-                write = StoredWrite(part.channel, self._keep(part.value), path)
-                self._put(WRITE_TABLE, (*part.key, part.task_id, part.idx), write)
+                path = record.task_path if self._has_paths else None
+                write = StoredWrite(record.channel, self._keep(record.value), path)
+                self._put(WRITE_TABLE, (*record.key, record.task_id, record.idx), write)
             else:
-                if values and not (part.value.encrypted or part.value.type.endswith("+aes")):
-                    _note_versions(part, versions)
-                stored = self._keep(part.value), self._keep(part.metadata)
-                self._put(CHECKPOINT_TABLE, part.key, StoredCheckpoint(*stored, part.parent))
+                if values and not (record.value.encrypted or record.value.type.endswith("+aes")):
+                    _note_versions(record, versions)
+                stored = self._keep(record.value), self._keep(record.metadata)
+                self._put(CHECKPOINT_TABLE, record.key, StoredCheckpoint(*stored, record.parent))
         for key, value in values.items():
             self._put(BLOB_TABLE, (*key[:3], versions.get(key, key[3])), value)
 
@@ -230,11 +230,11 @@ class DevRows(Rows):
         ]
 
 
-def _note_versions(part: Record, versions: dict[EntryKey, str | int | float]) -> None:
+def _note_versions(record: Record, versions: dict[EntryKey, str | int | float]) -> None:
     """Remember the versions in a body, by thread, namespace, channel and their text."""
-    key = part.key
+    key = record.key
     where = f"checkpoint '{key.checkpoint_id}'"
-    body = open_body(part.value, where)
+    body = open_body(record.value, where)
     if body.values:
         raise CannotHold(f"{where} has values in its body, where the saver would not find them")
     for channel, version in (body.fields.get("channel_versions") or {}).items():

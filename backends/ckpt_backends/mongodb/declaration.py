@@ -50,7 +50,7 @@ BACKEND = Backend(
             ),
         ),
     },
-    parts="ckpt_backends.mongodb.engine.records:parts_of",
+    records="ckpt_backends.mongodb.engine.records:records_of",
     edits="ckpt_backends.mongodb.engine.records:edited_row",
     creates={Language.PYTHON: "mongodb", Language.JAVASCRIPT: "mongodb-js"},
     create="ckpt_backends.mongodb.write:create",

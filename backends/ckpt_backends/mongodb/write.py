@@ -45,14 +45,14 @@ from ckpt_backends.mongodb.memory import MongoMemory, StoredItem, find_collectio
 from ckpt_backends.mongodb.store import INDEXES, JAVASCRIPT
 from ckpt_backends.rows import Restored, Row, reread
 from ckpt_backends.servers import opening, understanding
+from ckpt_backends.transfer.copying import Arrival, record_key
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival, part_key
 from ckpt_backends.url import StoreUrl
 
-# Makes documents of parts, as the newest releases of LangGraph's savers store them.
+# Makes documents of records, as the newest releases of LangGraph's savers store them.
 #
-# What a part does not hold is derived from its key, so that the same part always becomes the same
-# document.
+# What a record does not hold is derived from its key, so that the same record always becomes the
+# same document.
 
 
 _INT32 = 1 << 31
@@ -96,7 +96,7 @@ class WritableMongoStore(MongoChanges):
             self._check_release()
             self._stamped = list(self._tables_with_times())
             listed = list(arrivals)
-            made = (self.document_of(part, None) for one in listed for part in one.parts)
+            made = (self.document_of(record, None) for one in listed for record in one.records)
             Receiver(self._connection, self._layout, self._lock).receive(listed, made)
 
     def _check_release(self) -> None:
@@ -121,39 +121,39 @@ class WritableMongoStore(MongoChanges):
             if name in self._layout.lifetimes or field in (one or {}):
                 yield table
 
-    def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]:
-        if part.kind is Kind.VALUE:
+    def document_of(self, record: Record, like: Document | None) -> tuple[str, Document]:
+        if record.kind is Kind.VALUE:
             raise Unsupported("MongoDB stores values in bodies")
-        if part.kind is Kind.CHECKPOINT:
+        if record.kind is Kind.CHECKPOINT:
             table = CHECKPOINTS
             fields: Document = {
-                "parent_checkpoint_id": part.parent,
-                "type": part.value.type,
-                "checkpoint": part.value.data,
+                "parent_checkpoint_id": record.parent,
+                "type": record.value.type,
+                "checkpoint": record.value.data,
             }
             if like is None and self._layout.name != JAVASCRIPT:
-                fields["metadata"] = RawBSONDocument(part.metadata.data)
+                fields["metadata"] = RawBSONDocument(record.metadata.data)
             else:
-                fields |= self.metadata_fields(part.metadata, like or _NEWEST)
+                fields |= self.metadata_fields(record.metadata, like or _NEWEST)
         else:
             table = WRITES
             fields = {
-                "task_id": part.task_id,
-                **({} if self._layout.name == JAVASCRIPT else {"task_path": part.task_path}),
-                "idx": part.idx,
-                "channel": part.channel,
-                "type": part.value.type,
-                "value": part.value.data,
+                "task_id": record.task_id,
+                **({} if self._layout.name == JAVASCRIPT else {"task_path": record.task_path}),
+                "idx": record.idx,
+                "channel": record.channel,
+                "type": record.value.type,
+                "value": record.value.data,
             }
-        made = {**part.key._asdict(), **fields}
+        made = {**record.key._asdict(), **fields}
         if like is not None:
             # If documents expire by this field, one without it would never expire.
             stamps = {name for name in ("created_at", "upserted_at") if name in like}
             return table, {**made, **dict.fromkeys(stamps, datetime.now(UTC))}
-        at = time_of(part.key.checkpoint_id)
+        at = time_of(record.key.checkpoint_id)
         if table in self._stamped:
             made[self._layout.saver.time_field] = at or datetime.now(UTC)
-        return table, {"_id": _made_id(at, (part.key.thread_id, *part_key(part))), **made}
+        return table, {"_id": _made_id(at, (record.key.thread_id, *record_key(record))), **made}
 
     def metadata_fields(self, given: TypedBytes, like: Document) -> Document:
         stored = like.get("metadata")

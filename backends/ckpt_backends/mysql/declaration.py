@@ -32,7 +32,7 @@ BACKEND = Backend(
         "mysql": (_FULL,),
         "mysql-shallow": (_FULL._replace(values=Place.APART, receives=False),),
     },
-    parts="ckpt_backends.sql.records:parts_of",
+    records="ckpt_backends.sql.records:records_of",
     edits="ckpt_backends.sql.records:edited_row",
     creates={Language.PYTHON: "mysql"},
     create="ckpt_backends.mysql.write:create_store",

@@ -43,7 +43,7 @@ BACKEND = Backend(
         ),
         "postgres-shallow": (_FULL._replace(values=Place.APART, receives=False),),
     },
-    parts="ckpt_backends.sql.records:parts_of",
+    records="ckpt_backends.sql.records:records_of",
     edits="ckpt_backends.sql.records:edited_row",
     creates=dict.fromkeys(Language, "postgres"),
     create="ckpt_backends.postgres.write:create_store",

@@ -1,4 +1,4 @@
-"""What the rows of LangGraph's SQL savers hold: the parts of a thread, and the values in them."""
+"""What the rows of LangGraph's SQL savers hold: the records of a thread, and the values in them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _values(rows: Iterable[Cells]) -> Iterator[Record]:
 
 
 class _Records(NamedTuple):
-    """How the rows of a table hold parts."""
+    """How the rows of a table hold records."""
 
     columns: Mapping[str, Callable[[Cell], object]]
     """What makes a cell of each column be of its usual type, in the order that `read` takes."""
@@ -88,7 +88,7 @@ class _Records(NamedTuple):
     """The columns that only some savers have."""
 
     def parts(self, rows: Iterable[Cells]) -> Iterator[Record]:
-        """The parts of rows with these columns; in place of an optional one, they have NULL."""
+        """The records of rows with these columns; in place of an optional one, they have NULL."""
         return self.read(map(self._usual, rows))
 
     def _usual(self, cells: Cells) -> Cells:
@@ -137,8 +137,8 @@ RECORDS: Mapping[str, _Records] = {
 """By the name of a table, what its rows hold."""
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
-    """The parts that the rows of one thread hold. Raises `Unsupported` for unknown tables."""
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
+    """The records that the rows of one thread hold. Raises `Unsupported` for unknown tables."""
     found = _full(rows) if layout.endswith("-shallow") else rows
     for table, some in groupby(found, attrgetter("table")):
         if table not in RECORDS:

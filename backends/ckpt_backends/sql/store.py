@@ -553,14 +553,14 @@ class SqlStore(TableStore):
         for ns, channel, version, size in self._stream(query, self._of(thread_id)):
             yield BlobKey(ns, channel, version), size
 
-    def parts_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
+    def records_of(self, thread_ids: Sequence[str]) -> Iterator[Record]:
         from ckpt_backends.servers import understood
-        from ckpt_backends.sql.records import RECORDS, parts_of
+        from ckpt_backends.sql.records import RECORDS, records_of
 
         with understood(self._url):
             if self._tables.shallow:
                 for one in thread_ids:
-                    yield from parts_of(self._tables.layout, self.rows(one))
+                    yield from records_of(self._tables.layout, self.rows(one))
                 return
             asked = list(filter(self._database.storable, thread_ids))
             for some in in_chunks(asked, THREADS_PER_QUERY if self.batches_parts else 1):

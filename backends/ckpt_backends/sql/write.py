@@ -40,8 +40,8 @@ from ckpt_backends.sql.database import (
 )
 from ckpt_backends.sql.records import RECORDS
 from ckpt_backends.sql.tables import SqlTable, SqlTables
+from ckpt_backends.transfer.copying import record_size, stored_cells
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import part_size, stored_cells
 from ckpt_backends.url import StoreUrl
 
 _INSERT = "INSERT INTO {table} ({columns}) VALUES ({values})"
@@ -161,7 +161,7 @@ class RowChanges:
         return self._database.change(query, values)
 
 
-# Adds the parts of threads to the tables of LangGraph's savers, many rows with one statement.
+# Adds the records of threads to the tables of LangGraph's savers, many rows with one statement.
 
 
 _BYTES, _ROWS = 4 << 20, 5000
@@ -282,20 +282,20 @@ class SqlRows(Rows):
         found = (self._rows.select(table, "count(*)", one) for one in self._conditions(kind, where))
         return sum(number for ((number,),) in found)
 
-    def add(self, parts: Iterable[Record]) -> None:
+    def add(self, records: Iterable[Record]) -> None:
         unsent = self._unsent()
         hashed = cache(lambda ns: tuple(self._hashed(ns).values()))
-        for part in parts:
-            if part.task_path and not self._tables.task_path:
+        for record in records:
+            if record.task_path and not self._tables.task_path:
                 raise Unsupported(
                     f"'{self._url}' has no column for the task paths of writes",
                     hint="run setup() of the newest saver once; it adds the column",
                 )
-            rows, chosen = unsent[part.kind]
-            cells = chosen(stored_cells(part))
-            if part.kind is Kind.VALUE and part.value.type == "empty":
+            rows, chosen = unsent[record.kind]
+            cells = chosen(stored_cells(record))
+            if record.kind is Kind.VALUE and record.value.type == "empty":
                 cells = (*cells[:-1], None)
-            rows.add((*cells, *hashed(part.key.checkpoint_ns)), part_size(part))
+            rows.add((*cells, *hashed(record.key.checkpoint_ns)), record_size(record))
         for rows, _ in unsent.values():
             rows.send()
 

@@ -43,7 +43,7 @@ BACKEND = Backend(
             ),
         )
     },
-    parts="ckpt_backends.sql.records:parts_of",
+    records="ckpt_backends.sql.records:records_of",
     edits="ckpt_backends.sql.records:edited_row",
     creates=dict.fromkeys(Language, "sqlite"),
     create="ckpt_backends.sqlite.write:create_store",

@@ -1,4 +1,4 @@
-"""Converts the parts of a thread from the form of one layout to the form of another."""
+"""Converts the records of a thread from the form of one layout to the form of another."""
 
 from __future__ import annotations
 
@@ -112,31 +112,31 @@ class ArrivalOrder:
         self._moving: dict[tuple[str, str], set[str]] = {}
         """By namespace and checkpoint id, the channels whose writes would change places."""
 
-    def add(self, part: Record) -> None:
+    def add(self, record: Record) -> None:
         """Add the next write."""
-        if part.key != self._key:
-            self._key = part.key
+        if record.key != self._key:
+            self._key = record.key
             self._last.clear()
-        last = self._last.get(part.channel)
-        self._last[part.channel] = part
-        if last is None or (last.task_id, last.idx) < (part.task_id, part.idx):
+        last = self._last.get(record.channel)
+        self._last[record.channel] = record
+        if last is None or (last.task_id, last.idx) < (record.task_id, record.idx):
             return
-        if last.value != part.value:
-            at = part.key.checkpoint_ns, part.key.checkpoint_id
-            self._moving.setdefault(at, set()).add(part.channel)
+        if last.value != record.value:
+            at = record.key.checkpoint_ns, record.key.checkpoint_id
+            self._moving.setdefault(at, set()).add(record.channel)
 
-    def may_matter(self, part: Record) -> bool:
+    def may_matter(self, record: Record) -> bool:
         """Whether writes to the parent of a checkpoint would change places."""
-        return (part.key.checkpoint_ns, part.parent or "") in self._moving
+        return (record.key.checkpoint_ns, record.parent or "") in self._moving
 
-    def check(self, part: Record, found: OpenBody) -> None:
+    def check(self, record: Record, found: OpenBody) -> None:
         """Raise `CannotHold` if a value of a checkpoint must be rebuilt from such writes."""
-        channels = self._moving.get((part.key.checkpoint_ns, part.parent or ""), set())
+        channels = self._moving.get((record.key.checkpoint_ns, record.parent or ""), set())
         for channel in sorted(channels - found.values.keys()):
             if found.version_of(channel) is not None:
                 raise CannotHold(
-                    f"parallel tasks wrote to channel '{channel}' at checkpoint '{part.parent}' in"
-                    " an order that the target does not keep"
+                    f"parallel tasks wrote to channel '{channel}' at checkpoint '{record.parent}'"
+                    " in an order that the target does not keep"
                 )
 
 
@@ -339,37 +339,37 @@ class PendingSends:
         self._orders: dict[tuple[str, str], list[_Order]] = {}
         """By namespace and checkpoint."""
 
-    def note(self, part: Record) -> None:
+    def note(self, record: Record) -> None:
         """Remember a write to the channel `TASKS`."""
-        key, order = part.key, (part.task_path, part.task_id, part.idx)
+        key, order = record.key, (record.task_path, record.task_id, record.idx)
         self._orders.setdefault((key.checkpoint_ns, key.checkpoint_id), []).append(order)
-        self._kept.put(_place(key.checkpoint_ns, key.checkpoint_id, order), part.value)
+        self._kept.put(_place(key.checkpoint_ns, key.checkpoint_id, order), record.value)
 
-    def leave_out(self, part: Record, found: OpenBody, where: str) -> None:
+    def leave_out(self, record: Record, found: OpenBody, where: str) -> None:
         """Remove the sends from a body, for a saver that reads them from the parent's writes.
 
         Raises `CannotHold` if these are others.
         """
         if not _is_old(found) or not found.fields.get(_FIELD):
             return
-        if self._of_parent(part, where) != found.fields[_FIELD]:
+        if self._of_parent(record, where) != found.fields[_FIELD]:
             raise CannotHold(f"{where} has pending sends that the writes of its parent do not have")
         found.fields[_FIELD] = []
 
-    def put_in(self, part: Record, found: OpenBody, where: str) -> None:
+    def put_in(self, record: Record, found: OpenBody, where: str) -> None:
         """Add the sends of the parent's writes to a body, for a saver that reads them from there.
 
         The first releases for PostgreSQL stored them in the body, too, as a type and base64.
         """
         if _is_old(found):
-            found.fields[_FIELD] = self._of_parent(part, where)
+            found.fields[_FIELD] = self._of_parent(record, where)
 
-    def _of_parent(self, part: Record, where: str) -> list[Any]:
-        if part.parent is None:
+    def _of_parent(self, record: Record, where: str) -> list[Any]:
+        if record.parent is None:
             return []
-        ns = part.key.checkpoint_ns
-        orders = sorted(self._orders.get((ns, part.parent), ()))
-        values = [self._kept.get(_place(ns, part.parent, order)) for order in orders]
+        ns = record.key.checkpoint_ns
+        orders = sorted(self._orders.get((ns, record.parent), ()))
+        values = [self._kept.get(_place(ns, record.parent, order)) for order in orders]
         try:
             named = f"a pending send of {where}"
             return [_decoded(self._opened(one, named)) for one in values if one is not None]
@@ -395,7 +395,7 @@ def _decoded(value: TypedBytes) -> Any:
     raise ValueError(f"it has the type '{value.type}'")
 
 
-# What was seen of a thread while its parts are converted.
+# What was seen of a thread while its records are converted.
 
 
 EMPTY = "empty"
@@ -403,7 +403,7 @@ EMPTY = "empty"
 _APART = b""
 """In place of the digest of a value that the source stores apart."""
 _ROOM = 8 << 20
-"""Bytes of the values that are kept to compare them. Most are parts that are kept anyway."""
+"""Bytes of the values that are kept to compare them. Most are records that are kept anyway."""
 
 
 class LastValues:
@@ -560,113 +560,115 @@ class Conversion:
             and source.encrypts_together is target.encrypts_together
         )
 
-    def of_thread(self, parts: Iterable[Record]) -> Iterator[Record]:
-        """The parts of one thread in the form of the target.
+    def of_thread(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The records of one thread in the form of the target.
 
-        Raises `CannotHold` at the first part that the target cannot hold as it is.
+        Raises `CannotHold` at the first record that the target cannot hold as it is.
         """
         if self._source == self._target and not self._sealing.changes():
-            yield from parts
+            yield from records
             return
         with closing(KeptValues()) as kept:
             thread = SeenThread(kept, self._target, self._sealing)
-            for part in parts:
-                if part.kind is Kind.WRITE:
-                    if part.channel == TASKS:
-                        thread.sends.note(part)
+            for record in records:
+                if record.kind is Kind.WRITE:
+                    if record.channel == TASKS:
+                        thread.sends.note(record)
                     if self._loses_order:
-                        thread.order.add(part)
-                    yield self._write(part)
-                elif part.kind is Kind.VALUE:
-                    yield from self._value(part, thread)
+                        thread.order.add(record)
+                    yield self._write(record)
+                elif record.kind is Kind.VALUE:
+                    yield from self._value(record, thread)
                 else:
-                    yield from self._checkpoint(part, thread)
+                    yield from self._checkpoint(record, thread)
             yield from thread.end(self._target)
 
-    def _write(self, part: Record) -> Record:
-        if self._keeps_writes and part.expires_at is None:
-            return part
-        where = f"the write to '{part.channel}' at {checkpoint_words(part.key)}"
+    def _write(self, record: Record) -> Record:
+        if self._keeps_writes and record.expires_at is None:
+            return record
+        where = f"the write to '{record.channel}' at {checkpoint_words(record.key)}"
         has_path = self._target.has_task_paths
-        if part.task_path and not has_path and not self._target.keeps_write_order:
+        if record.task_path and not has_path and not self._target.keeps_write_order:
             raise CannotHold(f"the target has no column for the task path of {where}")
-        return part._replace(
-            task_path=part.task_path if has_path else "",
-            order=part.task_path,
-            value=self._moved(part, where),
-            expires_at=self._expiry(part),
+        return record._replace(
+            task_path=record.task_path if has_path else "",
+            order=record.task_path,
+            value=self._moved(record, where),
+            expires_at=self._expiry(record),
         )
 
-    def _moved(self, part: Record, where: str) -> TypedBytes:
+    def _moved(self, record: Record, where: str) -> TypedBytes:
         """A value that is stored by itself here and there."""
         source, target = self._source.serializer, self._target.serializer
         if source is target and not self._sealing.changes():
-            return part.value
-        opened = self._sealing.opened(part.value, where)
+            return record.value
+        opened = self._sealing.opened(record.value, where)
         moved = converted_value(opened, source, target, where)
-        return self._sealed(moved, part, where, was_encrypted=opened.encrypted)
+        return self._sealed(moved, record, where, was_encrypted=opened.encrypted)
 
     def _sealed(
-        self, value: TypedBytes, part: Record, where: str, *, was_encrypted: bool | Encryption
+        self, value: TypedBytes, record: Record, where: str, *, was_encrypted: bool | Encryption
     ) -> TypedBytes:
-        """A value of a part, encrypted if it is to be."""
+        """A value of a record, encrypted if it is to be."""
         is_plain = not (was_encrypted or value.encrypted or self._sealing.changes())
         if value.type == EMPTY or is_plain:
             return value
-        sealed = self._sealing.sealed(value, place_of(part), was_encrypted=was_encrypted)
+        sealed = self._sealing.sealed(value, place_of(record), was_encrypted=was_encrypted)
         if is_encrypted(sealed) and self._target.serializer is not Serializer.TYPED:
             raise CannotHold(
                 f"{where} is encrypted, which the target cannot hold; --decrypt copies it decrypted"
             )
         return sealed
 
-    def _value(self, part: Record, thread: SeenThread) -> Iterator[Record]:
+    def _value(self, record: Record, thread: SeenThread) -> Iterator[Record]:
         """A value that the source stores apart from bodies."""
-        where = f"version '{part.version}' of channel '{part.channel}'"
+        where = f"version '{record.version}' of channel '{record.channel}'"
         if self._target.values is Place.BODY:
             # Encrypted values stay so: kept values may go to a file.
-            thread.kept.put((part.key.checkpoint_ns, part.channel, part.version), part.value)
+            thread.kept.put(
+                (record.key.checkpoint_ns, record.channel, record.version), record.value
+            )
             return
-        if part.value.type == EMPTY and not self._target.marks_absent:
+        if record.value.type == EMPTY and not self._target.marks_absent:
             return
-        version = part.version
+        version = record.version
         if not self._keeps_bodies:
             version = str(converted_version(version, self._target, where))
-        thread.note_apart((part.key.checkpoint_ns, part.channel, version))
-        yield part._replace(
-            version=version, value=self._moved(part, where), expires_at=self._expiry(part)
+        thread.note_apart((record.key.checkpoint_ns, record.channel, version))
+        yield record._replace(
+            version=version, value=self._moved(record, where), expires_at=self._expiry(record)
         )
 
-    def _checkpoint(self, part: Record, thread: SeenThread) -> Iterator[Record]:
-        where = checkpoint_words(part.key)
-        metadata = self._metadata(part, where)
-        expires_at = self._expiry(part)
-        loses_order = self._loses_order and thread.order.may_matter(part)
+    def _checkpoint(self, record: Record, thread: SeenThread) -> Iterator[Record]:
+        where = checkpoint_words(record.key)
+        metadata = self._metadata(record, where)
+        expires_at = self._expiry(record)
+        loses_order = self._loses_order and thread.order.may_matter(record)
         if self._keeps_bodies and not loses_order:
-            made = Record.checkpoint(part.key, part.parent, part.value, metadata, expires_at)
+            made = Record.checkpoint(record.key, record.parent, record.value, metadata, expires_at)
             yield self._resealed(made, where)
             return
-        body = self._sealing.opened(part.value, f"the body of {where}")
-        known = thread.values_of(part.key.checkpoint_ns)
+        body = self._sealing.opened(record.value, f"the body of {where}")
+        known = thread.values_of(record.key.checkpoint_ns)
         found = open_body(body, where, known.stored)
         if loses_order:
-            thread.order.check(part, found)
+            thread.order.check(record, found)
         was_encrypted = body.encrypted
         if self._source.values is not Place.BODY:
-            gathered = self._gather(part, found, thread)
+            gathered = self._gather(record, found, thread)
             was_encrypted = was_encrypted or gathered
         is_parted = self._source.values is Place.BODY and self._target.values is not Place.BODY
         convert_versions(found, self._target, where, by_value=is_parted)
-        self._move_sends(part, found, thread, where)
-        thread.note_absent(part.key, found)
+        self._move_sends(record, found, thread, where)
+        thread.note_absent(record.key, found)
         if self._target.values is Place.BODY:
             closed = self._joined(found, where)
         else:
-            for value in self._parted(part, found, thread, known, where):
+            for value in self._parted(record, found, thread, known, where):
                 sealed = self._sealed(value.value, value, where, was_encrypted=was_encrypted)
                 yield value if sealed is value.value else value._replace(value=sealed)
             closed = self._closed(found, self._target.body_types[0], where)
-        made = Record.checkpoint(part.key, part.parent, closed, metadata, expires_at)
+        made = Record.checkpoint(record.key, record.parent, closed, metadata, expires_at)
         yield self._sealed_body(made, where, was_encrypted=was_encrypted)
 
     def _closed(self, found: OpenBody, tag: str, where: str) -> TypedBytes:
@@ -675,74 +677,76 @@ class Conversion:
         in_order = target.parses_json
         return close_body(found, tag, where, has_values=has_values, in_order=in_order)
 
-    def _move_sends(self, part: Record, found: OpenBody, thread: SeenThread, where: str) -> None:
+    def _move_sends(self, record: Record, found: OpenBody, thread: SeenThread, where: str) -> None:
         source, target = self._source, self._target
         is_typed = source.serializer is target.serializer is Serializer.TYPED
         if is_typed and (source.values is Place.BODY) != (target.values is Place.BODY):
             move = thread.sends.put_in if target.values is Place.BODY else thread.sends.leave_out
-            move(part, found, where)
+            move(record, found, where)
 
-    def _resealed(self, part: Record, where: str) -> Record:
+    def _resealed(self, record: Record, where: str) -> Record:
         """A checkpoint whose body fits as it is, encrypted or decrypted if it is to be."""
         if not (self._sealing.changes() and self._target.encrypts_body):
-            return part
-        body = self._sealing.opened(part.value, f"the body of {where}")
-        made = part._replace(value=body)
+            return record
+        body = self._sealing.opened(record.value, f"the body of {where}")
+        made = record._replace(value=body)
         return self._sealed_body(made, where, was_encrypted=body.encrypted)
 
-    def _sealed_body(self, part: Record, where: str, *, was_encrypted: bool | Encryption) -> Record:
+    def _sealed_body(
+        self, record: Record, where: str, *, was_encrypted: bool | Encryption
+    ) -> Record:
         """A checkpoint with its body encrypted if it is to be."""
         if not self._target.encrypts_body:
-            return part
+            return record
 
         def sealed(value: TypedBytes) -> TypedBytes:
-            return self._sealed(value, part, where, was_encrypted=was_encrypted)
+            return self._sealed(value, record, where, was_encrypted=was_encrypted)
 
         if not self._target.encrypts_together:
-            body = sealed(part.value)
-            return part if body is part.value else part._replace(value=body)
-        body, metadata = sealed_together(part.value, part.metadata, sealed)
-        return part._replace(value=body, metadata=metadata)
+            body = sealed(record.value)
+            return record if body is record.value else record._replace(value=body)
+        body, metadata = sealed_together(record.value, record.metadata, sealed)
+        return record._replace(value=body, metadata=metadata)
 
-    def _expiry(self, part: Record) -> int | None:
-        """When a part expires in the target, in milliseconds since 1970."""
-        if part.expires_at is not None and not self._target.expires:
+    def _expiry(self, record: Record) -> int | None:
+        """When a record expires in the target, in milliseconds since 1970."""
+        if record.expires_at is not None and not self._target.expires:
             self.unexpiring += 1
             return None
-        return part.expires_at
+        return record.expires_at
 
-    def _metadata(self, part: Record, where: str) -> TypedBytes:
+    def _metadata(self, record: Record, where: str) -> TypedBytes:
         source, target = self._source, self._target
-        if self._keeps_json and part.metadata.type == "json":
-            if has_encrypted_parts(part.metadata) and self._sealing.changes():
-                return map_parts(part.metadata, lambda one: self._field(one, part, where))
-            return self._spelled(part.metadata)
+        if self._keeps_json and record.metadata.type == "json":
+            if has_encrypted_parts(record.metadata) and self._sealing.changes():
+                return map_parts(record.metadata, lambda one: self._field(one, record, where))
+            return self._spelled(record.metadata)
         fits = source.metadata_type == target.metadata_type and target.encrypts_metadata
         fits &= source.encrypts_together is target.encrypts_together
         if fits and source.encrypts_metadata and not self._sealing.changes():
-            return part.metadata
+            return record.metadata
         named = f"the metadata of {where}"
-        stored = opened_metadata(part.metadata, lambda one: self._sealing.opened(one, named))
+        stored = opened_metadata(record.metadata, lambda one: self._sealing.opened(one, named))
         converted = converted_metadata(stored, target, where)
         if converted.type == "json":
             converted = self._spelled(converted)
         if not target.encrypts_metadata or target.encrypts_together:
             return converted
-        was = stored.encrypted or is_encrypted(part.value)
+        was = stored.encrypted or is_encrypted(record.value)
         return sealed_metadata(
-            converted, lambda one: self._sealed(one, part, named, was_encrypted=was)
+            converted, lambda one: self._sealed(one, record, named, was_encrypted=was)
         )
 
-    def _field(self, field: TypedBytes, part: Record, where: str) -> TypedBytes:
+    def _field(self, field: TypedBytes, record: Record, where: str) -> TypedBytes:
         """An encrypted field of metadata in JSON."""
         opened = self._sealing.opened(field, f"the metadata of {where}")
-        return self._sealing.sealed(opened, place_of(part), was_encrypted=opened.encrypted)
+        return self._sealing.sealed(opened, place_of(record), was_encrypted=opened.encrypted)
 
     def _spelled(self, metadata: TypedBytes) -> TypedBytes:
         """Metadata in JSON as the target spells it."""
         return TypedBytes("json", respelled(metadata.data)) if self._respells_json else metadata
 
-    def _gather(self, part: Record, found: OpenBody, thread: SeenThread) -> bool | Encryption:
+    def _gather(self, record: Record, found: OpenBody, thread: SeenThread) -> bool | Encryption:
         """Add the values that are stored apart to an open body, if the target has them in bodies.
 
         Returns whether one of them was encrypted, and in which form.
@@ -752,7 +756,7 @@ class Conversion:
         was_encrypted: bool | Encryption = False
         values: dict[str, TypedBytes] = {}
         for channel, version in found.versions.items():
-            value = thread.kept.get((part.key.checkpoint_ns, channel, version))
+            value = thread.kept.get((record.key.checkpoint_ns, channel, version))
             if value is not None and value.type != EMPTY:
                 value = self._sealing.opened(value, f"version '{version}' of channel '{channel}'")
                 was_encrypted = was_encrypted or value.encrypted
@@ -779,7 +783,7 @@ class Conversion:
         return self._closed(found, tag, where)
 
     def _parted(
-        self, part: Record, found: OpenBody, thread: SeenThread, known: LastValues, where: str
+        self, record: Record, found: OpenBody, thread: SeenThread, known: LastValues, where: str
     ) -> Iterator[Record]:
         """The values of a body that are stored apart in the target, each version once.
 
@@ -795,7 +799,7 @@ class Conversion:
                     stays[channel] = stayed
                 continue
             named = f"channel '{channel}' of {where}"
-            place = (part.key.checkpoint_ns, channel, versions.get(channel, ""))
+            place = (record.key.checkpoint_ns, channel, versions.get(channel, ""))
             plain = plain_json(stored) if target.values is Place.APART_BUT_PLAIN else None
             if plain is not None:
                 stays[channel] = plain
@@ -817,7 +821,10 @@ class Conversion:
                 value = apart_type(converted_value(value, here, there, named, in_body=True))
             if thread.is_new(place, value, named):
                 yield Record.apart(
-                    part.key.thread_id, *place, value, part.expires_at if target.expires else None
+                    record.key.thread_id,
+                    *place,
+                    value,
+                    record.expires_at if target.expires else None,
                 )
             if is_snapshot(value) and target.values is Place.APART_BUT_PLAIN:
                 stays[channel] = TypedBytes("json", b"true")

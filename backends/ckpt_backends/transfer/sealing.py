@@ -21,8 +21,8 @@ from ckpt_backends.encryption import (
 )
 from ckpt_backends.model import Encryption, Record, TypedBytes
 from ckpt_backends.rows import PlacedValue, ValueKind
+from ckpt_backends.transfer.copying import record_key
 from ckpt_backends.transfer.form import CannotHold, Form
-from ckpt_backends.transfer.parts import part_key
 
 _BODY, _METADATA = "checkpoint", "metadata"
 """The entries of a map that is encrypted as a whole."""
@@ -124,10 +124,10 @@ class WithKeys:
         return TypedBytes(f"{value.type}+aes", encrypted(value.data, key, place, form))
 
 
-def place_of(part: Record) -> str:
-    """The place of a part, which no other part has."""
-    thread_id = part.key.thread_id
-    return "\0".join((thread_id, *part_key(part)))
+def place_of(record: Record) -> str:
+    """The place of a record, which no other record has."""
+    thread_id = record.key.thread_id
+    return "\0".join((thread_id, *record_key(record)))
 
 
 def sealed_together(

@@ -226,7 +226,7 @@ def own_text(node: ValueNode, beyond: int) -> str:
     key = "" if folding.is_index(node.key) else key_text(node.key)
     if text is not None:
         return f"{key}\n{text[: folding.BEGINNING + beyond]}"
-    if folding.parts_of(node.value):
+    if folding.records_of(node.value):
         message = as_message(node.value)
         return key if message is None else f"{key}\n{message_label(message)}"
     scalar = leaf(node.value, _SCALAR)

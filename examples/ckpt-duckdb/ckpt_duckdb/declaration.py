@@ -13,6 +13,6 @@ BACKEND = Backend(
     file_names=("*.duckdb",),
     checkpoints="ckpt_duckdb.store:open_store",
     forms={"duckdb": (Form(),)},
-    parts="ckpt_backends.sql.records:parts_of",  # the rows have the columns of the SQLite saver
+    records="ckpt_backends.sql.records:records_of",  # the rows have the columns of the SQLite saver
     changes="ckpt_duckdb.store:WritableDuckDBStore",
 )

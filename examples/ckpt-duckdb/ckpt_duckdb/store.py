@@ -158,15 +158,15 @@ class WritableDuckDBStore(WritableRowStore):
         ((number,),) = self._file.select(f"DELETE FROM {table} WHERE {only}", **cells)
         return int(number)
 
-    def row_of(self, part: model.Record) -> Row:
-        value = part.value.type, part.value.data
-        if part.kind is model.Kind.CHECKPOINT:
+    def row_of(self, record: model.Record) -> Row:
+        value = record.value.type, record.value.data
+        if record.kind is model.Kind.CHECKPOINT:
             table = "checkpoints"
-            cells: tuple[Cell, ...] = (part.parent, *value, part.metadata.data.decode())
+            cells: tuple[Cell, ...] = (record.parent, *value, record.metadata.data.decode())
         else:
             table = "writes"
-            cells = (part.task_id, part.task_path, part.idx, part.channel, *value)
-        return Row(table, dict(zip(COLUMNS[table], (*part.key, *cells), strict=True)))
+            cells = (record.task_id, record.task_path, record.idx, record.channel, *value)
+        return Row(table, dict(zip(COLUMNS[table], (*record.key, *cells), strict=True)))
 
     def _run(self, statement: str, row: Row | None = None) -> None:
         list(self._file.select(statement, **(row.cells if row else {})))

@@ -23,7 +23,7 @@ from ckpt_cli.render.folding import (
     is_channel,
     node_lines,
     part_of,
-    parts_of,
+    records_of,
     takes_one_line,
     text_of,
     unfold,
@@ -46,7 +46,7 @@ def everything(node: ValueNode) -> Iterator[ValueNode]:
 
 def leaves(value: Value) -> Iterator[Value]:
     """Yield what a value holds that has no parts of its own."""
-    held = parts_of(value)
+    held = records_of(value)
     if not held:
         yield value
         return
@@ -64,7 +64,7 @@ def test_each_value_is_a_node_once_and_each_name_is_given_once(state: dict[str, 
     names = [one.name for one in found]
     assert len(set(names)) == len(names)
     wanted = [id(one) for value in state.values() for one in leaves(value)]
-    shown = [id(one.value) for one in found if one.kind == "value" and not parts_of(one.value)]
+    shown = [id(one.value) for one in found if one.kind == "value" and not records_of(one.value)]
     assert sorted(shown) == sorted(wanted)
 
 

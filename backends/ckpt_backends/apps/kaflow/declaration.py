@@ -30,7 +30,7 @@ BACKEND = Backend(
             ),
         )
     },
-    parts="ckpt_backends.apps.kaflow.records:parts_of",
+    records="ckpt_backends.apps.kaflow.records:records_of",
     edits="ckpt_backends.apps.kaflow.records:edited_row",
     recognise="ckpt_backends.apps.kaflow.store:recognise",
 )

@@ -1,8 +1,8 @@
-"""The parts of a thread in KaFlow's documents. Needs no driver.
+"""The records of a thread in KaFlow's documents. Needs no driver.
 
 KaFlow's order is that of the times of storing, and other layouts order checkpoints by their ids.
-So a thread can only become parts if its last checkpoint has the greatest id. A checkpoint without a
-parent gets the one before it in time, as in `read`.
+So a thread can only become records if its last checkpoint has the greatest id. A checkpoint without
+a parent gets the one before it in time, as in `read`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _FIELDS = {"_id", "thread_id", "checkpoint_id", "parent_checkpoint_id", "checkpo
 _FIELDS |= {"metadata", "username", "created_at", "updated_at"}
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
-    """The parts that the documents of one thread hold, which come oldest first.
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
+    """The records that the documents of one thread hold, which come oldest first.
 
     Raises `CannotHold` and `Unreadable`.
     """

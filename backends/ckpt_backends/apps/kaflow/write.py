@@ -11,7 +11,7 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Kind, Record, TypedBytes, time_of
 from ckpt_backends.mongodb.engine.records import CHECKPOINTS
 from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
-from ckpt_backends.transfer.parts import Arrival
+from ckpt_backends.transfer.copying import Arrival
 
 _NEXT = timedelta(milliseconds=2)
 """A new checkpoint gets a time at least this much after the newest one.
@@ -23,16 +23,16 @@ KaFlow's head is the checkpoint with the newest time, and MongoDB stores millise
 class WritableKaflowStore(MongoChanges):
     """KaFlow's collection, opened for changing."""
 
-    def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]:
-        if part.kind is not Kind.CHECKPOINT or like is None:
+    def document_of(self, record: Record, like: Document | None) -> tuple[str, Document]:
+        if record.kind is not Kind.CHECKPOINT or like is None:
             raise Unsupported("KaFlow stores checkpoints only")
-        at = _time_of_new(part.key.checkpoint_id, like)
+        at = _time_of_new(record.key.checkpoint_id, like)
         return CHECKPOINTS, {
-            "thread_id": like.get("thread_id", part.key.thread_id),
-            "checkpoint_id": part.key.checkpoint_id,
-            "parent_checkpoint_id": part.parent,
-            "checkpoint_data": part.value.data,
-            **self.metadata_fields(part.metadata, like),
+            "thread_id": like.get("thread_id", record.key.thread_id),
+            "checkpoint_id": record.key.checkpoint_id,
+            "parent_checkpoint_id": record.parent,
+            "checkpoint_data": record.value.data,
+            **self.metadata_fields(record.metadata, like),
             "username": like.get("username"),
             "created_at": at,
             "updated_at": at,

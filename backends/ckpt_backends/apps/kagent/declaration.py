@@ -15,7 +15,7 @@ BACKEND = Backend(
     mended_faults=("space-free",),
     # Writes with a number of their own come from one task, so they need no path to be in order.
     forms={"kagent": (Form(has_task_paths=False, keeps_write_order=True),)},
-    parts="ckpt_backends.apps.kagent.layout:parts_of",
+    records="ckpt_backends.apps.kagent.layout:records_of",
     edits="ckpt_backends.apps.kagent.layout:edited_row",
     recognise="ckpt_backends.apps.kagent.layout:recognise",
 )

@@ -142,7 +142,7 @@ class KagentTables:
             )
 
 
-# The parts of a thread in kagent's rows, and their values.
+# The records of a thread in kagent's rows, and their values.
 
 
 _VALUES = {
@@ -168,8 +168,8 @@ def decoded(tag: str, text: str) -> TypedBytes:
         return TypedBytes(tag, text.encode("utf-8", "surrogatepass"), problem="it is not base64")
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
-    """The parts that the rows of one thread hold. Raises `CannotHold` for damaged ones."""
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
+    """The records that the rows of one thread hold. Raises `CannotHold` for damaged ones."""
     for row in rows:
         cells = row.cells
         key = CheckpointKey(*(_text(cells, name) for name in KEY[1:]))

@@ -131,7 +131,7 @@ class KagentStore(SqlStore):
                 yield some[n - 1], row
 
     # Rows hold texts, in which the engine cannot search for bytes.
-    parts_of = BaseStore.parts_of
+    records_of = BaseStore.records_of
 
     def threads_that_may_hold(
         self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False

@@ -76,29 +76,29 @@ class KagentRows(SqlRows):
 
     _rows: KagentChanges
 
-    def add(self, parts: Iterable[Record]) -> None:
+    def add(self, records: Iterable[Record]) -> None:
         user, now = cache(self._rows.user), datetime.now(UTC)
         checkpoints = UnsentRows(self._database, self._tables.checkpoints, _CHECKPOINT)
         writes = UnsentRows(self._database, self._tables.writes, _WRITE)
         taken: set[tuple[CheckpointKey, int]] = set()
-        for part in parts:
-            if part.kind is Kind.VALUE:
+        for record in records:
+            if record.kind is Kind.VALUE:
                 raise Unsupported("this layout stores values in the bodies of checkpoints")
-            place = (user(part.key.thread_id) or USUAL_USER, *part.key, now, now)
-            if part.kind is Kind.WRITE:
-                if (part.key, part.idx) in taken:
+            place = (user(record.key.thread_id) or USUAL_USER, *record.key, now, now)
+            if record.kind is Kind.WRITE:
+                if (record.key, record.idx) in taken:
                     raise CannotHold(
-                        f"two tasks wrote number {part.idx} at checkpoint"
-                        f" '{part.key.checkpoint_id}', and kagent stores one write of each number"
+                        f"two tasks wrote number {record.idx} at checkpoint"
+                        f" '{record.key.checkpoint_id}', and kagent stores one write of each number"
                     )
-                taken.add((part.key, part.idx))
-                value = encoded(part.value.data)
-                task = part.idx, part.task_id, part.channel, part.value.type
+                taken.add((record.key, record.idx))
+                value = encoded(record.value.data)
+                task = record.idx, record.task_id, record.channel, record.value.type
                 writes.add((*place, *task, value), len(value))
             else:
-                metadata, body = encoded(part.metadata.data), encoded(part.value.data)
-                version = _format(part.value)
-                row = (*place, part.parent, metadata, body, part.value.type, version)
+                metadata, body = encoded(record.metadata.data), encoded(record.value.data)
+                version = _format(record.value)
+                row = (*place, record.parent, metadata, body, record.value.type, version)
                 checkpoints.add(row, len(metadata) + len(body))
         # Checkpoints make the rest visible.
         writes.send()

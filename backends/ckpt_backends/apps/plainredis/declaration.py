@@ -29,7 +29,7 @@ BACKEND = Backend(
             ),
         )
     },
-    parts="ckpt_backends.apps.plainredis.records:parts_of",
+    records="ckpt_backends.apps.plainredis.records:records_of",
     edits="ckpt_backends.apps.plainredis.records:edited_row",
     recognise="ckpt_backends.apps.plainredis.layout:PlainRecogniser",
 )

@@ -133,7 +133,7 @@ def wrapped_write(task_id: str, channel: str, value: TypedBytes) -> bytes:
     return wrapped(TypedBytes("msgpack", array_of(parts)))
 
 
-# The parts of a thread of langgraph-checkpoint-plainredis. Needs no server.
+# The records of a thread of langgraph-checkpoint-plainredis. Needs no server.
 #
 # Keys are not escaped, so the registry tells them apart. `thread_keys` returns its rows first. In
 # archives of earlier releases, these rows come later; then all rows before them are in memory.
@@ -143,8 +143,8 @@ BLOBS, WRITES, TIMELINE, THREADS = "checkpoint_blobs", "writes", "idx", "threads
 """The kinds of the keys."""
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
-    """The parts that the rows of one thread hold. Raises `CannotHold`."""
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
+    """The records that the rows of one thread hold. Raises `CannotHold`."""
     registry = _Registry()
     waiting: list[Row] = []
     for row in rows:
@@ -155,10 +155,10 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG
         elif not registry.spaces:
             waiting.append(row)
         else:
-            yield from map(registry.part, waiting)
+            yield from map(registry.record, waiting)
             waiting.clear()
-            yield registry.part(row)
-    yield from map(registry.part, waiting)
+            yield registry.record(row)
+    yield from map(registry.record, waiting)
     registry.check_heads()
 
 
@@ -201,7 +201,7 @@ class _Registry:
                     " other savers find the newest one"
                 )
 
-    def part(self, row: Row) -> Record:
+    def record(self, row: Row) -> Record:
         name, at = str(row.cells["key"]), row.cells.get("expires_at")
         expires_at = at if isinstance(at, int) else None
         value = unwrapped(_content(row))

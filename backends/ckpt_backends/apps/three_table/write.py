@@ -117,23 +117,23 @@ class ThreeTableRows(Rows):
     def count(self, kind: Kind, where: Where) -> int:  # noqa: ARG002 - only checkpoints are counted
         return sum(place is not None for _, place in self._places(where))
 
-    def add(self, parts: Iterable[Record]) -> None:
+    def add(self, records: Iterable[Record]) -> None:
         """Add checkpoints with the values that they name, or missing values of others."""
         values: list[Record] = []
-        for part in parts:
-            if part.kind is Kind.WRITE:
+        for record in records:
+            if record.kind is Kind.WRITE:
                 raise _no_writes()
-            thread_id = part.key.thread_id
+            thread_id = record.key.thread_id
             if self._values(thread_id).index.shared:
                 raise Unsupported(
                     f"thread '{thread_id}' stores the values of its newest checkpoint only",
                     hint="a new checkpoint would overwrite the values of the others",
                 )
-            if part.kind is Kind.VALUE:
-                values.append(part)
+            if record.kind is Kind.VALUE:
+                values.append(record)
             else:
-                self._add(self._values(thread_id), part, values)
-                self._added.append(part.key)
+                self._add(self._values(thread_id), record, values)
+                self._added.append(record.key)
         if not self._added:
             for value in values:
                 self._put_back(self._values(value.key.thread_id), value)

@@ -1,6 +1,6 @@
 """What stored and archived documents hold. Needs no driver.
 
-`MongoDocument` reads and changes the fields of any document; `parts_of` and `edited_row` are for
+`MongoDocument` reads and changes the fields of any document; `records_of` and `edited_row` are for
 those of LangGraph's savers, in both languages.
 """
 
@@ -151,7 +151,7 @@ def _bytes_in(field: bytes) -> bytes:
     return field[10:] if field[5] == _OLD_BINARY else field[6:]
 
 
-# The parts of a thread in the documents of LangGraph's savers.
+# The records of a thread in the documents of LangGraph's savers.
 
 
 _MADE_ANEW = frozenset({"_id", "created_at", "upserted_at", "metadata_search"})
@@ -160,8 +160,8 @@ _OF_CHECKPOINT = {*KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata"
 _OF_WRITE = {*KEY, "task_id", "task_path", "idx", "channel", "type", "value", *_MADE_ANEW}
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
-    """The parts that the documents of one thread hold. Raises `Unsupported` and `Unreadable`."""
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
+    """The records that the documents of one thread hold. Raises `Unsupported` and `Unreadable`."""
     for row in rows:
         found = MongoDocument(row)
         if row.table == WRITES:

@@ -84,8 +84,8 @@ from ckpt_backends.records import (
     removed_threads,
 )
 from ckpt_backends.rows import Restored, Row, RowEdit, conflict
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # Removes documents of threads.
@@ -192,10 +192,10 @@ class MongoRows(Rows):
             for match in self._matches(kind, where)
         )
 
-    def add(self, parts: Iterable[Record]) -> None:
-        for part in parts:
-            like = self._newest({"thread_id": part.key.thread_id})
-            table, document = self._make.document_of(part, like)
+    def add(self, records: Iterable[Record]) -> None:
+        for record in records:
+            like = self._newest({"thread_id": record.key.thread_id})
+            table, document = self._make.document_of(record, like)
             self._collection(table).insert_one(document, session=self._session)
 
     def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
@@ -727,8 +727,8 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
             )
 
     @abstractmethod
-    def document_of(self, part: Record, like: Document | None) -> tuple[str, Document]:
-        """The table and the document of a part. Raises `CannotHold` and `Unsupported`.
+    def document_of(self, record: Record, like: Document | None) -> tuple[str, Document]:
+        """The table and the document of a record. Raises `CannotHold` and `Unsupported`.
 
         It has the form of `like`, the thread's newest checkpoint, or of the newest releases.
         """

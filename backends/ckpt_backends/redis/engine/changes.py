@@ -76,11 +76,11 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
         """The key of a write."""
 
     @abstractmethod
-    def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:
+    def add(self, record: Record, origin: bytes | None, writes: int) -> Iterator[Command]:
         """Add a checkpoint. `origin` is the key of the checkpoint that it is a copy of, or None."""
 
     @abstractmethod
-    def add_write(self, part: Record) -> Iterator[Command]:
+    def add_write(self, record: Record) -> Iterator[Command]:
         """Add a write."""
 
     @abstractmethod
@@ -517,7 +517,7 @@ def receive_thread(connection: RedisConnection, reception: Reception) -> None:
     staged: list[NewDocument] = []
     """Without their data, which is in the store."""
     size = 0
-    documents = map(reception.documents, reception.arrival.parts)
+    documents = map(reception.documents, reception.arrival.records)
     for one in chain(chain.from_iterable(documents), reception.rest()):
         if not one.is_string:
             check_json(one.data, one.name)

@@ -57,7 +57,7 @@ from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import StoreUrl
 
 if TYPE_CHECKING:
-    from ckpt_backends.transfer.parts import Arrival
+    from ckpt_backends.transfer.copying import Arrival
 
 # Adds up the sizes of threads from single values.
 
@@ -252,7 +252,7 @@ class RedisLayout(ABC):
         """The commands of a change."""
 
     def reception(self, arrival: Arrival) -> Reception:  # noqa: ARG002
-        """How this layout stores the parts of a thread of another store. Raises `Unsupported`."""
+        """How this layout stores the records of a thread of another store. Raises `Unsupported`."""
         raise Unsupported(f"threads cannot be copied into the layout '{self.name}'")
 
     def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ThreadRemoval]:
@@ -754,28 +754,28 @@ class NewDocument:
 
 
 class Reception(ABC):
-    """What one layout makes of the parts of one thread."""
+    """What one layout makes of the records of one thread."""
 
     def __init__(self, layout: RedisLayout, arrival: Arrival) -> None:
         self.layout = layout
         self.arrival = arrival
 
     @abstractmethod
-    def documents(self, part: Record) -> Iterator[NewDocument]:
-        """The documents of a part. Raises `CannotHold`."""
+    def documents(self, record: Record) -> Iterator[NewDocument]:
+        """The documents of a record. Raises `CannotHold`."""
 
     def rest(self) -> Iterator[NewDocument]:
-        """The documents that are known only after all parts. Raises `CannotHold`."""
+        """The documents that are known only after all records. Raises `CannotHold`."""
         yield from ()
 
     def heads(self) -> dict[str, str]:
-        """By namespace, the id of the head that the store has. Called after all parts."""
+        """By namespace, the id of the head that the store has. Called after all records."""
         thread_id = self.arrival.thread_id
         return heads_of(self.layout.find([thread_id])[thread_id].places.values())
 
     @abstractmethod
     def watched(self) -> Sequence[bytes]:
-        """Keys that a saver touches when it adds a checkpoint. Called after all parts."""
+        """Keys that a saver touches when it adds a checkpoint. Called after all records."""
 
     @abstractmethod
     def last(self) -> Iterator[Command]:

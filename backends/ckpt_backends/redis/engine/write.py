@@ -59,8 +59,8 @@ from ckpt_backends.redis.engine.layout import CommandPlan, RedisLayout, purge_lo
 from ckpt_backends.redis.engine.store import open_layout
 from ckpt_backends.rows import Cell, Restored, Row, RowEdit, conflict, is_part
 from ckpt_backends.servers import opening, understanding
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import Language
-from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # Replaces the contents of keys that are as they were read.

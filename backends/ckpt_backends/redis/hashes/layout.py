@@ -120,18 +120,27 @@ class HashPlan(KeyPlan[RedisLayout]):
         place = (WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self._separator.join((*place, task_id, str(idx))))
 
-    def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        name = self._layout.checkpoint_name(part.key)
+    def add(self, record: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+        name = self._layout.checkpoint_name(record.key)
         if origin is not None:
             # Copy the whole hash, to keep fields that other savers add.
             yield from self._copied(origin, name)
-        fields: list[bytes | str] = ["checkpoint_id", raw(part.key.checkpoint_id)]
-        fields += ["parent_checkpoint_id", raw(part.parent or "")]
-        yield ("HSET", name, *fields, *_values(part.metadata, part.value))
+        fields: list[bytes | str] = ["checkpoint_id", raw(record.key.checkpoint_id)]
+        fields += ["parent_checkpoint_id", raw(record.parent or "")]
+        yield ("HSET", name, *fields, *_values(record.metadata, record.value))
 
-    def add_write(self, part: Record) -> Iterator[Command]:
-        name, value = self.write_name(part.key, part.task_id, part.idx), part.value
-        yield ("HSET", name, "channel", raw(part.channel), "type", value.type, "value", value.data)
+    def add_write(self, record: Record) -> Iterator[Command]:
+        name, value = self.write_name(record.key, record.task_id, record.idx), record.value
+        yield (
+            "HSET",
+            name,
+            "channel",
+            raw(record.channel),
+            "type",
+            value.type,
+            "value",
+            value.data,
+        )
 
     def change_copy(
         self,
@@ -425,7 +434,7 @@ class HashRecogniser(Recogniser):
         return "checkpoint$*"
 
 
-# The parts of a thread in hashes. Needs no server.
+# The records of a thread in hashes. Needs no server.
 
 
 _OF_CHECKPOINT = frozenset(
@@ -434,8 +443,8 @@ _OF_CHECKPOINT = frozenset(
 _OF_WRITE = frozenset({"channel", "type", "value"})
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
-    """The parts that the rows of one thread hold. Raises `CannotHold`.
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
+    """The records that the rows of one thread hold. Raises `CannotHold`.
 
     Leaves out hashes that the saver did not complete, as its reader does.
     """

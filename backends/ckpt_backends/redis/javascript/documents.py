@@ -107,8 +107,8 @@ from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.rows import ChangeValue, Row, ValueKind
 from ckpt_backends.transfer.bodies import version_text
 from ckpt_backends.transfer.convert import KeptValues
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival
 
 # Changes and removes threads of LangGraph.js in the same form as its saver.
 
@@ -134,16 +134,16 @@ class JavaScriptPlan(JsonPlan):
             for ns, head in change.heads.items()
         ]
 
-    def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+    def add(self, record: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         now = time.time_ns() // 1_000_000
-        name = self._layout.checkpoint_name(part.key)
-        yield ("JSON.SET", name, "$", checkpoint_document(part, now, has_writes=writes > 0))
+        name = self._layout.checkpoint_name(record.key)
+        yield ("JSON.SET", name, "$", checkpoint_document(record, now, has_writes=writes > 0))
 
-    def add_write(self, part: Record) -> Iterator[Command]:
+    def add_write(self, record: Record) -> Iterator[Command]:
         # The saver's clock starts at 0 with its process, so this time sorts after its writes.
         now = time.time() * 1e6
-        name = self.write_name(part.key, part.task_id, part.idx)
-        yield ("JSON.SET", name, "$", write_document(part, now + part.idx))
+        name = self.write_name(record.key, record.task_id, record.idx)
+        yield ("JSON.SET", name, "$", write_document(record, now + record.idx))
 
     def values(self) -> Iterator[Command]:
         change, thread_id = self._change, self._change.thread_id
@@ -461,21 +461,21 @@ class JavaScriptReception(Reception):
         if REFUSED.search(arrival.thread_id):
             raise CannotHold(f"LangGraph.js rejects the thread id '{arrival.thread_id}' on Redis")
 
-    def documents(self, part: Record) -> Iterator[NewDocument]:
-        if part.kind is Kind.CHECKPOINT:
-            yield from self._checkpoint(part)
-        elif part.kind is Kind.WRITE:
-            yield self._write(part)
+    def documents(self, record: Record) -> Iterator[NewDocument]:
+        if record.kind is Kind.CHECKPOINT:
+            yield from self._checkpoint(record)
+        elif record.kind is Kind.WRITE:
+            yield self._write(record)
         else:
-            raise CannotHold(f"the value of channel '{part.channel}' came without its checkpoint")
+            raise CannotHold(f"the value of channel '{record.channel}' came without its checkpoint")
 
-    def _checkpoint(self, part: Record) -> Iterator[NewDocument]:
-        key, where = part.key, f"checkpoint '{part.key.checkpoint_id}'"
+    def _checkpoint(self, record: Record) -> Iterator[NewDocument]:
+        key, where = record.key, f"checkpoint '{record.key.checkpoint_id}'"
         ns = key.checkpoint_ns
         if REFUSED.search(ns + key.checkpoint_id) or meant_ns(ns) != ns:
             raise CannotHold(f"LangGraph.js cannot store {where} of namespace '{ns}' on Redis")
         self._checkpoints.add(key)
-        body = exact_json(part.value, where)
+        body = exact_json(record.value, where)
         fields = members_of(body.data.decode("utf-8", "surrogatepass"))
         inside = members_of(fields.get("channel_values", "{}"))
         versions = json.loads(fields.get("channel_versions", "{}"))
@@ -488,17 +488,17 @@ class JavaScriptReception(Reception):
             elif value is not None:
                 data = value.encode("utf-8", "surrogatepass")
                 document = value_document(key, *place[1:], data)
-                yield NewDocument(blob_name(key, place[1:]), document, part.expires_at)
+                yield NewDocument(blob_name(key, place[1:]), document, record.expires_at)
         fields["channel_values"] = joined(inside)
         stored = TypedBytes("json", joined(fields).encode("utf-8", "surrogatepass"))
-        metadata = exact_json(part.metadata, f"the metadata of {where}")
+        metadata = exact_json(record.metadata, f"the metadata of {where}")
         at = time_of(key.checkpoint_id)
         document = checkpoint_document(
-            part._replace(value=stored, metadata=metadata),
+            record._replace(value=stored, metadata=metadata),
             0.0 if at is None else at.timestamp() * 1000,
             has_writes=False,
         )
-        yield NewDocument(self._documents.checkpoint_name(key), document, part.expires_at)
+        yield NewDocument(self._documents.checkpoint_name(key), document, record.expires_at)
 
     def _is_new(
         self, key: CheckpointKey, place: tuple[str, str, str], value: str | None, named: str
@@ -524,23 +524,23 @@ class JavaScriptReception(Reception):
         text = bytes(found)[1:-1].decode("utf-8", "surrogatepass")
         return _digest(text or None)
 
-    def _write(self, part: Record) -> NewDocument:
-        where = f"the write to '{part.channel}' at checkpoint '{part.key.checkpoint_id}'"
-        if part.value.type != "json":
-            raise CannotHold(f"{where} has the type '{part.value.type}', and Redis needs JSON")
-        if REFUSED.search(part.task_id):
+    def _write(self, record: Record) -> NewDocument:
+        where = f"the write to '{record.channel}' at checkpoint '{record.key.checkpoint_id}'"
+        if record.value.type != "json":
+            raise CannotHold(f"{where} has the type '{record.value.type}', and Redis needs JSON")
+        if REFUSED.search(record.task_id):
             raise CannotHold(f"LangGraph.js rejects the task id of {where} on Redis")
-        number = self._next.get(part.key)
+        number = self._next.get(record.key)
         if number is None:
-            number = self._first_free(part.key) if self.arrival.heads else 0.0
-            name = self._documents.checkpoint_name(part.key)
+            number = self._first_free(record.key) if self.arrival.heads else 0.0
+            name = self._documents.checkpoint_name(record.key)
             if self.arrival.heads and self._documents.connection.number_of([name]):
-                self._checkpoints.add(part.key)
-        self._next[part.key] = number + 1
-        name = self._documents.write_name(part.key, part.task_id, part.idx)
-        self._lists.setdefault(part.key, ListOfWrites()).add(name, number, part.expires_at)
-        exact = part._replace(value=exact_json(part.value, where))
-        return NewDocument(name, write_document(exact, number), part.expires_at)
+                self._checkpoints.add(record.key)
+        self._next[record.key] = number + 1
+        name = self._documents.write_name(record.key, record.task_id, record.idx)
+        self._lists.setdefault(record.key, ListOfWrites()).add(name, number, record.expires_at)
+        exact = record._replace(value=exact_json(record.value, where))
+        return NewDocument(name, write_document(exact, number), record.expires_at)
 
     def _first_free(self, key: CheckpointKey) -> float:
         """The place after the writes that a checkpoint already has."""
@@ -607,17 +607,19 @@ def part_of(body: TypedBytes | None, name: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def checkpoint_document(part: Record, ts: float, *, has_writes: bool) -> bytes:
+def checkpoint_document(record: Record, ts: float, *, has_writes: bool) -> bytes:
     """The document of a checkpoint. `ts` is its time, in milliseconds since 1970."""
     first = {
-        "thread_id": part.key.thread_id,
-        "checkpoint_ns": stored_ns(part.key.checkpoint_ns),
-        "checkpoint_id": part.key.checkpoint_id,
-        "parent_checkpoint_id": part.parent,
+        "thread_id": record.key.thread_id,
+        "checkpoint_ns": stored_ns(record.key.checkpoint_ns),
+        "checkpoint_id": record.key.checkpoint_id,
+        "parent_checkpoint_id": record.parent,
     }
-    parts = {"checkpoint": part.value.data, "metadata": part.metadata.data}
+    records = {"checkpoint": record.value.data, "metadata": record.metadata.data}
     last = {"checkpoint_ts": ts, "has_writes": "true" if has_writes else "false"}
-    return document(first, parts, last | source_and_step(part.metadata) | _beside(part.metadata))
+    return document(
+        first, records, last | source_and_step(record.metadata) | _beside(record.metadata)
+    )
 
 
 def _beside(metadata: TypedBytes) -> dict[str, Any]:
@@ -632,16 +634,16 @@ def _beside(metadata: TypedBytes) -> dict[str, Any]:
     return made
 
 
-def write_document(part: Record, number: float) -> bytes:
+def write_document(record: Record, number: float) -> bytes:
     """The document of a write. `number` is its place in the order of arrival."""
-    value = part.value.data
+    value = record.value.data
     fields = {
-        "thread_id": part.key.thread_id,
-        "checkpoint_ns": part.key.checkpoint_ns,
-        "checkpoint_id": part.key.checkpoint_id,
-        "task_id": part.task_id,
-        "idx": part.idx,
-        "channel": part.channel,
+        "thread_id": record.key.thread_id,
+        "checkpoint_ns": record.key.checkpoint_ns,
+        "checkpoint_id": record.key.checkpoint_id,
+        "task_id": record.task_id,
+        "idx": record.idx,
+        "channel": record.channel,
         "type": "json" if value[:1] in {b"{", b"[", b"n"} else "string",
         "timestamp": number,
         "global_idx": number,
@@ -662,10 +664,10 @@ def value_document(owner: CheckpointKey, channel: str, version: str, value: byte
     return document(fields, {"value": value}, {})
 
 
-# The parts of a thread in the documents of LangGraph.js. Needs no server.
+# The records of a thread in the documents of LangGraph.js. Needs no server.
 #
 # A body has the values that changed in its step; the others are stored under their versions. A
-# part has all of them, as LangGraph.js reads them: those in the body take precedence.
+# record has all of them, as LangGraph.js reads them: those in the body take precedence.
 
 
 _PLACE = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id"})
@@ -675,8 +677,8 @@ _OF_VALUE = _PLACE | {"channel", "version", "type", "value"}
 _OF_WRITE = _PLACE | {"task_id", "idx", "channel", "type", "value", "timestamp", "global_idx"}
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
-    """The parts that the rows of one thread hold. Raises `CannotHold`.
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
+    """The records that the rows of one thread hold. Raises `CannotHold`.
 
     The writes of a checkpoint come in the order of arrival, as LangGraph.js reads them.
     """
@@ -691,12 +693,12 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
             elif kind == WRITE:
                 for _, written in groupby(documents, lambda found: found.raw("checkpoint_id")):
                     yield from map(
-                        _write_part,
+                        _write_record,
                         sorted(written, key=lambda found: _number(found.get("global_idx"))),
                     )
             elif kind == CHECKPOINT:
                 for found in documents:
-                    yield _checkpoint_part(found, values)
+                    yield _checkpoint_record(found, values)
 
 
 def _keep(found: StoredDocument, values: KeptValues) -> None:
@@ -706,7 +708,7 @@ def _keep(found: StoredDocument, values: KeptValues) -> None:
         values.put(place, TypedBytes("json", found.raw("value")))
 
 
-def _write_part(found: StoredDocument) -> Record:
+def _write_record(found: StoredDocument) -> Record:
     found.check_members(_OF_WRITE)
     idx = found.get("idx")
     return Record.write(
@@ -720,7 +722,7 @@ def _write_part(found: StoredDocument) -> Record:
     )
 
 
-def _checkpoint_part(found: StoredDocument, values: KeptValues) -> Record:
+def _checkpoint_record(found: StoredDocument, values: KeptValues) -> Record:
     found.check_members(_OF_CHECKPOINT)
     key = _key(found)
     try:

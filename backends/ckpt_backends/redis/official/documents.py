@@ -102,8 +102,8 @@ from ckpt_backends.redis.engine.search import indexes, is_of_javascript, prefixe
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.official.declaration import BACKEND, SHALLOW
 from ckpt_backends.rows import ChangeValue, PlacedValue, Row, ValueKind
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # Finds the prefixes of the savers in a database, and pairs prefixes of checkpoints and writes.
@@ -370,13 +370,13 @@ class DocumentPlan(JsonPlan):
         (names,) = self._layout.pointers(self._change.thread_id, ns).values()
         return names[-1]
 
-    def add(self, part: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        stored = checkpoint_document(part, _stored_at(part.key), has_writes=writes > 0)
-        yield ("JSON.SET", self._layout.checkpoint_name(part.key), "$", stored)
+    def add(self, record: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+        stored = checkpoint_document(record, _stored_at(record.key), has_writes=writes > 0)
+        yield ("JSON.SET", self._layout.checkpoint_name(record.key), "$", stored)
 
-    def add_write(self, part: Record) -> Iterator[Command]:
-        name = self.write_name(part.key, part.task_id, part.idx)
-        yield ("JSON.SET", name, "$", write_document(part))
+    def add_write(self, record: Record) -> Iterator[Command]:
+        name = self.write_name(record.key, record.task_id, record.idx)
+        yield ("JSON.SET", name, "$", write_document(record))
 
     def register(
         self, key: CheckpointKey, added: Sequence[AddedWrite], expiry: int
@@ -809,40 +809,40 @@ class DocumentReception(Reception):
         if meant_id(arrival.thread_id) != arrival.thread_id:
             raise CannotHold(f"RedisSaver takes the id '{arrival.thread_id}' for an empty one")
 
-    def documents(self, part: Record) -> Iterator[NewDocument]:
-        if part.kind is Kind.CHECKPOINT:
-            yield self._checkpoint(part)
-        elif part.kind is Kind.WRITE:
-            yield self._write(part)
+    def documents(self, record: Record) -> Iterator[NewDocument]:
+        if record.kind is Kind.CHECKPOINT:
+            yield self._checkpoint(record)
+        elif record.kind is Kind.WRITE:
+            yield self._write(record)
         else:
-            raise CannotHold(f"RedisSaver stores channel '{part.channel}' in checkpoints only")
+            raise CannotHold(f"RedisSaver stores channel '{record.channel}' in checkpoints only")
 
-    def _checkpoint(self, part: Record) -> NewDocument:
-        key = part.key
+    def _checkpoint(self, record: Record) -> NewDocument:
+        key = record.key
         if meant_ns(key.checkpoint_ns) != key.checkpoint_ns:
             raise CannotHold(f"RedisSaver takes the namespace '{key.checkpoint_ns}' for the root")
         known = self._heads.get(key.checkpoint_ns)
         if known is None or known[0] < key:
-            self._heads[key.checkpoint_ns] = key, part.expires_at
-        exact = part._replace(value=exact_json(part.value, f"checkpoint '{key.checkpoint_id}'"))
+            self._heads[key.checkpoint_ns] = key, record.expires_at
+        exact = record._replace(value=exact_json(record.value, f"checkpoint '{key.checkpoint_id}'"))
         at = time_of(key.checkpoint_id)
         stored = checkpoint_document(
             exact, 0.0 if at is None else at.timestamp() * 1000, has_writes=True
         )
-        return NewDocument(self._documents.checkpoint_name(key), stored, part.expires_at)
+        return NewDocument(self._documents.checkpoint_name(key), stored, record.expires_at)
 
-    def _write(self, part: Record) -> NewDocument:
-        if part.value.type not in _READ:
+    def _write(self, record: Record) -> NewDocument:
+        if record.value.type not in _READ:
             raise CannotHold(
-                f"RedisSaver cannot read a write to '{part.channel}' of type '{part.value.type}'"
-                f" at checkpoint '{part.key.checkpoint_id}'"
+                f"RedisSaver cannot read a write to '{record.channel}' of type"
+                f" '{record.value.type}' at checkpoint '{record.key.checkpoint_id}'"
             )
-        name = self._documents.write_name(part.key, part.task_id, part.idx)
+        name = self._documents.write_name(record.key, record.task_id, record.idx)
         # The saver's number is the place in a call of `put_writes`, which `idx` is for most writes.
-        self._lists.setdefault(part.key, ListOfWrites()).add(
-            name, max(part.idx, 0), part.expires_at
+        self._lists.setdefault(record.key, ListOfWrites()).add(
+            name, max(record.idx, 0), record.expires_at
         )
-        return NewDocument(name, write_document(part), part.expires_at)
+        return NewDocument(name, write_document(record), record.expires_at)
 
     def watched(self) -> Sequence[bytes]:
         spaces = sorted({*self.arrival.heads, *self._heads})
@@ -884,20 +884,20 @@ def stored_value(tag: str, blob: Any) -> TypedBytes:
     return TypedBytes({"json": REDIS_JSON, "base64": "bytes"}.get(tag, tag), decoded)
 
 
-def checkpoint_document(part: Record, ts: float, *, has_writes: bool) -> bytes:
+def checkpoint_document(record: Record, ts: float, *, has_writes: bool) -> bytes:
     """The document of a checkpoint. `ts` is its time, in milliseconds since 1970."""
     first = {
-        "thread_id": stored_id(part.key.thread_id),
-        "run_id": run_of(part.metadata.data),
-        "checkpoint_ns": stored_ns(part.key.checkpoint_ns),
-        "checkpoint_id": part.key.checkpoint_id,
-        "parent_checkpoint_id": part.parent or "",
+        "thread_id": stored_id(record.key.thread_id),
+        "run_id": run_of(record.metadata.data),
+        "checkpoint_ns": stored_ns(record.key.checkpoint_ns),
+        "checkpoint_id": record.key.checkpoint_id,
+        "parent_checkpoint_id": record.parent or "",
         "checkpoint_ts": ts,
     }
-    metadata = part.metadata.data.decode("utf-8", "surrogatepass")
+    metadata = record.metadata.data.decode("utf-8", "surrogatepass")
     last = {"metadata": metadata, "has_writes": has_writes}
-    last |= source_and_step(part.metadata)
-    return document(first, {"checkpoint": part.value.data}, last)
+    last |= source_and_step(record.metadata)
+    return document(first, {"checkpoint": record.value.data}, last)
 
 
 def run_of(metadata: bytes) -> str:
@@ -907,24 +907,24 @@ def run_of(metadata: bytes) -> str:
     return run_id if isinstance(run_id, str) else ""
 
 
-def write_document(part: Record) -> bytes:
+def write_document(record: Record) -> bytes:
     """The document of a write."""
-    value = part.value
+    value = record.value
     fields = {
-        "thread_id": stored_id(part.key.thread_id),
-        "checkpoint_ns": stored_ns(part.key.checkpoint_ns),
-        "checkpoint_id": part.key.checkpoint_id,
-        "task_id": part.task_id,
-        "task_path": part.task_path,
-        "idx": part.idx,
-        "channel": part.channel,
+        "thread_id": stored_id(record.key.thread_id),
+        "checkpoint_ns": stored_ns(record.key.checkpoint_ns),
+        "checkpoint_id": record.key.checkpoint_id,
+        "task_id": record.task_id,
+        "task_path": record.task_path,
+        "idx": record.idx,
+        "channel": record.channel,
         "type": "json" if value.type == REDIS_JSON else value.type,
         "blob": b64encode(value.data).decode(),
     }
     return json.dumps(fields).encode()
 
 
-# The parts of a thread in the documents of langgraph-checkpoint-redis. Needs no server.
+# The records of a thread in the documents of langgraph-checkpoint-redis. Needs no server.
 
 
 _OF_CHECKPOINT = frozenset(
@@ -937,8 +937,8 @@ _OF_WRITE = frozenset(
 )
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
-    """The parts that the rows of one thread hold. Raises `CannotHold`.
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
+    """The records that the rows of one thread hold. Raises `CannotHold`.
 
     Pointers and lists of writes follow from the documents; so do the separate values of release
     0.0, which also stores all values in bodies.
@@ -948,12 +948,12 @@ def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
             continue
         found = StoredDocument(row)
         if row.table == WRITE:
-            yield _write_part(found)
+            yield _write_record(found)
         elif "thread_id" in found.members:  # else `put_writes` came before `put`
-            yield _checkpoint_part(found)
+            yield _checkpoint_record(found)
 
 
-def _checkpoint_part(found: StoredDocument) -> Record:
+def _checkpoint_record(found: StoredDocument) -> Record:
     found.check_members(_OF_CHECKPOINT)
     thread_id = meant_id(found.text("thread_id"))
     stored = found.get("metadata")
@@ -994,7 +994,7 @@ def _check_run(found: StoredDocument, key: CheckpointKey, metadata: bytes) -> No
         )
 
 
-def _write_part(found: StoredDocument) -> Record:
+def _write_record(found: StoredDocument) -> Record:
     found.check_members(_OF_WRITE)
     idx = found.get("idx")
     return Record.write(

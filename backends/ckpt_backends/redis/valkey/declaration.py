@@ -25,7 +25,7 @@ BACKEND = Backend(
     engine_faults=("keys-evicted", "index-stale", "ttl-partial"),
     mended_faults=("index-stale", "ttl-partial"),
     forms={"valkey": (Form(has_task_paths=False, keeps_write_order=True, expires=True),)},
-    parts="ckpt_backends.redis.valkey.records:parts_of",
+    records="ckpt_backends.redis.valkey.records:records_of",
     edits="ckpt_backends.redis.valkey.records:edited_row",
     creates={Language.PYTHON: "valkey"},
     create="ckpt_backends.redis.valkey.layout:create_store",

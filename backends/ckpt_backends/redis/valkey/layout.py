@@ -90,8 +90,8 @@ from ckpt_backends.redis.valkey.records import (
 )
 from ckpt_backends.rows import Row, not_of
 from ckpt_backends.servers import understood
+from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold, Language
-from ckpt_backends.transfer.parts import Arrival
 from ckpt_backends.url import StoreUrl
 
 # The keys of ValkeySaver of langgraph-checkpoint-aws 1.2, and what they contain.
@@ -638,7 +638,7 @@ class ValkeyPlan(CommandPlan):
 
 # Stores threads of other stores as ValkeySaver would.
 #
-# All writes of a checkpoint are one text. They wait in a temporary file until all parts have
+# All writes of a checkpoint are one text. They wait in a temporary file until all records have
 # come.
 
 
@@ -676,25 +676,25 @@ class ValkeyReception(Reception):
         self._new: dict[str, dict[str, int | None]] = {}
         """By namespace, the checkpoints that come, with their times of expiry."""
 
-    def documents(self, part: Record) -> Iterator[NewDocument]:
-        if part.kind is Kind.CHECKPOINT:
-            _, ns, own = part.key
-            name = self._contents.checkpoint_name(part.key)
-            self._check_key(part.key, name)
-            _check_metadata(part.metadata.data, f"the metadata of checkpoint '{own}'")
-            self._new.setdefault(ns, {})[own] = part.expires_at
-            yield NewDocument(name, new_checkpoint(part), part.expires_at, is_string=True)
-        elif part.kind is Kind.WRITE:
-            self._add_write(part)
+    def documents(self, record: Record) -> Iterator[NewDocument]:
+        if record.kind is Kind.CHECKPOINT:
+            _, ns, own = record.key
+            name = self._contents.checkpoint_name(record.key)
+            self._check_key(record.key, name)
+            _check_metadata(record.metadata.data, f"the metadata of checkpoint '{own}'")
+            self._new.setdefault(ns, {})[own] = record.expires_at
+            yield NewDocument(name, new_checkpoint(record), record.expires_at, is_string=True)
+        elif record.kind is Kind.WRITE:
+            self._add_write(record)
         else:
-            raise CannotHold(f"ValkeySaver stores channel '{part.channel}' in checkpoints only")
+            raise CannotHold(f"ValkeySaver stores channel '{record.channel}' in checkpoints only")
 
-    def _add_write(self, part: Record) -> None:
-        key = part.key
+    def _add_write(self, record: Record) -> None:
+        key = record.key
         self._check_key(key, self._contents.writes_name(key))
-        place = part.order, part.task_id, part.idx, self._file.tell()
-        self._writes.setdefault(key, []).append(_WaitingWrite(*place, part.expires_at))
-        self._file.write(json.dumps(write_fields(part)).encode() + b"\n")
+        place = record.order, record.task_id, record.idx, self._file.tell()
+        self._writes.setdefault(key, []).append(_WaitingWrite(*place, record.expires_at))
+        self._file.write(json.dumps(write_fields(record)).encode() + b"\n")
 
     def _check_key(self, key: CheckpointKey, name: bytes) -> None:
         """Raise `CannotHold` if a key may be that of another thread, or cannot be written."""

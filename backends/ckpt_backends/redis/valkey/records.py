@@ -173,23 +173,23 @@ def checkpoint_text(
     return _dumped(parts)
 
 
-def new_checkpoint(part: Record) -> bytes:
+def new_checkpoint(record: Record) -> bytes:
     """A new checkpoint."""
     fields = {
-        "thread_id": part.key.thread_id,
-        "checkpoint_id": part.key.checkpoint_id,
-        "parent_checkpoint_id": part.parent,
+        "thread_id": record.key.thread_id,
+        "checkpoint_id": record.key.checkpoint_id,
+        "parent_checkpoint_id": record.parent,
     }
-    return checkpoint_text(fields, part.value, part.metadata)
+    return checkpoint_text(fields, record.value, record.metadata)
 
 
-def write_fields(part: Record) -> dict[str, Any]:
+def write_fields(record: Record) -> dict[str, Any]:
     """A write as an element of the list."""
     return {
-        "task_id": part.task_id,
-        "idx": part.idx,
-        "channel": part.channel,
-        **value_fields(part.value),
+        "task_id": record.task_id,
+        "idx": record.idx,
+        "channel": record.channel,
+        **value_fields(record.value),
     }
 
 
@@ -232,7 +232,7 @@ def key_of(name: bytes, thread_id: str | None) -> CheckpointKey | None:
     return CheckpointKey(thread, ns, own) if mark else None
 
 
-# The parts of a thread in the keys of ValkeySaver. Needs no server and no driver.
+# The records of a thread in the keys of ValkeySaver. Needs no server and no driver.
 
 
 _MEMBERS = frozenset({"task_id", "idx", "channel", "type", "value"})
@@ -241,8 +241,8 @@ _FIELDS = frozenset(
 )
 
 
-def parts_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - one layout
-    """The parts that the rows of some threads hold. Raises `CannotHold` and `Unsupported`.
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - one layout
+    """The records that the rows of some threads hold. Raises `CannotHold` and `Unsupported`.
 
     Other layouts order checkpoints by their ids. So the lists must have this order, too.
     """

@@ -14,7 +14,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
-from ckpt_backends.transfer.parts import languages_of, parts_of_rows, refusal
+from ckpt_backends.transfer.copying import languages_of, records_of_rows, refusal
 from ckpt_cli.queries.stores import language_of
 
 NAME = "copied"
@@ -107,15 +107,15 @@ def test_what_was_added_in_the_source_is_added_in_the_target(
         assert told(asking.url, "history") == told(target, "history")
 
 
-def test_parts_of_threads_are_those_of_their_rows(store: Store) -> None:
+def test_records_of_threads_are_those_of_their_rows(store: Store) -> None:
     layout = store.describe().layout
     if not languages_of(layout):
         return  # nothing can be copied from it
     threads = [one.thread_id for one in store.threads()]
     together: dict[str, list[Record]] = {one: [] for one in threads}
-    for part in store.parts_of(threads):
-        together[part.key.thread_id].append(part)
+    for record in store.records_of(threads):
+        together[record.key.thread_id].append(record)
     for one in threads:
-        wanted = list(parts_of_rows(layout, store.rows(one)))
-        assert sorted(map(repr, store.parts_of([one]))) == sorted(map(repr, wanted))
+        wanted = list(records_of_rows(layout, store.rows(one)))
+        assert sorted(map(repr, store.records_of([one]))) == sorted(map(repr, wanted))
         assert sorted(map(repr, together[one])) == sorted(map(repr, wanted))

@@ -1,6 +1,6 @@
-"""The parts of a thread in the form of one layout, between its rows and those of another layout.
+"""The records of a thread in the form of one layout, between its rows and those of another layout.
 
-The parts of a thread come in any number of values, writes and checkpoints. Values come before the
+The records of a thread come in any number of values, writes and checkpoints. Values come before the
 checkpoints that name them.
 """
 
@@ -21,8 +21,8 @@ from ckpt_backends.rows import ChangeValue, EditRow, Row, RowEdit
 from ckpt_backends.transfer.form import Form, Language
 from ckpt_backends.url import StoreUrl
 
-PartsOfRows: TypeAlias = Callable[[str, Iterable[Row]], Iterator[Record]]
-"""Maps the name of a layout and the rows of one thread to the parts that they hold."""
+RecordsOfRows: TypeAlias = Callable[[str, Iterable[Row]], Iterator[Record]]
+"""Maps the name of a layout and the rows of one thread to the records that they hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +30,30 @@ class Arrival:
     """A thread, or what is missing of it, to be added to a store."""
 
     thread_id: str
-    parts: Iterable[Record]
+    records: Iterable[Record]
     """In the form of the store. Read once, and only while the store adds them."""
     heads: Mapping[str, str] = field(default_factory=dict)
     """By namespace, the id of the newest checkpoint that the store has; empty for a new thread."""
 
 
-def part_key(part: Record) -> tuple[str, ...]:
+def record_key(record: Record) -> tuple[str, ...]:
     """What identifies a record within its thread."""
-    _, ns, checkpoint_id = part.key
-    if part.kind is Kind.VALUE:
-        return part.kind, ns, part.channel, part.version
-    if part.kind is Kind.WRITE:
-        return part.kind, ns, checkpoint_id, part.task_id, str(part.idx)
-    return part.kind, ns, checkpoint_id
+    _, ns, checkpoint_id = record.key
+    if record.kind is Kind.VALUE:
+        return record.kind, ns, record.channel, record.version
+    if record.kind is Kind.WRITE:
+        return record.kind, ns, checkpoint_id, record.task_id, str(record.idx)
+    return record.kind, ns, checkpoint_id
 
 
-def part_size(part: Record) -> int:
+def record_size(record: Record) -> int:
     """The bytes of a record's values."""
-    return len(part.value.data) + len(part.metadata.data)
+    return len(record.value.data) + len(record.metadata.data)
 
 
-# Compares the parts that were sent to a store with the parts that are stored there.
+# Compares the records that were sent to a store with the records that are stored there.
 #
-# A digest covers everything that a saver reads of a part. JSON texts are compared by their
+# A digest covers everything that a saver reads of a record. JSON texts are compared by their
 # contents, because engines such as PostgreSQL store them parsed.
 
 
@@ -62,36 +62,36 @@ _EXACT = 1 << 53
 """Integers up to this size are equal as floats, too."""
 
 
-def part_digest(part: Record) -> bytes:
+def record_digest(record: Record) -> bytes:
     """The digest of everything in a record but its time of expiry."""
     digest = blake2b(digest_size=_BYTES)
-    parent = "" if part.parent is None else f"={part.parent}"
-    for text in (*part_key(part), parent, part.task_path, part.channel):
+    parent = "" if record.parent is None else f"={record.parent}"
+    for text in (*record_key(record), parent, record.task_path, record.channel):
         _add(digest, text.encode("utf-8", "surrogatepass"))
-    for value in (part.value, part.metadata):
+    for value in (record.value, record.metadata):
         _add(digest, value.type.encode("utf-8", "surrogatepass"))
         _add(digest, _canonical(value))
     return digest.digest()
 
 
-def stored_cells(part: Record) -> tuple[Any, ...]:
+def stored_cells(record: Record) -> tuple[Any, ...]:
     """Everything in a record but its time of expiry, with JSON texts as they are spelled.
 
     The first is the thread's id; the last two are the bytes of its values.
     """
     return (
-        *part.key,
-        part.kind,
-        part.parent,
-        part.task_id,
-        part.idx,
-        part.task_path,
-        part.channel,
-        part.version,
-        part.value.type,
-        part.metadata.type,
-        part.value.data,
-        part.metadata.data,
+        *record.key,
+        record.kind,
+        record.parent,
+        record.task_id,
+        record.idx,
+        record.task_path,
+        record.channel,
+        record.version,
+        record.value.type,
+        record.metadata.type,
+        record.value.data,
+        record.metadata.data,
     )
 
 
@@ -130,10 +130,10 @@ def _float(text: str) -> int | float:
 
 
 @dataclass(slots=True)
-class PartsSum:
-    """Numbers of parts, and a digest that does not depend on their order. Needs no memory for them.
+class RecordsSum:
+    """Numbers of records, and a digest that does not depend on their order.
 
-    Two sums are equal if their numbers and digests are.
+    Needs no memory for them. Two sums are equal if their numbers and digests are.
     """
 
     total: int = 0
@@ -146,19 +146,19 @@ class PartsSum:
     newest: str = field(default="", compare=False)
     """The greatest checkpoint id."""
 
-    def add(self, part: Record, digest: bytes = b"") -> None:
-        """Add a part with its digest, if they are compared."""
+    def add(self, record: Record, digest: bytes = b"") -> None:
+        """Add a record with its digest, if they are compared."""
         self.total = (self.total + int.from_bytes(digest, "big")) % (1 << 8 * _BYTES)
-        self.size += part_size(part)
-        if part.kind is Kind.CHECKPOINT:
+        self.size += record_size(record)
+        if record.kind is Kind.CHECKPOINT:
             self.checkpoints += 1
-            self.newest = max(self.newest, part.key.checkpoint_id)
-        elif part.kind is Kind.WRITE:
+            self.newest = max(self.newest, record.key.checkpoint_id)
+        elif record.kind is Kind.WRITE:
             self.writes += 1
         else:
             self.values += 1
 
-    def add_all(self, other: PartsSum) -> None:
+    def add_all(self, other: RecordsSum) -> None:
         """Add the numbers of others, without their digests."""
         self.checkpoints += other.checkpoints
         self.writes += other.writes
@@ -167,15 +167,15 @@ class PartsSum:
         self.newest = max(self.newest, other.newest)
 
     @property
-    def parts(self) -> int:
-        """The number of parts of all kinds."""
+    def records(self) -> int:
+        """The number of records of all kinds."""
         return self.checkpoints + self.writes + self.values
 
 
-def key_digest(part: Record) -> bytes:
-    """The digest of what identifies a part within its thread."""
+def key_digest(record: Record) -> bytes:
+    """The digest of what identifies a record within its thread."""
     digest = blake2b(digest_size=_BYTES)
-    for text in part_key(part):
+    for text in record_key(record):
         _add(digest, text.encode("utf-8", "surrogatepass"))
     return digest.digest()
 
@@ -219,8 +219,8 @@ def refusal(source: str, target: str, language: Language) -> str:
     return ""
 
 
-def parts_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
-    """The parts that the rows of one thread hold. The layout has a form."""
+def records_of_rows(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
+    """The records that the rows of one thread hold. The layout has a form."""
     return _parser(layout)(layout, rows)
 
 
@@ -265,8 +265,8 @@ def keeps_history(layout: str) -> bool:
 _TITLES = {Language.PYTHON: "LangGraph for Python", Language.JAVASCRIPT: "LangGraph.js"}
 
 
-def _parser(layout: str) -> PartsOfRows:
-    return cast("PartsOfRows", load(_backend(layout).parts))
+def _parser(layout: str) -> RecordsOfRows:
+    return cast("RecordsOfRows", load(_backend(layout).records))
 
 
 def _forms(layout: str) -> dict[Language, Form]:

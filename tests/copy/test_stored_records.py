@@ -12,8 +12,8 @@ import pytest
 from ckpt_backends.model import Record
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
+from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.transfer.parts import parts_of_rows
 from tests.copy.round_trip import sqlite_source
 
 _COLUMNS = {
@@ -29,7 +29,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_parts_of_odd_cells_are_those_of_the_rows(source: Path, tmp_path: Path, seed: int) -> None:
+def test_records_of_odd_cells_are_those_of_the_rows(
+    source: Path, tmp_path: Path, seed: int
+) -> None:
     path, chance = tmp_path / "odd.db", random.Random(seed)
     path.write_bytes(source.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -59,13 +61,13 @@ def test_an_older_table_has_no_task_paths(source: Path, tmp_path: Path) -> None:
 
 def _read(store: Store, thread_id: str) -> list[Record] | str:
     try:
-        return list(store.parts_of([thread_id]))
+        return list(store.records_of([thread_id]))
     except CannotHold as error:
         return error.message
 
 
 def _of_rows(store: Store, thread_id: str) -> list[Record] | str:
     try:
-        return list(parts_of_rows(store.describe().layout, store.rows(thread_id)))
+        return list(records_of_rows(store.describe().layout, store.rows(thread_id)))
     except CannotHold as error:
         return error.message
