@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -64,6 +64,40 @@ def confined(*words: str) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_MOST, _MOST)),
     )
     check(CommandResult(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")))
+
+
+_EACH = """
+import json, sys
+from tests.security.watched import here
+for words in json.loads(sys.argv[1]):
+    found = here(*words)
+    print(json.dumps([found.code, found.raw.decode("utf-8", "replace"), found.err]), flush=True)
+"""
+
+
+def checked_in_child(commands: Sequence[Sequence[str]]) -> None:
+    """Run command lines one after the other in a child, and check each.
+
+    A hang, or memory without limit, fails the test. The driver's C code may end the process, as
+    docs/security.md says; another child then goes on with the next command. Most of the commands
+    must end by themselves.
+    """
+    left, ended = list(commands), 0
+    while left:
+        done = subprocess.run(
+            [sys.executable, "-c", _EACH, json.dumps(left)],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_MOST, _MOST)),
+        )
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        for code, out, err in answers:
+            check(CommandResult(code, out.encode(), err))
+        assert done.returncode in (0, -signal.SIGSEGV), done.stderr.decode("utf-8", "replace")
+        ended += len(answers)
+        left = left[len(answers) + 1 :]
+    assert ended > len(commands) // 2
 
 
 def here(*words: str | Path) -> CommandResult:
