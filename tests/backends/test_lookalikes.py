@@ -44,6 +44,8 @@ REFUSE = """
         $$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = said; END $$;
     CREATE FUNCTION lookalike.nothing(bigint) RETURNS void LANGUAGE sql AS '';
 """
+_BALANCED = r"(?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*"
+"""An expression with up to three levels of parentheses."""
 COCKROACHDB: Rewrites = [
     (
         r"\bversion\(\)",
@@ -54,7 +56,7 @@ COCKROACHDB: Rewrites = [
     # pkg/sql/vtable/pg_catalog.go: "PgCatalogStats is an empty table"
     (r"JOIN pg_stats s", "JOIN (SELECT * FROM pg_stats WHERE false) s"),
     # INT is INT8, so sums are of type DECIMAL.
-    (r"COALESCE\(SUM\((.*?)\), 0\)(?!::)", r"COALESCE(SUM((\1)::numeric), 0)"),
+    (rf"COALESCE\(SUM\(({_BALANCED})\), 0\)(?!::)", r"COALESCE(SUM((\1)::numeric), 0)"),
     # github.com/cyrilgdn/terraform-provider-postgresql/issues/277: 42883 until 26.2
     ("pg_advisory_xact_lock", "unknown_pg_advisory_xact_lock"),
     # There is no LOCK TABLE: 42601, syntax error.

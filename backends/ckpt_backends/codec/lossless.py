@@ -7,9 +7,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
-
-import ormsgpack
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec.cursor import depth_bound, skip
 from ckpt_backends.codec.values import (
@@ -23,6 +21,9 @@ from ckpt_backends.codec.values import (
 )
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
+
+if TYPE_CHECKING:
+    import ormsgpack
 
 # Decodes JSON texts and writes them again in the same spelling.
 
@@ -65,26 +66,33 @@ class Ext:
     data: bytes
 
 
+# ormsgpack is imported late: what only lists threads decodes nothing.
+
+
 def unpack_lossless(data: bytes) -> Any:
     """The value with `Ext` for ext types. Raises ValueError and `PastLimit`."""
+    import ormsgpack
+
     if depth_bound(data) > DEFAULT_LIMITS.depth:
         skip(data, 0, DEFAULT_LIMITS)
     return ormsgpack.unpackb(data, ext_hook=Ext, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 def _on_other(item: Any) -> ormsgpack.Ext:
+    import ormsgpack
+
     if isinstance(item, Ext):
         return ormsgpack.Ext(item.code, item.data)
     raise TypeError(f"cannot store a {type(item).__name__}")
 
 
-# `Ext` is a dataclass. Without this option, ormsgpack would write it as a map.
-_OPTION = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_PASSTHROUGH_DATACLASS
-
-
 def pack_lossless(value: Any) -> bytes:
     """The msgpack of a value. Raises TypeError, ValueError or RecursionError for other values."""
-    return ormsgpack.packb(value, default=_on_other, option=_OPTION)
+    import ormsgpack
+
+    # `Ext` is a dataclass. Without the second option, ormsgpack would write it as a map.
+    option = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    return ormsgpack.packb(value, default=_on_other, option=option)
 
 
 def decode_lossless(typed: TypedBytes) -> Any:
