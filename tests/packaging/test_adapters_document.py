@@ -32,7 +32,7 @@ def package(tmp_path: Path) -> Path:
     declaration = tmp_path / "ckpt_acme" / "declaration.py"
     lines = text.splitlines(keepends=True)
     added = [f"    {one},\n" for one in ADDED.findall(text)]
-    for name in ("changes", "forms", "parts"):
+    for name in ("changes", "forms", "records"):
         assert sum(f'{name}="ckpt_acme.' in one or f'{name}={{"acme"' in one for one in added) == 1
     assert IMPORTED in lines
     first = declaration.read_text().replace(
