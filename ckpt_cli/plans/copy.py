@@ -31,7 +31,6 @@ from ckpt_backends.transfer.copying import (
     records_of_rows,
     refusal,
     route,
-    stored_cells,
 )
 from ckpt_backends.transfer.form import CannotHold, Language, Serializer
 from ckpt_backends.transfer.sealing import AsStored, RekeyCounts, Rekeying, WithKeys
@@ -109,14 +108,13 @@ class CopySides:
 
         `sent` has the records by thread. JSON in another spelling counts as another record, too.
         """
-        stored = () if self.target is None else self.target.records_of(list(sent))
-        cells = list(map(stored_cells, stored))
-        found = set(cells)
-        wanted = {stored_cells(record) for records in sent.values() for record in records}
-        if found == wanted and len(cells) == len(found) == sum(map(len, sent.values())):
+        stored = [] if self.target is None else list(map(_held, self.target.records_of(list(sent))))
+        found = set(stored)
+        wanted = set(map(_held, chain.from_iterable(sent.values())))
+        if found == wanted and len(stored) == len(found) == sum(map(len, sent.values())):
             return set()
-        numbers = Counter(str(one[0]) for one in cells)
-        return {str(one[0]) for one in found ^ wanted} | {
+        numbers = Counter(record.key.thread_id for record in stored)
+        return {record.key.thread_id for record in found ^ wanted} | {
             thread_id for thread_id, records in sent.items() if len(records) != numbers[thread_id]
         }
 
@@ -143,6 +141,13 @@ class CopySides:
         for one in () if self.target is None else self.target.checkpoints(thread_id):
             heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
         return heads
+
+
+def _held(record: Record) -> Record:
+    """The record with what every store holds of it, thus without its time of expiry."""
+    if record.expires_at is None and not record.order:
+        return record
+    return record._replace(expires_at=None, order="")
 
 
 def sum_of(records: Iterable[Record]) -> RecordsSum:
@@ -217,16 +222,16 @@ def equal_counts(
     they are read. Raises `CannotHold`.
     """
     counts = RecordsSum()
-    wanted: set[tuple[object, ...]] = set()
+    wanted: set[Record] = set()
     for record in sides.converted(thread_id, records):
         counts.add(record)
-        wanted.add(stored_cells(record))
+        wanted.add(_held(record))
         if counts.size > _TOGETHER:
             wanted.clear()
             return _equal_by_digests(sides, thread_id)
     number = 0
     for record in sides.stored(thread_id) if stored is None else stored:
-        if stored_cells(record) not in wanted:
+        if _held(record) not in wanted:
             return None
         number += 1
     return counts if number == counts.records else None

@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter
 from typing import ClassVar
 
 from ckpt_backends.changes import Change, Remaining, Remains, moved
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import Kind, Progress, Record, in_chunks, silent, time_of
+from ckpt_backends.model import CheckpointKey, Kind, Progress, Record, in_chunks, silent, time_of
 from ckpt_backends.records import (
     CopyTarget,
     Heads,
@@ -40,7 +40,7 @@ from ckpt_backends.sql.database import (
 )
 from ckpt_backends.sql.records import RECORDS
 from ckpt_backends.sql.tables import SqlTable, SqlTables
-from ckpt_backends.transfer.copying import record_size, stored_cells
+from ckpt_backends.transfer.copying import record_size
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
@@ -170,13 +170,13 @@ _OF_ROW = 100
 """Approximate bytes of the keys of a row."""
 
 
-_CELLS = (
-    *("thread_id", "checkpoint_ns", "checkpoint_id", "", "parent_checkpoint_id"),
-    *("task_id", "idx", "task_path", "channel", "version", "type", "", "value", "metadata"),
-)
-"""The columns for `stored_cells` of a record; some are not stored."""
-_PLACES = {name: n for n, name in enumerate(_CELLS)}
-_PLACES |= dict.fromkeys(("checkpoint", "blob"), _PLACES["value"])
+_CELLS = {
+    **{one: f"key.{one}" for one in CheckpointKey._fields},
+    **{one: one for one in ("task_id", "idx", "task_path", "channel", "version")},
+    **dict.fromkeys(("checkpoint", "blob", "value"), "value.data"),
+    **{"parent_checkpoint_id": "parent", "type": "value.type", "metadata": "metadata.data"},
+}
+"""By the name of a column, what of a record is its cell."""
 
 
 class UnsentRows:
@@ -291,28 +291,28 @@ class SqlRows(Rows):
                     f"'{self._url}' has no column for the task paths of writes",
                     hint="run setup() of the newest saver once; it adds the column",
                 )
-            rows, chosen = unsent[record.kind]
-            cells = chosen(stored_cells(record))
+            rows, cells_of = unsent[record.kind]
+            cells = cells_of(record)
             if record.kind is Kind.VALUE and record.value.type == "empty":
                 cells = (*cells[:-1], None)
             rows.add((*cells, *hashed(record.key.checkpoint_ns)), record_size(record))
         for rows, _ in unsent.values():
             rows.send()
 
-    def _unsent(self) -> dict[Kind, tuple[UnsentRows, Callable[[Loaded], Loaded]]]:
-        """By kind, the rows of its table, and what chooses their cells of `stored_cells`.
+    def _unsent(self) -> dict[Kind, tuple[UnsentRows, Callable[[Record], Loaded]]]:
+        """By kind, the rows of its table, and what takes their cells from a record.
 
         Checkpoints come last: they make the rest visible.
         """
         tables = {Kind.VALUE: self._tables.blobs} if self._tables.blobs else {}
         tables |= {Kind.WRITE: self._tables.writes, Kind.CHECKPOINT: self._tables.checkpoints}
-        found: dict[Kind, tuple[UnsentRows, Callable[[Loaded], Loaded]]] = {}
+        found: dict[Kind, tuple[UnsentRows, Callable[[Record], Loaded]]] = {}
         for kind, table in tables.items():
             names = [one for one in RECORDS[table.name].columns if one in table.columns]
             if kind is Kind.CHECKPOINT and self._tables.blobs:
                 names.remove("type")  # bodies are JSON
             rows = UnsentRows(self._database, table, (*names, *self._hashed("")))
-            found[kind] = rows, itemgetter(*(_PLACES[one] for one in names))
+            found[kind] = rows, attrgetter(*map(_CELLS.__getitem__, names))
         return found
 
     def _hashed(self, checkpoint_ns: str) -> dict[str, object]:

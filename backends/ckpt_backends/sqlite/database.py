@@ -518,23 +518,27 @@ class SqliteDatabase(WritableDatabase):
         return self._alive().execute(query, values).rowcount
 
     def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:  # noqa: ARG002
-        last = rows[0]
-        # Texts are bound as bytes, because `sqlite3` binds only valid ones.
-        are_texts = [
-            any(isinstance(cell, str) for cell in cells) for cells in zip(*rows, strict=True)
-        ]
-        marks = ", ".join(TEXT if is_text else "?" for is_text in are_texts)
-
-        def cells() -> Iterator[list[object]]:
-            nonlocal last
-            for last in rows:
-                yield [bind(cell) if isinstance(cell, str) else cell for cell in last]
-
-        insert = f"INSERT INTO {sql} ({', '.join(map(quoted_name, columns))}) VALUES ({marks})"
+        connection = self._alive()
+        insert = f"INSERT INTO {sql} ({', '.join(map(quoted_name, columns))}) VALUES "
+        connection.execute("SAVEPOINT load")
         try:
-            self._alive().executemany(insert, cells())
-        except (sqlite3.DataError, OverflowError) as error:
-            raise RowRefused(last, str(error)) from None
+            connection.executemany(f"{insert} ({', '.join('?' * len(columns))})", rows)
+        except (UnicodeEncodeError, sqlite3.DataError, OverflowError):
+            connection.execute("ROLLBACK TO load")
+            self._load_odd(insert, rows)
+        connection.execute("RELEASE load")
+
+    def _load_odd(self, insert: str, rows: Sequence[Loaded]) -> None:
+        """Add rows of which one has a text that is not valid Unicode, or cannot be stored.
+
+        Such texts are bound as bytes, because `sqlite3` binds only valid ones.
+        """
+        for row in rows:
+            marks = ", ".join(TEXT if isinstance(cell, str) else "?" for cell in row)
+            try:
+                self._alive().execute(f"{insert} ({marks})", [self.bound(cell) for cell in row])
+            except (sqlite3.DataError, OverflowError) as error:
+                raise RowRefused(row, str(error)) from None
 
     def given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         return self.text(name) if isinstance(cell, str) else self.mark(name)

@@ -592,7 +592,7 @@ class Conversion:
             raise CannotHold(f"the target has no column for the task path of {where}")
         return record._replace(
             task_path=record.task_path if has_path else "",
-            order=record.task_path,
+            order="" if has_path else record.task_path,
             value=self._moved(record, where),
             expires_at=self._expiry(record),
         )

@@ -74,27 +74,6 @@ def record_digest(record: Record) -> bytes:
     return digest.digest()
 
 
-def stored_cells(record: Record) -> tuple[Any, ...]:
-    """Everything in a record but its time of expiry, with JSON texts as they are spelled.
-
-    The first is the thread's id; the last two are the bytes of its values.
-    """
-    return (
-        *record.key,
-        record.kind,
-        record.parent,
-        record.task_id,
-        record.idx,
-        record.task_path,
-        record.channel,
-        record.version,
-        record.value.type,
-        record.metadata.type,
-        record.value.data,
-        record.metadata.data,
-    )
-
-
 def _add(digest: Any, data: bytes) -> None:
     digest.update(len(data).to_bytes(8, "big"))
     digest.update(data)
