@@ -23,4 +23,4 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Load it, unless another project runs the suite on its own layouts."""
     if config.rootpath == Path(__file__).parent:
-        config.pluginmanager.import_plugin("tests.plugin")
+        config.pluginmanager.import_plugin("tests.kit.plugin")

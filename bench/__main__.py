@@ -23,7 +23,7 @@ from bench import raw
 from bench.measure import CKPT, Command, Run, in_turn, run
 from bench.rows import CHECKS, ROWS, Row
 from bench.stores import ENGINES, Store, Stores
-from tests import servers
+from tests.kit import servers
 
 Cells = tuple[str, ...]
 _ROOT = Path(__file__).parents[1]

@@ -21,7 +21,7 @@ from bench.measure import CKPT, run
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import parse_url
-from tests import servers
+from tests.kit import servers
 
 ENGINES = ("sqlite", "postgres", "mysql", "redis", "mongodb")
 SIZES = {

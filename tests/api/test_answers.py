@@ -15,7 +15,7 @@ import pytest
 import ckpt_cli
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli import Answer, AnswerList, CheckpointHandle, StoreHandle, ThreadHandle
-from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 
 TRIP, REFUND, RESEARCH = "trip-to-kyoto", "refund-4711", "research-agent"
 Ask: TypeAlias = Callable[[StoreHandle], Any]

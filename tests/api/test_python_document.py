@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import ckpt_cli
-from tests.support import ROOT, SAMPLE
+from tests.kit.command import ROOT, SAMPLE
 
 PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", PAGE, re.M | re.S)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 import ckpt_cli
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 INNER: Any = {"configurable": {"thread_id": "inner"}}

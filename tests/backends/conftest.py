@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.agent import fill
-from tests.servers import Server, postgres_database
-from tests.support import SAMPLE, ckpt
+from tests.kit.agents.steps import fill
+from tests.kit.command import SAMPLE, ckpt
+from tests.kit.servers import Server, postgres_database
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,8 @@ from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.langgraph_dev import files, write
 from ckpt_backends.langgraph_dev import files as server
 from ckpt_backends.registry import open_store
-from tests.dev import FileSaver, stored
-from tests.support import FIXTURES, ckpt, first_now
+from tests.kit.command import FIXTURES, ckpt, first_now
+from tests.kit.savers.dev import FileSaver, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

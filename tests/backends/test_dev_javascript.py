@@ -20,7 +20,7 @@ from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, JAVASCRIPT
 from ckpt_backends.registry import open_store
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
 
 OLD, NEW = FIXTURES / "dev" / "js-0.0.15", FIXTURES / "dev" / "js-1.5.1"
 """By the release of @langchain/langgraph-api."""

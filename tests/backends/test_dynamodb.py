@@ -35,10 +35,10 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
 from ckpt_cli.complete import complete
-from tests.harness.dynamodb import DynamoDbHarness
-from tests.retention.killing import run_and_kill
-from tests.servers import Server, free_port
-from tests.support import ckpt, later
+from tests.kit.command import ckpt, later
+from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.kill.anywhere import run_and_kill
+from tests.kit.servers import Server, free_port
 
 # The conformance suite reads and changes this layout in the first tier.
 pytestmark = pytest.mark.engines

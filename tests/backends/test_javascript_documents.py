@@ -13,9 +13,9 @@ import redis
 
 from ckpt_backends.registry import open_store
 from tests.backends.test_redis import client, fill
-from tests.redis_savers import dump
-from tests.restore import restore_javascript_documents, restore_javascript_keys
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.savers.redis import dump
+from tests.kit.stores import restore_javascript_documents, restore_javascript_keys
 
 pytestmark = pytest.mark.engines
 

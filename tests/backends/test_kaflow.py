@@ -20,9 +20,9 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.tail import Tail
-from tests.kaflow import MongoDBCheckpointer, thread_list
-from tests.servers import Server, mongodb_database
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.kaflow import MongoDBCheckpointer, thread_list
+from tests.kit.servers import Server, mongodb_database
 
 pytestmark = pytest.mark.engines
 

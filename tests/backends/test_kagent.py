@@ -15,9 +15,9 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.library import config_of_thread, graph_of
-from tests.kagent import USER, made, saver_on
-from tests.servers import Server, postgres_database
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.kagent import USER, made, saver_on
+from tests.kit.servers import Server, postgres_database
 
 pytestmark = pytest.mark.engines
 

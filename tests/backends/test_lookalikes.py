@@ -20,10 +20,11 @@ import pytest
 from ckpt_backends.mysql.database import engine_of as engine_of_mysql
 from ckpt_backends.mysql.database import is_lookalike
 from ckpt_backends.postgres.database import engine_of
-from tests.backends import agent, test_mysql
-from tests.backends.rewriting_proxy import Rewrites, rewriting
-from tests.servers import Server, mysql_connection, mysql_database, postgres_database
-from tests.support import ckpt, first_now
+from tests.backends import test_mysql
+from tests.kit.agents import steps as agent
+from tests.kit.command import ckpt, first_now
+from tests.kit.hostile.rewriting_proxy import Rewrites, rewriting
+from tests.kit.servers import Server, mysql_connection, mysql_database, postgres_database
 
 READING = [
     *(["threads", "list"], ["threads", "list", "--all"], ["threads", "list", "-n", "1"]),

@@ -24,9 +24,15 @@ from ckpt_backends.mongodb.engine.connect import MongoConnection, connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.tail import Tail
-from tests.kaflow import MongoDBCheckpointer
-from tests.servers import Server, free_port, mongodb_database, start_guarded_mongodb, start_mongodb
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.kaflow import MongoDBCheckpointer
+from tests.kit.servers import (
+    Server,
+    free_port,
+    mongodb_database,
+    start_guarded_mongodb,
+    start_mongodb,
+)
 
 SECRET = "hunter2-canary"
 COMMANDS = [

@@ -18,10 +18,10 @@ from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.backends.agent import SAID, graph_of, with_user
-from tests.mysql import exactly
-from tests.servers import Server, free_port, mysql_connection, mysql_database
-from tests.support import ckpt
+from tests.kit.agents.steps import SAID, graph_of, with_user
+from tests.kit.command import ckpt
+from tests.kit.savers.mysql import exactly
+from tests.kit.servers import Server, free_port, mysql_connection, mysql_database
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests import servers
-from tests.plugin import started
-from tests.support import ckpt
+from tests.kit import servers
+from tests.kit.command import ckpt
+from tests.kit.plugin import started
 
 pytestmark = pytest.mark.engines
 

@@ -12,8 +12,8 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.tasks import is_surely_done
-from tests.backends.agent import saver_of
-from tests.servers import mysql_connection
+from tests.kit.agents.steps import saver_of
+from tests.kit.servers import mysql_connection
 from tests.unit.core.test_surely_done import CHANNELS, some_checkpoint
 
 _NUMBER = 1500

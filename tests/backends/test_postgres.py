@@ -15,9 +15,9 @@ from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Capability
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.registry import open_store
-from tests.backends.agent import SAID, fill, graph_of, role, saver_of
-from tests.servers import Server, postgres_database
-from tests.support import ckpt
+from tests.kit.agents.steps import SAID, fill, graph_of, role, saver_of
+from tests.kit.command import ckpt
+from tests.kit.servers import Server, postgres_database
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],

@@ -14,9 +14,9 @@ from psycopg import sql
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
-from tests.backends.agent import fill, with_user
-from tests.servers import ASKED_FOR_PASSWORD, Server, free_port
-from tests.support import ckpt
+from tests.kit.agents.steps import fill, with_user
+from tests.kit.command import ckpt
+from tests.kit.servers import ASKED_FOR_PASSWORD, Server, free_port
 
 CANARY = "C4nary/@:?#&=%+ é"
 QUOTED = quote(CANARY, safe="")

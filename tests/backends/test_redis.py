@@ -30,11 +30,11 @@ from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.cli.test_tail import tailing, take
-from tests.plugin import redis_of_its_own
-from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
-from tests.restore import restore_keys
-from tests.servers import Server, free_port
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.plugin import redis_of_its_own
+from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.servers import Server, free_port
+from tests.kit.stores import restore_keys
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],

@@ -14,12 +14,12 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import connection as cluster
 from ckpt_backends.registry import open_sessions, open_store
 from ckpt_backends.url import parse_url
-from tests import servers
 from tests.backends import test_redis_plain, test_valkey
 from tests.backends.test_redis import FILLS, client, graph, run
 from tests.backends.test_redis_removal import config_of, removal_of
-from tests.redis_savers import PlainRedisSaver
-from tests.support import ckpt
+from tests.kit import servers
+from tests.kit.command import ckpt
+from tests.kit.savers.redis import PlainRedisSaver
 
 pytestmark = pytest.mark.engines
 

@@ -27,8 +27,8 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import COMMANDS, ODD, client, graph, run
 from tests.backends.test_redis_removal import config_of, keys, removal_of
-from tests.redis_savers import dump
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.redis import dump
 
 pytestmark = pytest.mark.engines
 

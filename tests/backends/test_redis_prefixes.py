@@ -16,9 +16,9 @@ from langgraph.graph import StateGraph
 from langgraph.types import interrupt
 
 from tests.backends.test_redis_plain import fill as fill_plainredis
-from tests.plugin import redis_of_its_own
-from tests.restore import restore_javascript_keys
-from tests.support import FIXTURES, ckpt, later
+from tests.kit.command import FIXTURES, ckpt, later
+from tests.kit.plugin import redis_of_its_own
+from tests.kit.stores import restore_javascript_keys
 
 
 def append(values: list[str], writes: list[list[str]]) -> list[str]:

@@ -28,8 +28,8 @@ from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
-from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
-from tests.support import ROOT, ckpt, later
+from tests.kit.command import ROOT, ckpt, later
+from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
 
 
 def fill_colon(url: str, *threads: str) -> None:

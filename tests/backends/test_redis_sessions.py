@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from tests.backends.test_redis import fill_plain
-from tests.redis_savers import dump
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.redis import dump
 
 DAYS = 3 * 86400
 

@@ -17,8 +17,8 @@ from langgraph.graph import StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 
 from ckpt_backends.testing.screen import Seat, sit
-from tests.servers import mysql_connection
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.servers import mysql_connection
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 WHY = "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none"

@@ -24,8 +24,8 @@ from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite import journals
 from ckpt_backends.url import parse_url
-from tests.backends.locked import lock, unprivileged
-from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.locked import lock, unprivileged
 
 OLD = "refund-4711"
 

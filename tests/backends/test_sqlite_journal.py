@@ -20,8 +20,8 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.backends.locked import lock, unprivileged
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
+from tests.kit.locked import lock, unprivileged
 
 KILLED = """
 import os, signal, sqlite3, sys

@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
 
 THREAD = "chat"
 

@@ -15,9 +15,9 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.purge import plan_named
-from tests.backends.agent import graph_of
-from tests.support import ckpt
-from tests.threetable import maker
+from tests.kit.agents.steps import graph_of
+from tests.kit.command import ckpt
+from tests.kit.savers.three_table import maker
 
 SECRET, OTHER = "the secret of anna", "the words of bert"
 YES = "--yes"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ckpt_backends.registry import open_store
-from tests.support import CommandResult, ckpt, first_now
-from tests.threetable import MARKS, connected, engine_of
-from tests.threetable import maker as tables_maker
+from tests.kit.command import CommandResult, ckpt, first_now
+from tests.kit.savers.three_table import MARKS, connected, engine_of
+from tests.kit.savers.three_table import maker as tables_maker
 
 THREAD = "thread_abc123"
 

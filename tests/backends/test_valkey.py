@@ -24,8 +24,8 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import ODD, client, fill_plain, graph, run
 from tests.backends.test_redis_removal import config_of, keys, removal_of
-from tests.redis_savers import dump
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.redis import dump
 
 pytestmark = pytest.mark.engines
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from langgraph.types import Command
 
 import ckpt_cli
 from ckpt_backends.testing.harness import Harness
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
-from tests.harness.tiers import FAST
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.harness import HARNESSES
+from tests.kit.harness.tiers import FAST
+from tests.kit.opening import empty_store
 
 
 def joined(one: list[str] | None, other: list[str] | None) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.commands.completion import SCRIPTS, user_file
-from tests.cli.terminal_shell import SHELLS, check_installed
-from tests.servers import is_required
-from tests.support import ROOT, ckpt
+from tests.kit.command import ROOT, ckpt
+from tests.kit.servers import is_required
+from tests.kit.terminal_shell import SHELLS, check_installed
 
 SYSTEM = Path("/usr/share/bash-completion/bash_completion")
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ckpt_cli import complete
-from tests.security.corpus import DDL
-from tests.support import ROOT, ckpt, first_now
+from tests.kit.command import ROOT, ckpt, first_now
+from tests.kit.hostile.corpus import DDL
 
 FOLDER = ROOT / "ckpt_cli" / "completions"
 GENERATOR = ROOT / "completions" / "generate.py"

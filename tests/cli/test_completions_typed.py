@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.terminal_shell import SHELLS, TerminalShell, check_installed
-from tests.security.corpus import DDL
-from tests.support import ROOT, SAMPLE, copy_store
+from tests.kit.command import ROOT, SAMPLE, copy_store
+from tests.kit.hostile.corpus import DDL
+from tests.kit.terminal_shell import SHELLS, TerminalShell, check_installed
 
 FOLDER = Path(os.environ.get("CKPT_TEST_COMPLETIONS", ROOT / "ckpt_cli" / "completions"))
 SCRIPTS = {"bash": "ckpt.bash", "zsh": "_ckpt", "fish": "ckpt.fish"}

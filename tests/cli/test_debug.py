@@ -15,7 +15,7 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.commands import tui
 from ckpt_cli.tui import app
 from ckpt_cli.tui.context import ScreenContext
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 BUG = "hint: this is a bug in ckpt; run again with --debug and report what it prints"
 WRONG_STORE = "hint: check that this is the right store; --debug shows where it failed"

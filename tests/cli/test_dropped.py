@@ -11,7 +11,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 
 class Notes(TypedDict, total=False):

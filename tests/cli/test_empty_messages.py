@@ -13,7 +13,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from typing_extensions import TypedDict
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 

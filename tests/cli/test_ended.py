@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.ending import Ended
-from tests.support import first_now
+from tests.kit.command import first_now
 
 pytestmark = pytest.mark.usefixtures("heeded_signals")
 SIGNALS = pytest.mark.parametrize("number", first_now([signal.SIGTERM, signal.SIGHUP]))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 WRONG = [
     (2, ["bogus"], "no such command 'bogus'"),

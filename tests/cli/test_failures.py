@@ -16,7 +16,7 @@ from langgraph.types import Command, Send, interrupt
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.queries.tail import Tail
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 JOB: Any = {"configurable": {"thread_id": "job"}}
 

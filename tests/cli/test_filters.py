@@ -20,8 +20,8 @@ from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.filters import parse_filter
 from ckpt_cli.queries.threads import Selection, list_threads, selected_threads
-from tests.security.corpus import HOSTILE_ID, Row, build_store, ordinary_body
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.hostile.corpus import HOSTILE_ID, Row, build_store, ordinary_body
 
 WAITING = {"refund-4711", "anna@example.com"}
 

@@ -16,7 +16,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
 
 
 class State(TypedDict, total=False):

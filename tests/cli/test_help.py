@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ckpt_cli.app import root
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
 
 REFS = dict(root().walk())
 HEAVY = {

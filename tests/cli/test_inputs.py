@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from tests.report.reading import data_of
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.reports import data_of
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import later
+from tests.kit.command import later
 
 PRESS = """
 import os, signal, sys

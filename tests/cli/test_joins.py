@@ -10,7 +10,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 
 class Log(TypedDict, total=False):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ckpt_cli.app import root
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 METAVARS = {
     **dict.fromkeys(("--older-than", "--keep-within", "--grace"), "AGE"),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from ckpt_cli.render.text import Ui
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 SHOW = {
     *("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "ts", "step"),

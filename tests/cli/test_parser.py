@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckpt_cli import __version__
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 WRONG = {
     "show --chanel x": "no such option: --chanel (Possible options: --channel, --help)",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
 
 
 @pytest.fixture

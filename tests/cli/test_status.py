@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 BOTH: Any = {"configurable": {"thread_id": "both"}}
 

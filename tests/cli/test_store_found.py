@@ -14,8 +14,8 @@ import pytest
 
 from ckpt_cli.config.found import only_store, parse_variables, server_named_in
 from ckpt_cli.config.trust import read
-from tests.security.standin import standin
-from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.hostile.standin import standin
 
 URL = "postgresql://u:hunter2@127.0.0.1:{port}/agents"
 

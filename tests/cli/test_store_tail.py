@@ -29,11 +29,11 @@ from ckpt_cli.queries import tail as followed
 from ckpt_cli.queries.tail import Movement, StoreTail
 from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.history import movement_line, movement_record
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.tiers import FAST
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness import HARNESSES
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.tiers import FAST
+from tests.kit.opening import empty_store
 
 HELLO: Any = {"messages": [("user", "hello")]}
 HOSTILE = "evil\x1b[31m\n'; DROP TABLE [bold]\u202e"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.config.profiles import expand_url
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
 
 X = "[stores.x]\nurl = 'store.db'\n"
 MONGODB_OPTIONS = (

@@ -17,7 +17,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 # A shell that runs tests in the background lets them ignore Ctrl-C, and what they start too.
 PROGRAM = """

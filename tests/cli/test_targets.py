@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 OLD, NEW = "trip-to-kyoto@step:8", "trip-to-kyoto@step:10"
 

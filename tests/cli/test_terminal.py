@@ -11,8 +11,8 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import StateGraph
 
-from tests.cli.terminal import QUICK, SLOW, ckpt_in_terminal, in_terminal
-from tests.support import ckpt, later
+from tests.kit.command import ckpt, later
+from tests.kit.terminal import QUICK, SLOW, ckpt_in_terminal, in_terminal
 
 
 def paged(text: str) -> bool:

@@ -25,7 +25,7 @@ from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape, forked
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.render.values import changes_text, summary
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 
 class Plain(TypedDict):

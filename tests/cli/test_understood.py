@@ -9,7 +9,7 @@ import pytest
 
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import Ui
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
 
 NS = "gather:327f5b0c-fb49-2f94-f06b-bcf8dbedd1ac"
 INNER = NS + "|search_web:e58bae74-7f73-bd9f-19d7-17113e0f48e8"

@@ -23,7 +23,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 PROGRAM = """
 import signal

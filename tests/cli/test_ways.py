@@ -9,7 +9,7 @@ from shutil import copy
 
 import pytest
 
-from tests.support import SAMPLE
+from tests.kit.command import SAMPLE
 
 PROGRAM = """
 import os, sys

@@ -15,7 +15,7 @@ import pytest
 
 import ckpt_cli
 from ckpt_cli.app import root
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
 
 CHOSEN = {"trip-to-kyoto", "refund-4711", "research-agent", "invoice-import"}
 CONFIG = """

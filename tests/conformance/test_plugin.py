@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 _HARNESS = """
 import sqlite3

@@ -12,8 +12,8 @@ from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.replaying import check_reports, replay_store
 from ckpt_cli.core.replay import Replayed, Verdict
-from tests.restore import restore, restore_keys, restore_rows
-from tests.support import FIXTURES, agents, copy_store, eras
+from tests.kit.command import FIXTURES, agents, copy_store, eras
+from tests.kit.stores import restore, restore_keys, restore_rows
 
 KEY = b"0123456789abcdef"
 UNVERIFIABLE = {

@@ -19,9 +19,9 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
 from ckpt_cli.session import Session
-from tests.harness import HARNESSES, Harness
-from tests.harness.opening import own_server
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness import HARNESSES, Harness
+from tests.kit.opening import own_server
 
 pytestmark = pytest.mark.engines
 THREAD, LOST = "trip", "0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11"

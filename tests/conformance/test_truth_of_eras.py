@@ -16,8 +16,8 @@ from ckpt_backends.model import Status
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.comparison import Known, check_thread
 from ckpt_cli.reading.thread import TriggerInference, conditions_of_heads, read_heads
-from tests.restore import restore, restore_documents, restore_keys, restore_rows
-from tests.support import FIXTURES, copy_store
+from tests.kit.command import FIXTURES, copy_store
+from tests.kit.stores import restore, restore_documents, restore_keys, restore_rows
 
 NEVER_RAN = {("error", 1), ("update-fresh", 0)}
 """A node that never ran in the thread is next, and bodies with `v` < 4 do not name it."""

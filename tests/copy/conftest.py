@@ -10,8 +10,8 @@ from typing import TypeAlias
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.copy.official import Source, fill
-from tests.harness.opening import empty_store
+from tests.kit.official import Source, fill
+from tests.kit.opening import empty_store
 
 Sources: TypeAlias = Callable[[type[Harness], frozenset[str] | None], Source]
 Places: TypeAlias = Callable[[type[Harness]], AbstractContextManager[Harness]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.plans import copy as copy_between
-from tests.support import SAMPLE, CommandResult, ckpt, copy_store
+from tests.kit.command import SAMPLE, CommandResult, ckpt, copy_store
 
 THREADS, CHECKPOINTS, WRITES = 8, 95, 175
 """Of the sample store."""

@@ -14,14 +14,14 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios import truth
 from tests.copy.conftest import Places
-from tests.copy.differing import difference
-from tests.copy.official import what_is_read
-from tests.copy.pairs import PYTHON
 from tests.copy.test_pairs import copy_all
-from tests.harness.postgres import PostgresHarness, ShallowPostgresHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.restore import restore
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.differing import difference
+from tests.kit.harness.postgres import PostgresHarness, ShallowPostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.official import what_is_read
+from tests.kit.pairs import PYTHON
+from tests.kit.stores import restore
 
 ON_SQLITE = ("lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22")
 ON_POSTGRES = ("lg-0.2.14-json", "lg-0.2.70", "lg-0.6.11", "lg-0.6.11-shallow", "lg-1.0.10")

@@ -17,10 +17,10 @@ from langgraph.types import Command
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.scenarios.running import START_ITEMS, ScenarioRun
-from tests.backends.agent import saver_of
 from tests.copy.working_agent import TRIP, config_of, graph_of
-from tests.harness.sqlite import SqliteHarness
-from tests.support import ROOT, ckpt
+from tests.kit.agents.steps import saver_of
+from tests.kit.command import ROOT, ckpt
+from tests.kit.harness.sqlite import SqliteHarness
 
 
 @contextmanager

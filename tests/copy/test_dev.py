@@ -32,8 +32,8 @@ from tests.copy.round_trip import (
     sqlite_source,
     stored_records,
 )
-from tests.dev import FileSaver, stored
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.savers.dev import FileSaver, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -29,9 +29,9 @@ from tests.copy.round_trip import (
     sqlite_source,
     stored_records,
 )
-from tests.harness.dynamodb import DynamoDbHarness
-from tests.servers import Server
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.servers import Server
 
 # The test server takes 10 ms of CPU time for each request.
 pytestmark = pytest.mark.engines

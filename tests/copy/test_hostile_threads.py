@@ -8,11 +8,11 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from tests.copy.conftest import Places
-from tests.copy.pairs import PYTHON
 from tests.copy.test_pairs import can_be_made
-from tests.security.corpus import build_odd_store, build_store, hostile_rows
-from tests.security.watched import FORBIDDEN
-from tests.support import CommandResult, ckpt, first_now
+from tests.kit.command import CommandResult, ckpt, first_now
+from tests.kit.hostile.corpus import build_odd_store, build_store, hostile_rows
+from tests.kit.hostile.watched import FORBIDDEN
+from tests.kit.pairs import PYTHON
 
 ENGINES = ("postgres", "mysql", "mongodb", "redis")
 

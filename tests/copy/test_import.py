@@ -17,11 +17,11 @@ from ckpt_backends.declaration import known_backends
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.testing.harness import Harness
 from tests.copy.conftest import Places, Sources
-from tests.copy.differing import difference
-from tests.copy.official import Source, what_follows, what_is_read
-from tests.copy.pairs import count_alike
-from tests.harness import HARNESSES
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.differing import difference
+from tests.kit.harness import HARNESSES
+from tests.kit.official import Source, what_follows, what_is_read
+from tests.kit.pairs import count_alike
 
 _KINDS = {one.name: one for one in HARNESSES}
 FILES = _KINDS["sqlite"]

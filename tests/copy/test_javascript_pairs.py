@@ -17,16 +17,16 @@ from ckpt_backends.transfer.copying import refusal
 from ckpt_backends.transfer.form import Language
 from ckpt_cli.reading.thread import TriggerInference
 from tests.copy.conftest import Places
-from tests.harness.javascript import (
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.harness.javascript import (
     JavaScriptDevHarness,
     JavaScriptMongoHarness,
     JavaScriptRedisHarness,
     ShallowJavaScriptRedisHarness,
 )
-from tests.harness.postgres import PostgresHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.restore import restore_rows
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.stores import restore_rows
 
 FOLDER = FIXTURES / "js-1.7.3"
 KINDS: dict[str, type[Harness]] = {

@@ -15,12 +15,12 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.scenarios import truth
 from tests.copy.conftest import Places
-from tests.copy.differing import difference
-from tests.copy.pairs import PYTHON
 from tests.copy.test_pairs import can_be_made
-from tests.harness.sqlite import SqliteHarness
-from tests.retention.killing import run_and_kill, seconds_of
-from tests.support import ckpt, later
+from tests.kit.command import ckpt, later
+from tests.kit.differing import difference
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.kill.anywhere import run_and_kill, seconds_of
+from tests.kit.pairs import PYTHON
 
 THREADS = [f"t{number}" for number in range(30)]
 TRANSACTIONS = {"sqlite", "postgres", "mysql", "langgraph-dev"}

@@ -25,10 +25,10 @@ from ckpt_backends.transfer.copying import Arrival, record_key, records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
 from tests.backends.test_mongodb import Place, config, graph
-from tests.harness.mongodb import MongoHarness
-from tests.restore import restore_documents, restore_javascript_documents
-from tests.servers import Server, mongodb_database, start_mongodb
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.servers import Server, mongodb_database, start_mongodb
+from tests.kit.stores import restore_documents, restore_javascript_documents
 
 TABLES = ("checkpoints", "checkpoint_writes")
 JS = FIXTURES / "js-1.7.3" / "mongodb.bson.gz"

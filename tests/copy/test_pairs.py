@@ -17,10 +17,10 @@ from ckpt_backends.transfer.convert import without_order
 from ckpt_backends.transfer.copying import record_key, records_of_rows
 from ckpt_backends.transfer.form import Place
 from tests.copy.conftest import Places, Sources
-from tests.copy.differing import difference
-from tests.copy.official import PLAIN, Source, what_follows, what_is_read
-from tests.copy.pairs import PAIRS, CopyPair, count_alike, form_of
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.differing import difference
+from tests.kit.official import PLAIN, Source, what_follows, what_is_read
+from tests.kit.pairs import PAIRS, CopyPair, count_alike, form_of
 
 COMMANDS = (["history"], ["show"], ["show", "--tree"], ["messages"], ["interrupts"], ["errors"])
 """Commands of one thread, whose answers must be the same on both sides."""

@@ -32,10 +32,10 @@ from tests.copy.round_trip import (
     stored_records,
     sum_of,
 )
-from tests.plugin import redis_of_its_own
-from tests.redis_savers import dump
-from tests.restore import restore_keys
-from tests.support import FIXTURES
+from tests.kit.command import FIXTURES
+from tests.kit.plugin import redis_of_its_own
+from tests.kit.savers.redis import dump
+from tests.kit.stores import restore_keys
 
 SCENES = (
     "chat",

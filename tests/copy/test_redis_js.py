@@ -22,10 +22,10 @@ from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import half, receive, stored_records, sum_of
-from tests.plugin import redis_of_its_own
-from tests.redis_savers import dump
-from tests.restore import restore_javascript_keys
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.plugin import redis_of_its_own
+from tests.kit.savers.redis import dump
+from tests.kit.stores import restore_javascript_keys
 
 pytestmark = pytest.mark.engines
 

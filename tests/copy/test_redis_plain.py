@@ -18,7 +18,7 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
-from tests.redis_savers import PlainRedisSaver
+from tests.kit.savers.redis import PlainRedisSaver
 
 SCENES = ("interrupt-nested", "fanout-send", "chat")
 

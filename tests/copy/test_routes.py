@@ -13,13 +13,13 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.transfer.copying import languages_of, refusal, route
 from ckpt_backends.transfer.form import Language
 from tests.copy.conftest import Places
-from tests.copy.pairs import PAIRS, PYTHON
 from tests.copy.test_javascript_pairs import pairs as javascript_pairs
-from tests.harness.langgraph_dev import DevHarness
-from tests.harness.postgres import ShallowPostgresHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.harness.three_table import ThreeTableHarness
-from tests.support import FIXTURES, SAMPLE, ckpt
+from tests.kit.command import FIXTURES, SAMPLE, ckpt
+from tests.kit.harness.langgraph_dev import DevHarness
+from tests.kit.harness.postgres import ShallowPostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.harness.three_table import ThreeTableHarness
+from tests.kit.pairs import PAIRS, PYTHON
 
 LAYOUTS = [layout for backend in bundled() for layout in backend.layouts]
 VARIANTS = {"redis-hash-colon": "redis-hash"}

@@ -26,8 +26,8 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import parse_url
-from tests.servers import mysql_connection
-from tests.support import FIXTURES, CommandResult, ckpt, copy_store
+from tests.kit.command import FIXTURES, CommandResult, ckpt, copy_store
+from tests.kit.servers import mysql_connection
 
 CKPT = Path(sysconfig.get_path("scripts")) / "ckpt"
 PYTHON, JAVASCRIPT = Language.PYTHON, Language.JAVASCRIPT
@@ -132,7 +132,7 @@ def test_new_tables_in_postgresql_are_as_the_saver_sets_them_up(
 
 
 def test_new_tables_for_langgraph_js_have_its_migrations_only(postgres_url: str) -> None:
-    from tests.restore import restore_rows
+    from tests.kit.stores import restore_rows
 
     create_store(parse_url(postgres_url), JAVASCRIPT)
     ours = _postgres_schema(postgres_url)

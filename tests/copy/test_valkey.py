@@ -30,9 +30,9 @@ from tests.copy.round_trip import (
     sqlite_source,
     stored_records,
 )
-from tests.harness.opening import empty_store
-from tests.harness.valkey import ValkeyHarness
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness.valkey import ValkeyHarness
+from tests.kit.opening import empty_store
 
 pytestmark = pytest.mark.engines
 

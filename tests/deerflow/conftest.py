@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deerflow.project import make
+from tests.kit.savers.deerflow import make
 
 
 @pytest.fixture(autouse=True)

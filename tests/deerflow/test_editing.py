@@ -23,9 +23,9 @@ from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.deerflow import editing
 from tests.deerflow.editing import KEY
-from tests.deerflow.project import fact, memory, save, write_fact
 from tests.deerflow.test_files import BODY, FRONT
-from tests.support import ROOT, ckpt
+from tests.kit.command import ROOT, ckpt
+from tests.kit.savers.deerflow import fact, memory, save, write_fact
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.deerflow.project import THREAD, write_fact
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.deerflow import THREAD, write_fact
 
 
 def bytes_below(folder: Path) -> bytes:

@@ -16,8 +16,8 @@ from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
-from tests.deerflow.project import fact, memory, save, write_fact
 from tests.deerflow.test_files import BODY, FRONT, read
+from tests.kit.savers.deerflow import fact, memory, save, write_fact
 
 CANARY = "canary8f3a"
 OLD = (0, 0)

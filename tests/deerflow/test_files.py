@@ -19,8 +19,8 @@ from ckpt_cli.api.opening import open_memory as open_memory_of
 from ckpt_cli.queries.memory import FoundItem
 from ckpt_cli.render.memory import tree_lines
 from ckpt_cli.render.text import Ui, cell_len
-from tests.deerflow.project import fact, memory, save, write_fact
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.deerflow import fact, memory, save, write_fact
 
 FRONT = """id: fact_one
 category: goal

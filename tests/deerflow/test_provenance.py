@@ -11,8 +11,8 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
 import ckpt_cli
-from tests.deerflow.project import LATER, THREAD, TURNS, memory, save
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.deerflow import LATER, THREAD, TURNS, memory, save
 
 
 def origin(root: Path, key: str, *more: str) -> dict[str, object]:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 import psycopg
 
 from ckpt_backends.testing.harness import Harness
-from tests.servers import mysql_connection
+from tests.kit.servers import mysql_connection
 
 Plant = Callable[[Harness], AbstractContextManager[list[str]]]
 """Plants a fault while the context lasts. Gives the words that name the store."""

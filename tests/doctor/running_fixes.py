@@ -14,8 +14,8 @@ import psycopg
 
 from ckpt_backends.testing.harness import Harness
 from tests.backends.test_redis import client
-from tests.servers import mysql_connection
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.servers import mysql_connection
 
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 _HEX = re.compile(rb"\\x([0-9a-f]{2})|\\(.)")

@@ -16,7 +16,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
 
 from tests.doctor.test_clean import found
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "agent"}}
 

@@ -11,7 +11,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 KEYS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen")
 GONE = "left out"

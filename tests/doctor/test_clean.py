@@ -24,23 +24,23 @@ from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.scenarios.graphs import chat
 from ckpt_cli.core.doctor.findings import Severity
 from tests.conformance.test_replay_of_eras import with_engines
-from tests.doctor.filling import fill
-from tests.harness.dynamodb import DynamoDbHarness
-from tests.harness.mongodb import MongoHarness
-from tests.harness.mysql import MySQLHarness
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.redis import PlainRedisHarness, PlainRedisSaverHarness, RedisHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.harness.valkey import ValkeyHarness
-from tests.restore import (
+from tests.kit.command import FIXTURES, agents, ckpt, copy_store, eras, later
+from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.redis import PlainRedisHarness, PlainRedisSaverHarness, RedisHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.harness.valkey import ValkeyHarness
+from tests.kit.opening import empty_store
+from tests.kit.planting.filling import fill
+from tests.kit.stores import (
     restore,
     restore_documents,
     restore_javascript_documents,
     restore_keys,
     restore_rows,
 )
-from tests.support import FIXTURES, agents, ckpt, copy_store, eras, later
 
 KEY = "0123456789abcdef"
 """The key of the fixture with encrypted values."""

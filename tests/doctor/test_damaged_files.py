@@ -16,7 +16,7 @@ import pytest
 from ckpt_backends.sqlite import health as damage
 from ckpt_cli.render.doctor import unchecked_notes
 from tests.doctor.engine_faults import contradict_index
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
 
 PAGE = 4096
 PAGES = SAMPLE.stat().st_size // PAGE

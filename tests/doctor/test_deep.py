@@ -21,11 +21,11 @@ from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_cli.core.doctor.findings import Finding, Severity
 from tests.doctor.sweeping import KEY, sweep_url
-from tests.harness.opening import empty_store
-from tests.harness.redis import PlainRedisSaverHarness
-from tests.replay.planting import SERDE, THREAD, Rows, graph, make_store, talk
-from tests.restore import restore_rows
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.harness.redis import PlainRedisSaverHarness
+from tests.kit.opening import empty_store
+from tests.kit.planting.steps import SERDE, THREAD, Rows, graph, make_store, talk
+from tests.kit.stores import restore_rows
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
 GARBAGE = b"\xc1"

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.doctor.sweeping import sweep_url
-from tests.replay.planting import make_store
+from tests.kit.planting.steps import make_store
 
 ROWS = {
     "checkpoint": "UPDATE checkpoints SET type = ?, checkpoint = ? WHERE checkpoint_id = ?",

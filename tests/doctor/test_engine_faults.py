@@ -11,11 +11,11 @@ import pytest
 
 from ckpt_backends.sql import health
 from tests.doctor.engine_faults import ENGINE_FAULTS, LARGE
-from tests.doctor.filling import fill
 from tests.doctor.running_fixes import run_fix
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness import HARNESSES
+from tests.kit.opening import empty_store
+from tests.kit.planting.filling import fill
 
 KINDS = {kind.name: kind for kind in HARNESSES}
 CHAT = "chat"

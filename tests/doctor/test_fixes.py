@@ -22,14 +22,14 @@ from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.session import Session
 from tests.doctor.engine_health import only
-from tests.doctor.faults import CHAT, WAITING
-from tests.doctor.filling import fill
-from tests.doctor.planting.base import Place, id_after, id_at, id_before
-from tests.doctor.planting.messages import kind_of
-from tests.doctor.planting.sql import SqlitePlanter
-from tests.harness.opening import empty_store
-from tests.harness.sqlite import SqliteHarness
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
+from tests.kit.planting.base import Place, id_after, id_at, id_before
+from tests.kit.planting.faults import CHAT, WAITING
+from tests.kit.planting.filling import fill
+from tests.kit.planting.messages import kind_of
+from tests.kit.planting.sql import SqlitePlanter
 
 LATER = datetime.now(UTC) + timedelta(minutes=10)
 """When no agent is about to use what the tests store."""

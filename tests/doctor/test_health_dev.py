@@ -10,7 +10,7 @@ import pytest
 from ckpt_backends.model import Fault
 from ckpt_backends.registry import open_store
 from tests.backends.test_dev import graph_of
-from tests.dev import FileSaver
+from tests.kit.savers.dev import FileSaver
 
 NAMES = ("sound", "hole", "orphan", "late", "alone")
 

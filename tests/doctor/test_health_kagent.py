@@ -16,11 +16,11 @@ from langgraph.graph import END, START, StateGraph
 
 from ckpt_backends.testing.library import config_of_thread
 from ckpt_backends.testing.scenarios import compat
-from tests.doctor.planting.base import SERDE
-from tests.doctor.planting.messages import emptying
-from tests.kagent import encoded, made, saver_on
-from tests.servers import Server, postgres_database
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.planting.base import SERDE
+from tests.kit.planting.messages import emptying
+from tests.kit.savers.kagent import encoded, made, saver_on
+from tests.kit.servers import Server, postgres_database
 
 pytestmark = pytest.mark.engines
 

@@ -16,10 +16,10 @@ from ckpt_backends.mongodb.engine.store import unused_space
 from ckpt_backends.registry import open_store
 from tests.backends.test_mongodb import Place
 from tests.doctor.running_fixes import run_mongodb
-from tests.kaflow import MongoDBCheckpointer
-from tests.restore import restore_documents, restore_javascript_documents
-from tests.servers import Server, mongodb_database
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.savers.kaflow import MongoDBCheckpointer
+from tests.kit.servers import Server, mongodb_database
+from tests.kit.stores import restore_documents, restore_javascript_documents
 
 HOUR = 3600
 

@@ -16,8 +16,8 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.sql import health
 from tests.backends import test_mysql
 from tests.doctor.engine_health import faults, only
-from tests.servers import Server, mysql_connection, mysql_database
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.servers import Server, mysql_connection, mysql_database
 
 
 @pytest.fixture(scope="module")

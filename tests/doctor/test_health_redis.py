@@ -21,9 +21,9 @@ from tests.backends import test_valkey as valkey
 from tests.backends.test_redis import client, fill, fill_plain, fill_shallow, graph
 from tests.backends.test_redis_removal import config_of
 from tests.doctor.running_fixes import run_redis
-from tests.redis_savers import dump
-from tests.restore import restore_javascript_keys
-from tests.support import FIXTURES, ckpt, later
+from tests.kit.command import FIXTURES, ckpt, later
+from tests.kit.savers.redis import dump
+from tests.kit.stores import restore_javascript_keys
 
 HOUR = 3600
 

@@ -12,13 +12,13 @@ import psycopg
 import pytest
 
 from ckpt_backends.sql import health
-from tests.backends import agent
 from tests.backends.test_sqlite_journal import killed
 from tests.doctor.engine_health import faults, only
-from tests.restore import restore, restore_rows
-from tests.servers import Server, postgres_database
-from tests.support import FIXTURES, SAMPLE, ckpt, copy_store, eras, later
-from tests.threetable import connected, maker
+from tests.kit.agents import steps as agent
+from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store, eras, later
+from tests.kit.savers.three_table import connected, maker
+from tests.kit.servers import Server, postgres_database
+from tests.kit.stores import restore, restore_rows
 
 
 @pytest.fixture

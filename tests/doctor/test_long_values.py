@@ -12,7 +12,7 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from ckpt_backends.codec.values import DEFAULT_LIMITS
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 SECRET = "ghp_" + "aB3" * 12
 

@@ -28,9 +28,9 @@ from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
 from tests.backends import test_mysql
-from tests.restore import restore_javascript_documents, restore_rows
-from tests.servers import Server, mysql_connection, mysql_database, postgres_database
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.servers import Server, mysql_connection, mysql_database, postgres_database
+from tests.kit.stores import restore_javascript_documents, restore_rows
 
 Run = Callable[..., list[Any]]
 

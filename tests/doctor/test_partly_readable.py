@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
 
 _LEAF = b"\x0d"
 """First byte of a page that holds rows of a table."""

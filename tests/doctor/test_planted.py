@@ -21,16 +21,16 @@ from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.session import Session
 from tests.doctor.elsewhere import ELSEWHERE, MENDED_ELSEWHERE
 from tests.doctor.engine_faults import ENGINE_FAULTS
-from tests.doctor.faults import DELTA, FAULTS, NEW, THREADS, Named, PlantedFault
-from tests.doctor.filling import fill
-from tests.doctor.planting import PLANTERS
-from tests.doctor.planting.base import KEY, Planter
 from tests.doctor.running_fixes import run_fix
-from tests.documents import generator
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
-from tests.harness.redis import PlainRedisSaverHarness
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.documents import generator
+from tests.kit.harness import HARNESSES
+from tests.kit.harness.redis import PlainRedisSaverHarness
+from tests.kit.opening import empty_store
+from tests.kit.planting import PLANTERS
+from tests.kit.planting.base import KEY, Planter
+from tests.kit.planting.faults import DELTA, FAULTS, NEW, THREADS, Named, PlantedFault
+from tests.kit.planting.filling import fill
 
 BACKENDS = {layout: one for one in bundled() for layout in one.layouts}
 OCCURRENCE = generator()

@@ -11,9 +11,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from ckpt_backends.model import make_id, ticks_at
 from ckpt_backends.registry import open_store
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
-from tests.support import first_now
+from tests.kit.command import first_now
+from tests.kit.harness import HARNESSES
+from tests.kit.opening import empty_store
 
 KINDS = {kind.name: kind for kind in HARNESSES}
 START = datetime(2026, 4, 7, 10, tzinfo=UTC)

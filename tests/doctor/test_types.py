@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from tests.security.corpus import HOSTILE_ID, TASK_ID, build_store, hostile_rows
-from tests.support import FIXTURES, ROOT, ckpt, copy_store
+from tests.kit.command import FIXTURES, ROOT, ckpt, copy_store
+from tests.kit.hostile.corpus import HOSTILE_ID, TASK_ID, build_store, hostile_rows
 
 ZOO = FIXTURES / "lg-1.2.22" / "store.db"
 STRICT = "LANGGRAPH_STRICT_MSGPACK"
@@ -277,7 +277,7 @@ be read."""
 
 WATCHED = """
 import json, sys
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
 words = ("doctor", "--types", "-o", "json")
 ckpt("-s", SAMPLE, "--copy", *words)
 before = set(sys.modules)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import FIXTURES, ckpt, era_python
+from tests.kit.command import FIXTURES, ckpt, era_python
 
 pytestmark = pytest.mark.eras
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.scenarios import catalog
-from tests.support import FIXTURES, ROOT, copy_store
+from tests.kit.command import FIXTURES, ROOT, copy_store
 from tests.travel.test_eras import PYTHON, copy_thread, every, rolled_back, root_history
 
 pytestmark = pytest.mark.eras

@@ -9,7 +9,7 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness, StoredRows
 from ckpt_backends.url import parse_url
-from tests.backends.agent import graph_of
+from tests.kit.agents.steps import graph_of
 
 CANARY = "canary8f3a"
 """Part of the thread's id, of its metadata, and of its values and writes."""

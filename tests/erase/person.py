@@ -9,9 +9,9 @@ from typing import Any
 
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.url import parse_url
-from tests.backends.agent import graph_of
-from tests.memory.benches import Bench
-from tests.support import ckpt
+from tests.kit.agents.steps import graph_of
+from tests.kit.command import ckpt
+from tests.kit.memory.benches import Bench
 
 CANARY = "canary8f3a"
 """The name of the person; part of everything that is theirs and of nothing else."""

@@ -26,8 +26,8 @@ from tests.erase.person import (
     talk,
     unpacked,
 )
-from tests.memory.benches import SqliteBench
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.memory.benches import SqliteBench
 
 SUBJECT = ("--subject", CANARY)
 
@@ -207,7 +207,7 @@ def test_threads_by_id_with_what_came_from_them(home: Home) -> None:
 def test_other_texts_that_name_the_person_are_listed_and_stay(home: Home) -> None:
     with home.bench.saver() as saver:
         config = {"configurable": {"thread_id": "third"}}
-        from tests.backends.agent import graph_of
+        from tests.kit.agents.steps import graph_of
 
         graph_of(saver).invoke({"items": [f"I met {CANARY}, see {THREADS[1]}"]}, config)
     with home.bench.store(embeds=False) as store:

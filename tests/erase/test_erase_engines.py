@@ -10,17 +10,17 @@ import psycopg
 import pytest
 import redis
 
-from tests.backends.agent import graph_of
 from tests.backends.test_redis import fill_plain
 from tests.backends.test_redis_sessions import ContextState, save
 from tests.erase import canary
 from tests.erase.person import CANARY, OTHER, THREADS, configure, fill, neighbours, talk, unpacked
 from tests.erase.test_servers import documents, relation_files, table_files
-from tests.harness.mysql import MySQLHarness
-from tests.harness.opening import empty_store
-from tests.memory.benches import BENCHES, Bench
-from tests.redis_savers import dump
-from tests.support import ckpt
+from tests.kit.agents.steps import graph_of
+from tests.kit.command import ckpt
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.memory.benches import BENCHES, Bench
+from tests.kit.opening import empty_store
+from tests.kit.savers.redis import dump
 
 
 @pytest.fixture(

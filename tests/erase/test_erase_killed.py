@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.erase.killing import run_until
 from tests.erase.person import CANARY, THREADS
 from tests.erase.test_erase import SUBJECT, Home, use
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.kill.calls import run_until
 
 ERASE = ("-s", "a", "erase", *SUBJECT, "--yes", "-o", "json", "--no-mentions")
 

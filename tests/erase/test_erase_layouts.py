@@ -11,9 +11,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.url import parse_url
 from tests.erase.canary import OTHER, THREAD, fill
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness import HARNESSES
+from tests.kit.opening import empty_store
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
-from tests.backends.agent import graph_of
-from tests.support import ckpt
+from tests.kit.agents.steps import graph_of
+from tests.kit.command import ckpt
 
 SUBJECT = ("--subject", 'metadata.user_id = "anna-1"')
 

@@ -11,7 +11,7 @@ import pytest
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remains
 from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
 from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
-from tests.harness.langgraph_dev import DevHarness
+from tests.kit.harness.langgraph_dev import DevHarness
 
 TEXT = b"the secret of anna"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ckpt_cli.apply.erase import write_receipt
 from ckpt_cli.core.erasure import ErasedIds, ErasureReceipt, ErasureReport, ErasureScope, left_place
 from ckpt_cli.render.erase import receipt_record
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 THREAD = "trip-to-kyoto"
 

@@ -14,13 +14,13 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
-from tests.harness.dynamodb import DynamoDbHarness
-from tests.harness.mongodb import MongoHarness
-from tests.harness.mysql import MySQLHarness
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.redis import RedisHarness
-from tests.servers import mysql_connection
+from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.redis import RedisHarness
+from tests.kit.opening import empty_store
+from tests.kit.servers import mysql_connection
 
 pytestmark = pytest.mark.engines
 
@@ -102,7 +102,7 @@ def test_postgres_names_what_older_transactions_see(postgres: PostgresHarness) -
 
 
 def test_postgres_names_a_missing_right(postgres: PostgresHarness) -> None:
-    from tests.backends.agent import role
+    from tests.kit.agents.steps import role
 
     fill(postgres)
     rights = """

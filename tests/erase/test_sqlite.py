@@ -14,8 +14,8 @@ from ckpt_backends.open_for_writing import open_writable, open_writable_memory
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.url import parse_url
 from tests.erase.canary import CANARY, OTHER, THREAD, erase, fill, still_there
-from tests.harness.sqlite import SqliteHarness
-from tests.threetable import maker
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.savers.three_table import maker
 
 
 @pytest.fixture

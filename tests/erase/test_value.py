@@ -29,8 +29,8 @@ from tests.erase.value_canary import (
     resumed,
     skeleton,
 )
-from tests.harness.sqlite import SqliteHarness
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness.sqlite import SqliteHarness
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ from tests.erase.value_canary import (
     resumed,
     skeleton,
 )
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
-from tests.rekey.encrypted import KEY, key_of
-from tests.support import FIXTURES
+from tests.kit.command import FIXTURES
+from tests.kit.encrypted import KEY, key_of
+from tests.kit.harness import HARNESSES
+from tests.kit.opening import empty_store
 
 ERAS = sorted(one.parent.name for one in FIXTURES.glob("*/store.db"))
 _KEPT = {"source", "step", "parents", "thread_id", "checkpoint_ns", "run_id", "langgraph_node"}

@@ -28,9 +28,9 @@ from tests.erase.value_canary import (
     resumed,
     skeleton,
 )
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness import HARNESSES
+from tests.kit.opening import empty_store
 
 
 def _layouts() -> list[Any]:

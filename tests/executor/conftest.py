@@ -13,7 +13,7 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.reading.executor import Executor
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.workers import LostThread
-from tests.support import FIXTURES, copy_store
+from tests.kit.command import FIXTURES, copy_store
 
 Answer: TypeAlias = tuple[list[str], list[LostThread]]
 Run: TypeAlias = Callable[..., Answer]

@@ -20,7 +20,7 @@ from ckpt_backends.installing import release
 from tests.executor import works
 from tests.executor.conftest import Run
 from tests.executor.dask_cluster import cluster
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("dask")]
 COMMANDS = [

@@ -12,8 +12,8 @@ from langgraph.func import entrypoint, task
 from langgraph.types import interrupt
 
 import ckpt_cli
-from tests.incidents import agents
-from tests.support import ckpt
+from tests.kit.agents import failing as agents
+from tests.kit.command import ckpt
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ckpt, copy_store, eras
+from tests.kit.command import ckpt, copy_store, eras
 
 
 @pytest.mark.parametrize("era", [*eras()], ids=lambda path: path.name)

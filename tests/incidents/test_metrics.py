@@ -12,16 +12,16 @@ import prometheus_client.parser as older
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.doctor.filling import fill
-from tests.harness.dynamodb import DynamoDbHarness
-from tests.harness.kaflow import KaflowHarness
-from tests.harness.mongodb import MongoHarness
-from tests.harness.mysql import MySQLHarness
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.redis import RedisHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.support import ckpt, first_now
+from tests.kit.command import ckpt, first_now
+from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.harness.kaflow import KaflowHarness
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.redis import RedisHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
+from tests.kit.planting.filling import fill
 
 THREADS = frozenset({"chat", "error", "interrupt-parallel", "interrupt-nested", "subgraph"})
 READERS: list[Any] = [openmetrics, older]

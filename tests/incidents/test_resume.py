@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from tests.incidents import agents
-from tests.support import ckpt
+from tests.kit.agents import failing as agents
+from tests.kit.command import ckpt
 
 THREAD = "the 'first' \"thread\" \\ of\nanna"
 

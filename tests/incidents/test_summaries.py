@@ -17,7 +17,7 @@ from ckpt_cli.core.tasks import Question
 from ckpt_cli.queries.incidents import Failure, Waiting
 from ckpt_cli.render.purge import PURGE_SUMMARY, PurgeSummary
 from ckpt_cli.render.summaries import doctor_summary, error_class, errors_summary
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 NOW = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 MIB = 1 << 20

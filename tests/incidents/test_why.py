@@ -17,9 +17,9 @@ from langgraph.types import interrupt
 from ckpt_cli.render.table import table_lines
 from ckpt_cli.render.text import Ui, cell_len
 from ckpt_cli.render.threads import thread_columns
-from tests.dev import FileSaver
-from tests.incidents import agents
-from tests.support import ckpt
+from tests.kit.agents import failing as agents
+from tests.kit.command import ckpt
+from tests.kit.savers.dev import FileSaver
 
 UUID = "0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11"
 LONG = "Where is my parcel? " * 30

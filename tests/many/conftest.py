@@ -13,8 +13,8 @@ import pytest
 
 from ckpt_cli.apply.changes import Work
 from ckpt_cli.plans.proposal import Proposal
-from tests.many.agent import add_copies, sqlite_agent
-from tests.support import ROOT
+from tests.kit.agents.many import add_copies, sqlite_agent
+from tests.kit.command import ROOT
 
 DONE = "done-0"
 
@@ -35,7 +35,7 @@ def fill(path: Path, found: dict[str, str], done: int) -> None:
             if kind != "die":
                 agent.run(thread_id, kind)
     killed = [thread_id for thread_id, kind in found.items() if kind == "die"]
-    command = [sys.executable, "-m", "tests.many.agent", str(path), *killed]
+    command = [sys.executable, "-m", "tests.kit.agents.many", str(path), *killed]
     subprocess.run(command, check=True, cwd=ROOT)
     add_copies(path, DONE, [f"done-{n}" for n in range(1, done)])
 

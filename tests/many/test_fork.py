@@ -6,10 +6,10 @@ from pathlib import Path
 
 from langgraph.types import Command
 
-from tests.many.agent import sqlite_agent
+from tests.kit.agents.many import sqlite_agent
+from tests.kit.command import ckpt
+from tests.kit.rows import rows_of
 from tests.many.test_rollback import by_thread, log_of, resumed, states
-from tests.operations.rows import rows_of
-from tests.support import ckpt
 
 STUCK = "status in (error, interrupted)"
 RETRY = ("copy", "--where", STUCK, "--at", "head", "--as", "{thread}-retry")

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.many.agent import Agent, sqlite_agent
+from tests.kit.agents.many import Agent, sqlite_agent
+from tests.kit.command import ckpt
+from tests.kit.rows import rows_of
 from tests.many.conftest import DONE, fill, threads
-from tests.operations.rows import rows_of
-from tests.support import ckpt
 
 FAILED, WAITING = 24, 40
 STUCK = "status in (error, pending, interrupted)"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.command import ckpt
+from tests.kit.kill.effects import Runner, runner
+from tests.kit.rows import rows_of
 from tests.many.test_fork import RETRY
 from tests.many.test_rollback import FAILED, KILLED, LAST_GOOD, by_thread
-from tests.operations.killing import Runner, runner
-from tests.operations.rows import rows_of
-from tests.support import ckpt
 
 COMMANDS = {"last-good": LAST_GOOD, "steps": ("rollback", *FAILED, "--steps", "1"), "copy": RETRY}
 

@@ -11,10 +11,10 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from tests.harness.opening import empty_store
+from tests.kit.command import ckpt
+from tests.kit.opening import empty_store
 from tests.many.test_rollback import FAILED, KILLED, LAST_GOOD, by_thread
 from tests.operations.test_recorded_layouts import layouts
-from tests.support import ckpt
 
 
 def rows(url: str) -> dict[str, list[Any]]:

@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 USER = 'anna "a" \\ ü'
 KEPT = {"user_id": USER, "plan": 3, "beta": True, "score": 0.5, "tenant": "acme"}

@@ -10,9 +10,9 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
-from tests.many.agent import Agent
+from tests.kit.agents.many import Agent
+from tests.kit.command import ckpt
 from tests.many.test_rollback import by_thread
-from tests.support import ckpt
 
 pytestmark = pytest.mark.engines
 

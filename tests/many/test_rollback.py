@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.many.agent import sqlite_agent
-from tests.many.asking import on_terminal
-from tests.operations.rows import rows_of
-from tests.support import CommandResult, ckpt
+from tests.kit.agents.asking import on_terminal
+from tests.kit.agents.many import sqlite_agent
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.rows import rows_of
 
 FAILED = ("raise-0", "raise-1", "inside-0", "beside-0")
 KILLED = ("die-0", "die-1")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.command import SAMPLE, copy_store
 from tests.mcp.client import Conversation
-from tests.support import SAMPLE, copy_store
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import shlex
 from ckpt_cli.app import root
 from ckpt_cli.mcp.server import PROMPTS
 from ckpt_cli.mcp.tools import TOOLS
-from tests.support import ROOT, SAMPLE, ckpt
+from tests.kit.command import ROOT, SAMPLE, ckpt
 
 NAMES = {
     "THREAD@REF": "trip-to-kyoto@~1",

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
+from tests.kit.command import SAMPLE, copy_store
+from tests.kit.hostile.corpus import build_store, hostile_rows
+from tests.kit.hostile.watched import FORBIDDEN
 from tests.mcp.client import call, each_tool, talk, text_of
-from tests.security.corpus import build_store, hostile_rows
 from tests.security.test_commands_on_hostile_data import HEAVY
-from tests.security.watched import FORBIDDEN
-from tests.support import SAMPLE, copy_store
 
 pytestmark = pytest.mark.engines
 

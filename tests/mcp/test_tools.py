@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 
+from tests.kit.command import SAMPLE, ckpt
 from tests.mcp.client import Conversation, call, each_tool, items, talk, text_of
-from tests.support import SAMPLE, ckpt
 
 THREAD = "trip-to-kyoto"
 

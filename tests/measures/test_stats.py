@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
 
 TRIP = "trip-to-kyoto"
 AMOUNTS = {"runs", "writes", "bytes", "p50", "p95", "tokens"}

@@ -17,8 +17,8 @@ from langgraph.types import RetryPolicy
 
 import ckpt_cli
 from ckpt_cli.queries import timeline as step_times
+from tests.kit.command import ckpt
 from tests.measures.graphs import NAP, Clock, Command, beside, chain, spread
-from tests.support import ckpt
 
 THREAD = "t"
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}

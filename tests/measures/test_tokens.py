@@ -14,13 +14,13 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 import ckpt_cli
 from ckpt_backends.testing.harness import Harness
-from tests.harness.mongodb import MongoHarness
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.redis import RedisHarness
-from tests.harness.sqlite import SqliteHarness
+from tests.kit.command import ckpt, first_now
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.redis import RedisHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
 from tests.measures.models import SPENT, Chat, agent, talk
-from tests.support import ckpt, first_now
 
 KINDS = ("messages", "input", "output", "cache_read", "cache_creation", "reasoning", "total")
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

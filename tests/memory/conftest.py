@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.benches import BENCHES, Bench
+from tests.kit.memory.benches import BENCHES, Bench
 
 FAST = {"sqlite", "postgres"}
 """The layouts that are tested by default."""

@@ -11,9 +11,9 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
-from tests.memory.benches import Bench
-from tests.memory.contents import ITEMS, exported, fill, keys, settle, told
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.memory.benches import Bench
+from tests.kit.memory.contents import ITEMS, exported, fill, keys, settle, told
 
 DOOMED = [(("users", "anna"), "profile"), (("a b", "c:d"), "k/1"), (("用户", "张三"), "记忆")]
 NAMES = ["users/anna/profile", r"a b/c:d/k\/1", "用户/张三/记忆"]

@@ -20,9 +20,16 @@ from langgraph.store.base import PutOp
 from ckpt_backends.errors import Refused
 from ckpt_backends.open_for_writing import create_memory
 from ckpt_backends.url import parse_url
-from tests.memory.benches import BENCHES, Bench, MongoBench, PostgresBench, RedisBench, SqliteBench
-from tests.memory.contents import ITEMS, Items, exported, fill, listed, settle, told
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.memory.benches import (
+    BENCHES,
+    Bench,
+    MongoBench,
+    PostgresBench,
+    RedisBench,
+    SqliteBench,
+)
+from tests.kit.memory.contents import ITEMS, Items, exported, fill, listed, settle, told
 
 Pair = tuple[Bench, Bench]
 PAIRS = [(one, other) for one in BENCHES for other in BENCHES if one is not other]

@@ -7,9 +7,9 @@ import redis
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
-from tests.memory.benches import Bench
-from tests.memory.contents import Items, fill, told
-from tests.redis_savers import dump
+from tests.kit.memory.benches import Bench
+from tests.kit.memory.contents import Items, fill, told
+from tests.kit.savers.redis import dump
 
 CANARY = "canary8f3a"
 ITEMS: Items = {

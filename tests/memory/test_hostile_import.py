@@ -14,9 +14,9 @@ from ckpt_backends.memory import ItemKey
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import parse_url
-from tests.memory.benches import Bench
-from tests.memory.contents import Items, fill, keys
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.memory.benches import Bench
+from tests.kit.memory.contents import Items, fill, keys
 
 MINE: Items = {(("users", "anna"), "profile"): {"text": "first"}}
 OTHER: Items = {(("users", "bob"), "profile"): {"text": "other"}}

@@ -13,7 +13,8 @@ import psycopg
 import pytest
 import redis
 
-from tests.memory.benches import (
+from tests.kit.command import ROOT, ckpt
+from tests.kit.memory.benches import (
     BENCHES,
     DIMENSIONS,
     Bench,
@@ -23,9 +24,8 @@ from tests.memory.benches import (
     SqliteBench,
     embed,
 )
-from tests.memory.contents import fill, keys, listed, settle
-from tests.servers import Server
-from tests.support import ROOT, ckpt
+from tests.kit.memory.contents import fill, keys, listed, settle
+from tests.kit.servers import Server
 
 ONE: Any = {(("s",), "k"): {"text": "one"}}
 

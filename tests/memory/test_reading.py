@@ -11,9 +11,9 @@ import pytest
 from ckpt_backends.memory import ItemKey
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
-from tests.memory.benches import IN_VECTORS, Bench, SqliteBench
-from tests.memory.contents import ITEMS, exported, fill, keys, listed, told
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.memory.benches import IN_VECTORS, Bench, SqliteBench
+from tests.kit.memory.contents import ITEMS, exported, fill, keys, listed, told
 
 
 def test_items_are_those_of_the_official_store(bench: Bench) -> None:

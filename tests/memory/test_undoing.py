@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.memory.benches import Bench
-from tests.memory.contents import exported, fill
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.memory.benches import Bench
+from tests.kit.memory.contents import exported, fill
 
 
 def run(bench: Bench, *words: str | Path) -> None:

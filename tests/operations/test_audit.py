@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.operations.rows import rows_of
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.rows import rows_of
 
 TRIP = "trip-to-kyoto"
 

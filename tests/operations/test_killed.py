@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.operations.killing import Runner, runner
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
+from tests.kit.kill.effects import Runner, runner
 
 THREAD = "trip-to-kyoto"
 OTHERS = ("refund-4711", "weekly-digest", "nightly-report")

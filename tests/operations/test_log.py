@@ -30,8 +30,8 @@ from ckpt_cli.operations.log import (
     to_record,
 )
 from ckpt_cli.queries.operations import operations
-from tests.operations.rows import rows_of
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.rows import rows_of
 
 TRIP = "trip-to-kyoto"
 

@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.operations.log import Operation, OperationLog
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 KYOTO = "trip-to-kyoto"
 

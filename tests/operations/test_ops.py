@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.terminal import ckpt_in_terminal
-from tests.operations.rows import rows_of
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.rows import rows_of
+from tests.kit.terminal import ckpt_in_terminal
 
 TRIP, REFUND = "trip-to-kyoto", "refund-4711"
 KEYS = {

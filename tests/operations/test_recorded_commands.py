@@ -12,9 +12,9 @@ import pytest
 
 from ckpt_cli.app import root
 from ckpt_cli.lazy import command_text
-from tests.deerflow.project import memory, save
-from tests.operations.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill, stored
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
+from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill, stored
+from tests.kit.savers.deerflow import memory, save
 
 TRIP, REFUND = "trip-to-kyoto", "refund-4711"
 

@@ -14,10 +14,10 @@ from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.copying import refusal
 from ckpt_backends.transfer.form import Language
-from tests.copy.pairs import PYTHON
-from tests.harness.opening import empty_store
-from tests.harness.tiers import FAST
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.harness.tiers import FAST
+from tests.kit.opening import empty_store
+from tests.kit.pairs import PYTHON
 
 CHAT, DIGEST = "support-live-chat", "weekly-digest"
 

@@ -26,9 +26,9 @@ from ckpt_cli.apply.recording import writable_store
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.operations import log as file_lock
 from ckpt_cli.operations.log import Journal
-from tests.deerflow.project import memory, save
-from tests.operations.recorded_store import stored
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.recorded_store import stored
+from tests.kit.savers.deerflow import memory, save
 
 TRIP, REFUND = "trip-to-kyoto", "refund-4711"
 NUMBER = 8

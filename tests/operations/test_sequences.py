@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from tests.operations.rows import Rows, rows_of
-from tests.support import SAMPLE, CommandResult, ckpt
+from tests.kit.command import SAMPLE, CommandResult, ckpt
+from tests.kit.rows import Rows, rows_of
 
 THREADS = ("refund-4711", "weekly-digest", "trip-to-kyoto")
 _REFUSED = {3, 5, 6}

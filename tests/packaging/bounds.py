@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 RESOLUTIONS = ("lowest-direct", "highest")
 _FAST_TIER = ("-q", "-n", "auto", "--dist", "loadgroup")

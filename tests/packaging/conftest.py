@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 
 @pytest.fixture(scope="session")

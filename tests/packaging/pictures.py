@@ -24,7 +24,7 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
-from tests.support import ROOT, SAMPLE
+from tests.kit.command import ROOT, SAMPLE
 
 FOLDER = ROOT / "docs" / "pictures"
 _NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)

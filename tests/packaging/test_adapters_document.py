@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 DOCUMENT = ROOT / "docs" / "adapters.md"
 FILES = re.compile(r"```python\n(# (\S+\.py)\n.*?)```", re.DOTALL)

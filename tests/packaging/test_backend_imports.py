@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ckpt_backends.declaration import Backend
+from tests.kit.command import ROOT
 from tests.packaging.backend_imports import Rooms, forbidden, rooms_of
-from tests.support import ROOT
 
 
 def _modules() -> set[str]:

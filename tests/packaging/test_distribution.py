@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 
 from ckpt_cli import __version__
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 pytestmark = pytest.mark.slow
 LINK = re.compile(r"\]\(([^)\s]+)|(?:src|srcset|href)=\"([^\"\s]+)")

@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 
 import ckpt_cli
 from ckpt_cli.app import root
-from tests.documents import generator
-from tests.support import ROOT, ckpt
+from tests.kit.command import ROOT, ckpt
+from tests.kit.documents import generator
 
 README = ROOT / "README.md"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli import __version__
-from tests.support import SAMPLE
+from tests.kit.command import SAMPLE
 
 pytestmark = pytest.mark.slow
 TOOLS = Path(sys.executable).parent

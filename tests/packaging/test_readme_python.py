@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, SAMPLE, copy_store
+from tests.kit.command import ROOT, SAMPLE, copy_store
 
 
 def test_the_code_of_the_readme_runs(

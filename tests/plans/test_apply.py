@@ -18,7 +18,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.forking import seeded
 from ckpt_cli.plans.saved_plan import rows_digest
 from ckpt_cli.session import Session
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 KYOTO, REFUND, DIGEST = "trip-to-kyoto", "refund-4711", "weekly-digest"
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
 
 KYOTO = "trip-to-kyoto"
 REFUSED = {2, 4, 6}

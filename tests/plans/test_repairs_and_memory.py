@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.deerflow.project import memory, save
-from tests.memory.benches import SqliteBench
-from tests.memory.contents import exported, fill
-from tests.rekey.encrypted import KEY, NEW
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.encrypted import KEY, NEW
+from tests.kit.memory.benches import SqliteBench
+from tests.kit.memory.contents import exported, fill
+from tests.kit.savers.deerflow import memory, save
 from tests.repair.test_command import BROKEN, graph, path, results
-from tests.support import FIXTURES, ckpt, copy_store
 
 __all__ = ["graph", "path"]  # fixtures
 

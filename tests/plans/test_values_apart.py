@@ -13,9 +13,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.thread import ThreadReader
+from tests.kit.command import ckpt
+from tests.kit.planting.steps import THREAD, talk
 from tests.repair.test_engines import place
-from tests.replay.planting import THREAD, talk
-from tests.support import ckpt
 
 __all__ = ["place"]  # a fixture
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.terminal import ckpt_in_terminal
-from tests.support import ROOT, SAMPLE, CommandResult
+from tests.kit.command import ROOT, SAMPLE, CommandResult
+from tests.kit.terminal import ckpt_in_terminal
 
 _SOURCE = Path(__file__).parent / "ckpt_toy"
 _CHECKPOINTS = [

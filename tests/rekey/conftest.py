@@ -10,8 +10,8 @@ from typing import TypeAlias
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.harness.opening import empty_store
-from tests.rekey.encrypted import KEY, NEW
+from tests.kit.encrypted import KEY, NEW
+from tests.kit.opening import empty_store
 
 Places: TypeAlias = Callable[[type[Harness]], Harness]
 

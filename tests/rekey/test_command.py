@@ -15,8 +15,8 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import RowEdit
 from ckpt_backends.url import parse_url
-from tests.rekey.encrypted import KEY, NEW, types_of
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.encrypted import KEY, NEW, types_of
 
 THREADS = {"aes-after-plain", "aes-pickle", "aes-error", "aes-types", "aes-asking", "aes-chat"}
 PLAIN = {"pickle-unused", "pickle-objects"}

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.copy.differing import difference
-from tests.copy.official import Source, fill, what_follows, what_is_read
-from tests.copy.pairs import count_alike
-from tests.harness.dynamodb import DynamoDbHarness
-from tests.harness.langgraph_dev import DevHarness
-from tests.harness.mongodb import MongoHarness
-from tests.harness.postgres import PostgresHarness
-from tests.harness.sqlite import SqliteHarness
+from tests.kit.command import ckpt
+from tests.kit.differing import difference
+from tests.kit.encrypted import KEY, NEW, key_of, types_of
+from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.harness.langgraph_dev import DevHarness
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.official import Source, fill, what_follows, what_is_read
+from tests.kit.pairs import count_alike
 from tests.rekey.conftest import Places
-from tests.rekey.encrypted import KEY, NEW, key_of, types_of
 from tests.rekey.test_layouts import fails
-from tests.support import ckpt
 
 SCENARIOS = frozenset({"chat", "interrupt-parallel", "delta-rarely"})
 TARGETS = [

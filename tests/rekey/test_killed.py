@@ -12,10 +12,10 @@ import pytest
 
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import graph_of
-from tests.harness.sqlite import SqliteHarness
-from tests.rekey.encrypted import KEY, NEW, key_of
-from tests.retention.killing import run_and_kill, seconds_of
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.encrypted import KEY, NEW, key_of
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.kill.anywhere import run_and_kill, seconds_of
 
 THREADS = [f"t{number}" for number in range(16)]
 

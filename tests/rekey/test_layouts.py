@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.copy.official import fill, what_follows, what_is_read
-from tests.harness import HARNESSES
+from tests.kit.command import ckpt
+from tests.kit.encrypted import KEY, NEW, key_of, types_of
+from tests.kit.harness import HARNESSES
+from tests.kit.official import fill, what_follows, what_is_read
 from tests.rekey.conftest import Places
-from tests.rekey.encrypted import KEY, NEW, key_of, types_of
-from tests.support import ckpt
 
 SCENARIOS = frozenset({"chat", "interrupt-parallel", "delta-rarely"})
 """Messages, waiting questions and a DeltaChannel."""

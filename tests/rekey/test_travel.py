@@ -10,15 +10,15 @@ import pytest
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
-from tests.harness.langgraph_dev import DevHarness
-from tests.harness.mongodb import MongoHarness
-from tests.harness.mysql import MySQLHarness
-from tests.harness.postgres import PostgresHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.harness.valkey import ValkeyHarness
+from tests.kit.command import ckpt
+from tests.kit.encrypted import KEY, key_of, types_of
+from tests.kit.harness.langgraph_dev import DevHarness
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.harness.valkey import ValkeyHarness
 from tests.rekey.conftest import Places
-from tests.rekey.encrypted import KEY, key_of, types_of
-from tests.support import ckpt
 
 KINDS = [
     SqliteHarness,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.official import ScenarioStore
-from tests.harness.opening import empty_store
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.opening import empty_store
 from tests.travel.conftest import HARNESSES, NAMES
 
 OTHERS = ("postgres", "mysql", "mongodb", "redis", "plain_redis", "valkey", "dev")

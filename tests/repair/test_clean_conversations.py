@@ -17,7 +17,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.queries.doctor.rows import Terms, conversation_findings, conversations, message_lists
 from ckpt_cli.reading.thread import ThreadReader
-from tests.support import SAMPLE, copy_store, eras
+from tests.kit.command import SAMPLE, copy_store, eras
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 """Nothing is too young to be reported."""

@@ -16,10 +16,10 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.thread import ThreadReader
-from tests.harness.opening import empty_store
+from tests.kit.command import ckpt
+from tests.kit.opening import empty_store
+from tests.kit.planting.steps import THREAD, graph, talk
 from tests.repair.test_writes import CONFIG, Two
-from tests.replay.planting import THREAD, graph, talk
-from tests.support import ckpt
 from tests.travel.conftest import HARNESSES
 
 ENGINES = ("postgres", "mysql", "mongodb", "redis", "valkey", "dynamodb", "dev")

@@ -21,9 +21,9 @@ from ckpt_cli.core.edit_state import stored_value
 from ckpt_cli.core.state import read_body
 from ckpt_cli.plans.repair import plan_message_repair
 from ckpt_cli.reading.thread import ThreadReader
-from tests.harness.sqlite import SqliteHarness
-from tests.repair.agents import check_pairs
-from tests.support import FIXTURES, apply_change, ckpt, copy_store, eras
+from tests.kit.agents.calling import check_pairs
+from tests.kit.command import FIXTURES, apply_change, ckpt, copy_store, eras
+from tests.kit.harness.sqlite import SqliteHarness
 
 BY_DEFAULT = {"lg-0.2.14-json", "js-1.7.3"}
 """JSON with `lc` envelopes of Python and of JavaScript; the other forms are tested elsewhere."""

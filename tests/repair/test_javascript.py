@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 SCRIPT = Path(__file__).parent / "asks.mjs"
 CONFIG = {"thread_id": "t"}

@@ -13,8 +13,8 @@ from ckpt_backends.testing.official import config_of, drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_cli.plans.repair import plan_message_repair
 from ckpt_cli.reading.thread import ThreadReader
-from tests.harness.opening import empty_store
-from tests.support import apply_change, ckpt
+from tests.kit.command import apply_change, ckpt
+from tests.kit.opening import empty_store
 from tests.travel.conftest import HARNESSES
 
 pytestmark = pytest.mark.engines

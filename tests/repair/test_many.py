@@ -15,9 +15,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 from ckpt_cli.apply.changes import Work
-from tests.many.asking import on_terminal
+from tests.kit.agents.asking import on_terminal
+from tests.kit.command import CommandResult, ckpt
 from tests.repair.test_writes import Two
-from tests.support import CommandResult, ckpt
 
 STALE = ("a", "b", "c")
 

@@ -29,14 +29,14 @@ from ckpt_cli.plans.repair import CONTENT, plan_message_repair
 from ckpt_cli.queries.doctor.rows import Terms, conversation_findings
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import done_lines, lines_of
-from tests.harness.mongodb import MongoHarness
-from tests.harness.mysql import MySQLHarness
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.redis import RedisHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.repair.agents import AGENTS, agent, check_pairs, config_of
-from tests.support import ROOT, apply_change, ckpt, first_now
+from tests.kit.agents.calling import AGENTS, agent, check_pairs, config_of
+from tests.kit.command import ROOT, apply_change, ckpt, first_now
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.redis import RedisHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
 
 KILLED = list(AGENTS)
 SENT = ["create", "react2"]
@@ -101,7 +101,7 @@ def kill_agents(harness: Harness) -> None:
     """Start an agent of each kind in a process of its own, and kill it."""
     with harness.saver():
         pass  # The tables are made before several connections use them.
-    words = [sys.executable, "-m", "tests.repair.agents", harness.name, harness.url, *KILLED]
+    words = [sys.executable, "-m", "tests.kit.agents.calling", harness.name, harness.url, *KILLED]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         watchdog = Timer(_SECONDS, process.kill)

@@ -20,7 +20,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.plans.repair import CONTENT, plan_message_repair
 from ckpt_cli.reading.thread import ThreadReader
-from tests.support import apply_change, ckpt
+from tests.kit.command import apply_change, ckpt
 
 pytestmark = pytest.mark.slow
 

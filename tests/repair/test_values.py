@@ -13,8 +13,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from tests.replay.planting import THREAD, Rows, graph, make_store
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.planting.steps import THREAD, Rows, graph, make_store
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
 CHANNELS = ("messages", "log", "total", "facts", "tags", "mood")

@@ -22,7 +22,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.repair import plan_write_repair
 from ckpt_cli.reading.thread import ThreadReader
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 

@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from tests.support import FIXTURES, ckpt, copy_store, first_now
+from tests.kit.command import FIXTURES, ckpt, copy_store, first_now
 
 
 class Ticks(TypedDict):

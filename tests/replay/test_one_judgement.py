@@ -27,9 +27,9 @@ from ckpt_cli.queries.replay import KeptReplay, written
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.replay import WRITTEN
-from tests.replay import planting
-from tests.replay.planting import Rows, make_store
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.planting import steps as planting
+from tests.kit.planting.steps import Rows, make_store
 
 KEY = "0123456789abcdef"
 """The key of the fixture with encrypted values."""

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from tests.replay.planting import THREAD, Rows, make_store
-from tests.support import ckpt, copy_store
+from tests.kit.command import ckpt, copy_store
+from tests.kit.planting.steps import THREAD, Rows, make_store
 
 Fault = Callable[[Rows], Any]
 Where = tuple[int, str]

@@ -34,7 +34,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.reducers import fold
 from ckpt_cli.reading.states import StateTimeline, read_state
 from ckpt_cli.reading.thread import ThreadReader
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 SERDE = JsonPlusSerializer()
 

@@ -12,8 +12,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_cli.commands import changing
-from tests.replay.planting import SERDE, THREAD, graph, talk
-from tests.support import ckpt, first_now
+from tests.kit.command import ckpt, first_now
+from tests.kit.planting.steps import SERDE, THREAD, graph, talk
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
 KEPT_APART = ("messages", "log", "facts", "tags")

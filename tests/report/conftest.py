@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.browser import Browser
+from tests.kit.browser import Browser
 
 
 @pytest.fixture

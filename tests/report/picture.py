@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import ckpt_cli
-from tests.browser import start_browser
-from tests.support import ROOT, SAMPLE, copy_store
+from tests.kit.browser import start_browser
+from tests.kit.command import ROOT, SAMPLE, copy_store
 
 PICTURE = ROOT / "docs" / "pictures" / "report.png"
 _SIZE = {"width": 1280, "height": 1010}

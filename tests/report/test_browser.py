@@ -15,9 +15,9 @@ from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 import ckpt_cli
-from tests.browser import Browser
-from tests.security.corpus import build_store, hostile_rows
-from tests.support import ckpt
+from tests.kit.browser import Browser
+from tests.kit.command import ckpt
+from tests.kit.hostile.corpus import build_store, hostile_rows
 
 MARK = "window.marked = true"
 HOSTILE = [

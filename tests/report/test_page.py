@@ -23,11 +23,11 @@ from ckpt_backends.testing.scenarios import graphs
 from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.render import report as checkpoints_module
 from ckpt_cli.render.report import LARGEST_CHANNEL, LONGEST_TEXT
-from tests.cli.terminal import SLOW, ckpt_in_terminal, in_terminal
-from tests.report.reading import data_of, states
-from tests.support import FIXTURES, ckpt, copy_store, first_now
-from tests.threetable import MARKS, connected, engine_of
-from tests.threetable import maker as tables_maker
+from tests.kit.command import FIXTURES, ckpt, copy_store, first_now
+from tests.kit.reports import data_of, states
+from tests.kit.savers.three_table import MARKS, connected, engine_of
+from tests.kit.savers.three_table import maker as tables_maker
+from tests.kit.terminal import SLOW, ckpt_in_terminal, in_terminal
 
 ERAS = ["lg-1.2.22", "lg-0.2.14", "js-1.7.3"]
 

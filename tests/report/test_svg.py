@@ -13,8 +13,8 @@ from ckpt_cli.core.tree import Skeleton, StepDetails, TreeLayout, plan_tree
 from ckpt_cli.render import tree_pictures as svg
 from ckpt_cli.render.text import Ui
 from ckpt_cli.render.tree_pictures import MOST_ROWS, draw_tree, svg_lines
-from tests.support import ckpt
-from tests.trees import tree_of
+from tests.kit.command import ckpt
+from tests.kit.trees import tree_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

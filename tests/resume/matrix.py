@@ -23,8 +23,8 @@ from typing import Any
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from tests.resume import graphs
-from tests.resume.graphs import CELLS, RELEASE, RESUMED, Cell, note, noted
+from tests.kit import graphs
+from tests.kit.graphs import CELLS, RELEASE, RESUMED, Cell, note, noted
 
 THREAD = "t"
 CONTROL = {"__error__", "__error_source_node__", "__interrupt__", "__resume__"}

@@ -20,13 +20,13 @@ from langgraph.graph import START, StateGraph
 import ckpt_cli
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
-from tests.harness.dynamodb import DynamoDbHarness
-from tests.harness.mongodb import MongoHarness
-from tests.harness.mysql import MySQLHarness
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.redis import PlainRedisHarness, RedisHarness
-from tests.harness.valkey import ValkeyHarness
+from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.redis import PlainRedisHarness, RedisHarness
+from tests.kit.harness.valkey import ValkeyHarness
+from tests.kit.opening import empty_store
 
 KINDS: list[type[Harness]] = [
     PostgresHarness,

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.resume.graphs import CELLS
+from tests.kit.command import FIXTURES
+from tests.kit.graphs import CELLS
 from tests.resume.test_resume import claim_of, disagreements, matrix
-from tests.support import FIXTURES
 
 pytestmark = pytest.mark.eras
 

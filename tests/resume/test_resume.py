@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 import ckpt_cli
-from tests.resume.graphs import CELLS
-from tests.support import ROOT, ckpt
+from tests.kit.command import ROOT, ckpt
+from tests.kit.graphs import CELLS
 
 FIRST = {
     "bad-answer",

@@ -20,10 +20,10 @@ import pytest
 from ckpt_backends.postgres import connect as catalog
 from ckpt_cli.core.retention import PurgeSums, RemovalSum
 from ckpt_cli.render.purge import question
-from tests.backends.agent import fill, graph_of, saver_of
-from tests.cli.terminal import ckpt_in_terminal
-from tests.servers import Server, postgres_database
-from tests.support import SAMPLE, ckpt, copy_store, first_now
+from tests.kit.agents.steps import fill, graph_of, saver_of
+from tests.kit.command import SAMPLE, ckpt, copy_store, first_now
+from tests.kit.servers import Server, postgres_database
+from tests.kit.terminal import ckpt_in_terminal
 
 
 @pytest.fixture
@@ -394,7 +394,7 @@ def test_an_agent_at_work_loses_no_checkpoint(postgres_server: Server) -> None:
 
 
 def test_a_role_without_rights_is_told_what_it_needs(postgres_server: Server) -> None:
-    from tests.backends.agent import role
+    from tests.kit.agents.steps import role
 
     with postgres_database(postgres_server) as url:
         fill(url, "a")

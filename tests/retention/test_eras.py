@@ -11,7 +11,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.testing.official import plain
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
 
 pytestmark = pytest.mark.engines
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.backends.agent import fill, graph_of, saver_of
-from tests.servers import Server, postgres_database
-from tests.support import SAMPLE, ckpt, copy_store
+from tests.kit.agents.steps import fill, graph_of, saver_of
+from tests.kit.command import SAMPLE, ckpt, copy_store
+from tests.kit.servers import Server, postgres_database
 
 OLD, YOUNG = "1ef00000-0000-6000-8000-000000000000", "1ffffffe-0000-6000-8000-000000000000"
 

@@ -14,10 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.backends.agent import graph_of, saver_of
-from tests.retention.killing import run_and_kill, seconds_of
-from tests.servers import Server, mysql_connection, mysql_database, postgres_database
-from tests.support import ckpt
+from tests.kit.agents.steps import graph_of, saver_of
+from tests.kit.command import ckpt
+from tests.kit.kill.anywhere import run_and_kill, seconds_of
+from tests.kit.servers import Server, mysql_connection, mysql_database, postgres_database
 
 THREADS = 40
 Rows = dict[str, list[tuple[object, ...]]]

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from tests.backends.test_redis import client, run
-from tests.plugin import redis_of_its_own
-from tests.redis_savers import SeeingRedisSaver
-from tests.retention.killing import run_and_kill, seconds_of
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.kill.anywhere import run_and_kill, seconds_of
+from tests.kit.plugin import redis_of_its_own
+from tests.kit.savers.redis import SeeingRedisSaver
 
 pytestmark = pytest.mark.engines
 

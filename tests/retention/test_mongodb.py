@@ -25,10 +25,10 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.purge import plan_named
-from tests.backends.agent import State, graph_of
-from tests.retention.killing import run_and_kill, seconds_of
-from tests.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
-from tests.support import ckpt
+from tests.kit.agents.steps import State, graph_of
+from tests.kit.command import ckpt
+from tests.kit.kill.anywhere import run_and_kill, seconds_of
+from tests.kit.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
 
 pytestmark = pytest.mark.engines
 

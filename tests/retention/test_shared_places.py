@@ -14,9 +14,9 @@ from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
-from tests.redis_savers import dump
-from tests.restore import restore_javascript_keys, restore_keys, set_keys
-from tests.support import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.savers.redis import dump
+from tests.kit.stores import restore_javascript_keys, restore_keys, set_keys
 
 GC = ("gc", "--scope", "all", "--grace", "0s", "-o", "json")
 

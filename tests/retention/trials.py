@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ckpt_backends.testing.official import ScenarioThread, config_of, ending, memory, outcome, plain
-from tests.support import ckpt
+from tests.kit.command import ckpt
 from tests.travel.conftest import Filled
 
 POLICIES: dict[str, list[str]] = {

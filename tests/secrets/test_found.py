@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import ckpt_cli
+from tests.kit.command import ckpt
 from tests.secrets.credentials import credentials, inside
 from tests.secrets.filling import THREAD, fill
-from tests.support import ckpt
 
 KNOWN = credentials()
 BY_NAME = {

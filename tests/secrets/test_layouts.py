@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.harness import HARNESSES
-from tests.harness.opening import empty_store
+from tests.kit.command import ckpt
+from tests.kit.harness import HARNESSES
+from tests.kit.opening import empty_store
 from tests.secrets.credentials import credentials
 from tests.secrets.filling import run
-from tests.support import ckpt
 
 TOKENS = [credentials(seed)["github-token"] for seed in range(8)]
 PLANTED: dict[str, Any] = {

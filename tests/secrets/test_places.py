@@ -19,8 +19,8 @@ from ormsgpack import packb
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint
 from ckpt_backends.sqlite.store import SqliteStore
+from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.secrets.credentials import credentials
-from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
 TOKENS = [credentials(seed)["github-token"] for seed in range(8)]
 """Distinct secrets of one kind."""

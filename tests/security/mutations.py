@@ -20,8 +20,8 @@ from typing import Any
 
 from ormsgpack import OPT_NON_STR_KEYS, OPT_PASSTHROUGH_BIG_INT, Ext, packb, unpackb
 
-from tests.security.watched import CODES, FORBIDDEN
-from tests.support import SAMPLE, ckpt
+from tests.kit.command import SAMPLE, ckpt
+from tests.kit.hostile.watched import CODES, FORBIDDEN
 
 MEMORY = 3 << 30
 """Bytes that one process may use, for all stores together."""

@@ -20,7 +20,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.encryption import CHANGED, WRONG_KEY, decrypted
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
-from tests.support import FIXTURES, ckpt, era_python
+from tests.kit.command import FIXTURES, ckpt, era_python
 
 KEY, OLD = "0123456789abcdef", "fedcba9876543210fedcba9876543210"
 FIELD = "encrypted.aes:"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.security.corpus import build_store, hostile_rows
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.hostile.corpus import build_store, hostile_rows
+from tests.kit.hostile.watched import FORBIDDEN
 from tests.security.test_commands_on_hostile_data import HEAVY, LATE, foreign_modules
-from tests.security.watched import FORBIDDEN
-from tests.support import CommandResult, ckpt
 
 STEP = 40
 """By default one thread of so many is tried."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.tui.serving.server import ScreenProcess
-from tests.support import SAMPLE, copy_store, first_now
+from tests.kit.command import SAMPLE, copy_store, first_now
 
 _CKPT = str(Path(sys.executable).parent / "ckpt")
 _OURS = ("ckpt_cli", "ckpt_backends")

@@ -11,7 +11,7 @@ import pytest
 
 from ckpt_backends.codec import Opaque, decode, decode_checkpoint, to_json
 from ckpt_backends.model import TypedBytes
-from tests.security.corpus import build_store, hostile_rows, whole_values
+from tests.kit.hostile.corpus import build_store, hostile_rows, whole_values
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from ckpt_backends.codec import decode, decode_checkpoint, from_json, to_json
 from ckpt_backends.codec import json as json_codec, msgpack  # loaded before what is counted
 from ckpt_backends.model import TypedBytes
-from tests.security.corpus import hostile_rows
+from tests.kit.hostile.corpus import hostile_rows
 
 marker = Path(sys.argv[1])
 rows = [row for row in hostile_rows(marker) if isinstance(row.data, bytes)]

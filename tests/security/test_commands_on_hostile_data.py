@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.security.corpus import build_odd_store, build_store, hostile_rows
-from tests.security.watched import FORBIDDEN
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.hostile.corpus import build_odd_store, build_store, hostile_rows
+from tests.kit.hostile.watched import FORBIDDEN
 
 EVERY_ROW = [["show", "--writes", "--metadata"], ["show", "-o", "json"]]
 OTHERS = [

@@ -12,7 +12,7 @@ import pytest
 from ckpt_backends.encryption import DecryptingStore, keys_of_environment, keys_of_file
 from ckpt_backends.errors import UsageError
 from ckpt_backends.registry import open_store
-from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 
 KEY = "0123456789abcdef"
 OTHER = "fedcba9876543210"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from langgraph.store.sqlite import SqliteStore
 
-from tests.support import ckpt
-from tests.together import at_once, leftovers
+from tests.kit.command import ckpt
+from tests.kit.together import at_once, leftovers
 
 TIMES = [1, pytest.param(10, marks=pytest.mark.slow)]
 ITEMS = 5

@@ -25,8 +25,8 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.url import _has_scheme, masked, parse_url, printable
 from ckpt_cli.config.profiles import load_profiles
-from tests.security.watched import CODES, FORBIDDEN
-from tests.support import ROOT, ckpt
+from tests.kit.command import ROOT, ckpt
+from tests.kit.hostile.watched import CODES, FORBIDDEN
 
 Check: TypeAlias = Callable[[Any], None]
 THREAD = "trip-to-kyoto"

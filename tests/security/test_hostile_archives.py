@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from ckpt_backends.archive import Header, check_bundle, write_bundle
 from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.rows import Row
-from tests.security.watched import in_child
-from tests.support import ckpt, first_now
+from tests.kit.command import ckpt, first_now
+from tests.kit.hostile.watched import in_child
 
 HEADER = Header("trip", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
 FIRST: dict[str, Any] = {

@@ -19,8 +19,9 @@ from ormsgpack import packb
 
 from ckpt_backends.memory import is_unicode
 from ckpt_backends.registry import open_store
-from tests.harness.mongodb import RAW
-from tests.security.corpus import (
+from tests.kit.command import ckpt
+from tests.kit.harness.mongodb import RAW
+from tests.kit.hostile.corpus import (
     ORDINARY_ID,
     TASK_ID,
     Row,
@@ -28,9 +29,8 @@ from tests.security.corpus import (
     hostile_rows,
     ordinary_body,
 )
+from tests.kit.servers import Server, mongodb_database
 from tests.security.test_commands_on_hostile_data import EVERY_ROW, HEAVY, OTHERS, WHOLE, check
-from tests.servers import Server, mongodb_database
-from tests.support import ckpt
 
 pytestmark = pytest.mark.engines
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from ormsgpack import packb
 
-from tests.security.corpus import DDL, ORDINARY_ID
-from tests.security.watched import FORBIDDEN
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.hostile.corpus import DDL, ORDINARY_ID
+from tests.kit.hostile.watched import FORBIDDEN
 
 TEXTS = [
     "\x1b[2J\x1b[31mred\x07",

@@ -17,7 +17,8 @@ import pytest
 from langgraph.checkpoint.mongodb import MongoDBSaver
 
 from tests.backends.test_redis import run
-from tests.security.opmsg import (
+from tests.kit.command import CommandResult, first_now, later
+from tests.kit.hostile.opmsg import (
     COMPRESSED,
     HELLO,
     Request,
@@ -28,9 +29,8 @@ from tests.security.opmsg import (
     honest,
     serving,
 )
-from tests.security.standin import standin
-from tests.security.watched import check, here
-from tests.support import CommandResult, first_now, later
+from tests.kit.hostile.standin import standin
+from tests.kit.hostile.watched import check, here
 
 SHORT = "serverSelectionTimeoutMS=800&connectTimeoutMS=800&socketTimeoutMS=800"
 COMMANDS = [

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from ckpt_backends import servers as insecure_connection
 from ckpt_backends.mysql import connect as guarded
 from ckpt_backends.registry import open_store
-from tests.security.mysql_standin import (
+from tests.kit.command import CommandResult, ckpt, first_now
+from tests.kit.hostile.mysql_standin import (
     BLOB,
     DECIMAL,
     END,
@@ -35,11 +36,10 @@ from tests.security.mysql_standin import (
     row,
     table,
 )
-from tests.security.sql_servers import PASSWORD, QUICK, threads_at, url_at
-from tests.security.standin import standin
-from tests.security.watched import check, confined, here
-from tests.support import CommandResult, ckpt, first_now
-from tests.tls import Authority
+from tests.kit.hostile.sql_servers import PASSWORD, QUICK, threads_at, url_at
+from tests.kit.hostile.standin import standin
+from tests.kit.hostile.watched import check, confined, here
+from tests.kit.tls import Authority
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,8 @@ import pytest
 
 from ckpt_backends import servers as insecure_connection
 from ckpt_backends.postgres import connect as guarded
-from tests.security.postgres_standin import (
+from tests.kit.command import CommandResult, ckpt, first_now
+from tests.kit.hostile.postgres_standin import (
     BEGUN,
     BYTES,
     CLEAR_TEXT,
@@ -34,10 +35,9 @@ from tests.security.postgres_standin import (
     message,
     table,
 )
-from tests.security.sql_servers import PASSWORD, threads_at, url_at
-from tests.security.watched import checked_in_child
-from tests.support import CommandResult, ckpt, first_now
-from tests.tls import Authority
+from tests.kit.hostile.sql_servers import PASSWORD, threads_at, url_at
+from tests.kit.hostile.watched import checked_in_child
+from tests.kit.tls import Authority
 
 
 @pytest.fixture(autouse=True)

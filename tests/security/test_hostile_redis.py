@@ -12,11 +12,11 @@ import pytest
 
 from tests.backends import test_valkey
 from tests.backends.test_redis import fill, fill_plain
-from tests.plugin import redis_of_its_own
-from tests.security.resp import Command, array, between, bulk, honest, serving
-from tests.security.standin import standin
-from tests.security.watched import check, here
-from tests.support import CommandResult, first_now
+from tests.kit.command import CommandResult, first_now
+from tests.kit.hostile.resp import Command, array, between, bulk, honest, serving
+from tests.kit.hostile.standin import standin
+from tests.kit.hostile.watched import check, here
+from tests.kit.plugin import redis_of_its_own
 
 SHORT = "socket_timeout=0.5&connect_timeout=1"
 COMMANDS = [

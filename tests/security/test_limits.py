@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.run import run
-from tests.security.mysql_standin import END, OK, Wire, answering, catalog, column, row
-from tests.security.resp import Command, honest, serving
-from tests.security.sql_servers import url_at
-from tests.security.standin import standin
-from tests.security.watched import check, in_child
+from tests.kit.hostile.mysql_standin import END, OK, Wire, answering, catalog, column, row
+from tests.kit.hostile.resp import Command, honest, serving
+from tests.kit.hostile.sql_servers import url_at
+from tests.kit.hostile.standin import standin
+from tests.kit.hostile.watched import check, in_child
 
 ALLOWED = 200 << 20
 SAID = "needs more"

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from ormsgpack import packb
 
-from tests.security.corpus import DDL, ORDINARY_ID
-from tests.support import ckpt, first_now
+from tests.kit.command import ckpt, first_now
+from tests.kit.hostile.corpus import DDL, ORDINARY_ID
 
 LONG = (256 << 20) + 1
 MEMORY = 150 << 20

@@ -20,7 +20,7 @@ from bson.code import Code
 from ckpt_backends.archive import Pickles, check_bundle, is_pickle, write_bundle
 from ckpt_backends.errors import Unreadable
 from ckpt_backends.rows import Cell, Row
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
 
 THREAD = "trip-to-kyoto"
 

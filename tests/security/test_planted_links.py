@@ -15,11 +15,11 @@ from ckpt_backends import files as atomic_write
 from ckpt_backends.files import create_part, remove_unfinished, writing
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from tests.backends.locked import unprivileged
-from tests.deerflow.project import memory, save
-from tests.dev import FileSaver
+from tests.kit.command import ckpt
+from tests.kit.locked import unprivileged
+from tests.kit.savers.deerflow import memory, save
+from tests.kit.savers.dev import FileSaver
 from tests.security.test_private_files import WRITERS
-from tests.support import ckpt
 
 PRECIOUS = b"a file of the victim"
 TOKEN = bytes(8)

@@ -29,9 +29,9 @@ from ckpt_cli.render.memory import origin_lines
 from ckpt_cli.render.text import Ui, command_field, folded, safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.panes.threads import ThreadFilter
-from tests.deerflow.project import memory, save
-from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
-from tests.support import CommandResult, ckpt, first_now, later
+from tests.kit.command import CommandResult, ckpt, first_now, later
+from tests.kit.hostile.shells import HOSTILE, SHELLS, as_bytes, paste
+from tests.kit.savers.deerflow import memory, save
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 TRICKY = st.sampled_from("a'\\\"`$!-=~;&|<>(){}[]*?#^% \n\t\u034f\u3164e\u0301é\udcff")

@@ -11,8 +11,8 @@ import pytest
 
 from ckpt_backends.files import TemporaryFolder, remove_all
 from ckpt_backends.registry import open_store
-from tests.deerflow.project import memory, save
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.savers.deerflow import memory, save
 
 WRITERS = {
     "export": ["export", "trip-to-kyoto", "--to", "new/deep"],

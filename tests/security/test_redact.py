@@ -16,8 +16,8 @@ from ckpt_cli.core import tasks
 from ckpt_cli.queries.tail import StoreTail, Tail
 from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.history import ENTRY, movement_line, movement_record
-from tests.security.corpus import DDL
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.hostile.corpus import DDL
 
 CANARY = "canary4711"
 THREAD = "the-thread"

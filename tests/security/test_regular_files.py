@@ -20,7 +20,7 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files import open_regular, read_regular
 from ckpt_backends.sqlite import journals
-from tests.support import SAMPLE, ckpt, first_now
+from tests.kit.command import SAMPLE, ckpt, first_now
 
 _PATIENCE = 60
 

@@ -29,8 +29,8 @@ from ckpt_cli.core.tasks import _CALL
 from ckpt_cli.core.times import looks_like_time
 from ckpt_cli.core.values import parse_path
 from ckpt_cli.render.values import _SCALAR
-from tests.security.corpus import HOSTILE_ID, Row, build_store
-from tests.support import ckpt, first_now
+from tests.kit.command import ckpt, first_now
+from tests.kit.hostile.corpus import HOSTILE_ID, Row, build_store
 
 RUNAWAY = "(a+)+$"
 LONG = "a" * 5000 + "!"

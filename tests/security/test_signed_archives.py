@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization as forms
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from ckpt_cli import diagnostics
-from tests.support import CommandResult, ckpt
+from tests.kit.command import CommandResult, ckpt
 
 THREAD = "trip-to-kyoto"
 PHRASE = "correct horse"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli import diagnostics
-from tests.security.standin import standin
-from tests.support import SAMPLE, CommandResult, ckpt
+from tests.kit.command import SAMPLE, CommandResult, ckpt
+from tests.kit.hostile.standin import standin
 
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI", "GITHUB_TOKEN": "ghp_16C7e42F292c"}
 

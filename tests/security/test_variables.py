@@ -14,8 +14,8 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_backends.url import masked, parse_url, printable_written, split_url
 from ckpt_cli.config.profiles import Profiles, store_of
-from tests.security.standin import standin
-from tests.support import SAMPLE, CommandResult, ckpt
+from tests.kit.command import SAMPLE, CommandResult, ckpt
+from tests.kit.hostile.standin import standin
 
 VALUES = {"WHO": "alice-kingsleigh", "WHERE": "127.0.0.1", "BASE": "wonderland-db", "PW": "h4tt3r"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, SAMPLE, ckpt, copy_store
+from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store
 
 QUERIES = re.findall(
     r"^([A-Z][^\n]*)\n\n```sql\n(.*?)```", (ROOT / "docs/sql.md").read_text("utf-8"), re.M | re.S

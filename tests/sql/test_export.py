@@ -17,8 +17,8 @@ import pytest
 from ckpt_backends.files import create_part
 from ckpt_cli.api import sql as exporting
 from ckpt_cli.sql.tables import TABLES
-from tests.erase.killing import run_until
-from tests.support import SAMPLE, ckpt, copy_store
+from tests.kit.command import SAMPLE, ckpt, copy_store
+from tests.kit.kill.calls import run_until
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from threading import Thread
 
 import pytest
 
-from tests.security.watched import in_child
-from tests.support import SAMPLE, ckpt, copy_store, first_now
+from tests.kit.command import SAMPLE, ckpt, copy_store, first_now
+from tests.kit.hostile.watched import in_child
 
 SECRET = "text of a file"
 FILES = [

@@ -12,7 +12,7 @@ from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
 from ckpt_cli.commands.sql import answer_all, completions, is_complete, private_history
 from ckpt_cli.session import Session
 from ckpt_cli.sql.database import MAIN
-from tests.support import SAMPLE, copy_store
+from tests.kit.command import SAMPLE, copy_store
 
 
 class Typed:

@@ -15,7 +15,7 @@ from ckpt_backends.model import Checkpoint, Write
 from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
 from ckpt_cli.session import Session
 from ckpt_cli.sql.database import MAIN
-from tests.support import SAMPLE, copy_store
+from tests.kit.command import SAMPLE, copy_store
 
 
 class CountingStore(WrappedStore):
@@ -112,7 +112,7 @@ def test_only_sql_imports_duckdb() -> None:
 def test_a_missing_package_is_named_with_its_command(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.support import ckpt
+    from tests.kit.command import ckpt
 
     monkeypatch.setitem(sys.modules, "duckdb", None)
     found = ckpt("-s", store, "sql", "SELECT 1")

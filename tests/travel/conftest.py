@@ -12,8 +12,17 @@ import pytest
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import ScenarioStore
 from ckpt_backends.testing.trials import FEW, NAMES, PLAIN, SAMPLE
-from tests.harness import dynamodb, langgraph_dev, mongodb, mysql, postgres, redis, sqlite, valkey
-from tests.harness.opening import empty_store
+from tests.kit.harness import (
+    dynamodb,
+    langgraph_dev,
+    mongodb,
+    mysql,
+    postgres,
+    redis,
+    sqlite,
+    valkey,
+)
+from tests.kit.opening import empty_store
 
 Filled = ScenarioStore
 __all__ = ["FEW", "HARNESSES", "NAMES", "PLAIN", "SAMPLE", "Filled", "tiered"]

@@ -11,7 +11,7 @@ from langgraph.types import Command, interrupt
 
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.trials import check_clone
-from tests.support import ckpt
+from tests.kit.command import ckpt
 from tests.travel.conftest import FEW, NAMES, SAMPLE, Filled, tiered
 
 

@@ -12,7 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 THREAD = "anna@example.com"
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}

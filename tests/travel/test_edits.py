@@ -10,7 +10,7 @@ import pytest
 from langgraph.types import Overwrite
 
 from ckpt_backends.testing.official import config_of, ending, outcome, state
-from tests.support import CommandResult, ckpt, first_now
+from tests.kit.command import CommandResult, ckpt, first_now
 from tests.travel.conftest import Filled
 
 

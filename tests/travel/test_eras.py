@@ -22,8 +22,8 @@ from ckpt_backends.testing.official import ScenarioThread, config_of, ending, ou
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader
-from tests.harness.sqlite import SqliteHarness
-from tests.support import FIXTURES, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.harness.sqlite import SqliteHarness
 
 pytestmark = pytest.mark.engines
 

@@ -13,7 +13,7 @@ from langgraph.types import Command
 from ckpt_backends.testing.official import ScenarioThread, config_of, stored_ids
 from ckpt_backends.testing.scenarios import channel_graphs, graphs
 from ckpt_backends.testing.trials import check_clone, check_rollback
-from tests.support import ckpt
+from tests.kit.command import ckpt
 from tests.travel.conftest import Filled
 
 

@@ -22,7 +22,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.reading.thread import ThreadReader
-from tests.support import ckpt, later
+from tests.kit.command import ckpt, later
 
 CKPT = f"{shlex.quote(sys.executable)} -m ckpt_cli"
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ckpt_backends.registry import open_store
-from tests.redis_savers import dump
-from tests.restore import restore_javascript_documents, restore_javascript_keys, restore_rows
-from tests.support import FIXTURES, ckpt, first_now
+from tests.kit.command import FIXTURES, ckpt, first_now
+from tests.kit.savers.redis import dump
+from tests.kit.stores import restore_javascript_documents, restore_javascript_keys, restore_rows
 from tests.travel.test_eras import JAVASCRIPT, check_javascript, root_history, some
 
 SCRIPT = Path(__file__).parent / "branches.mjs"

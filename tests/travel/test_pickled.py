@@ -18,10 +18,10 @@ from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_backends.testing.scenarios.running import Scenario
 from ckpt_backends.testing.scenarios.values import Unserializable, keep_each
 from ckpt_backends.testing.trials import check_clone, check_rollback
-from tests.harness.mongodb import MongoHarness
-from tests.harness.opening import empty_store
-from tests.harness.sqlite import SqliteHarness
-from tests.support import ckpt, first_now
+from tests.kit.command import ckpt, first_now
+from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
 from tests.travel.conftest import Filled
 
 NAME = "pickled"

@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from tests.support import SAMPLE, CommandResult, ckpt, copy_store
+from tests.kit.command import SAMPLE, CommandResult, ckpt, copy_store
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 

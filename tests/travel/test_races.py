@@ -27,7 +27,7 @@ from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.plans.fork import RollbackOptions
 from ckpt_cli.plans.rollback import plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
-from tests.support import ckpt, first_now, later
+from tests.kit.command import ckpt, first_now, later
 from tests.travel.conftest import Filled
 
 COMMAND = [sys.executable, "-m", "ckpt_cli"]

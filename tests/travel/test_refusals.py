@@ -17,9 +17,9 @@ from ckpt_backends.model import Checkpoint, make_id
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.harness.postgres import PostgresHarness
-from tests.servers import Server, postgres_database
-from tests.support import SAMPLE, CommandResult, ckpt, copy_store
+from tests.kit.command import SAMPLE, CommandResult, ckpt, copy_store
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.servers import Server, postgres_database
 
 HEAD = "trip-to-kyoto"
 

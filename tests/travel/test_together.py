@@ -19,10 +19,10 @@ from ckpt_cli.commands.purge import RemovalRun
 from ckpt_cli.plans.fork import heads_of
 from ckpt_cli.plans.purge import PlanFile
 from ckpt_cli.reading.thread import ThreadReader
-from tests.harness.opening import empty_store
-from tests.harness.sqlite import SqliteHarness
-from tests.support import ckpt
-from tests.together import at_once, leftovers, orders
+from tests.kit.command import ckpt
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
+from tests.kit.together import at_once, leftovers, orders
 from tests.travel.conftest import HARNESSES, Filled
 
 OURS, NEW = "ours", "new"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckpt_backends.testing.official import config_of, state, stored_ids
-from tests.support import ckpt
+from tests.kit.command import ckpt
 from tests.travel.conftest import FEW, NAMES, SAMPLE, Filled, tiered
 
 

@@ -18,10 +18,10 @@ from ckpt_cli.queries.show import view
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.support import first_now
+from tests.kit.command import first_now
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
 
 
 @pytest.mark.parametrize("kind", first_now([SqliteHarness, PostgresHarness]))

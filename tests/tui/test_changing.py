@@ -16,12 +16,12 @@ from ckpt_backends.testing.official import ScenarioThread, config_of, drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.writing import Writing
-from tests.harness.opening import empty_store
-from tests.harness.postgres import PostgresHarness
-from tests.harness.sqlite import SqliteHarness
-from tests.replay.planting import THREAD, talk
+from tests.kit.command import ckpt, first_now
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
+from tests.kit.planting.steps import THREAD, talk
 from tests.replay.test_repair import delete, execute, rows, versions
-from tests.support import ckpt, first_now
 
 pytestmark = pytest.mark.engines
 

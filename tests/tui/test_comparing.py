@@ -14,7 +14,7 @@ from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.render.text import Style, StyledLine
 from ckpt_cli.tui.styles import DARK_TINTS, LIGHT_TINTS
 from ckpt_cli.tui.tabs.checkpoint import SidesRows
-from tests.support import ckpt
+from tests.kit.command import ckpt
 from tests.tui.test_large_values import stored
 
 pytestmark = pytest.mark.slow

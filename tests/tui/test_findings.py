@@ -23,8 +23,8 @@ from ckpt_cli.queries.doctor import examine
 from ckpt_cli.tui import context
 from ckpt_cli.tui.context import CheckRules
 from ckpt_cli.tui.tabs import thread as thread_tabs
+from tests.kit.command import ckpt
 from tests.repair.test_writes import CONFIG, Two, asked
-from tests.support import ckpt
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from ckpt_cli.core.filters import FilterAlias, FilterTerms, format_filter, no_al
 from ckpt_cli.tui.keys import READING_GROUPS, keys_of
 from ckpt_cli.tui.panes.threads import parse_thread_filter
 from ckpt_cli.tui.screens.lists import PlaceList
-from tests.support import ROOT, ckpt
-from tests.threetable import connected, maker
+from tests.kit.command import ROOT, ckpt
+from tests.kit.savers.three_table import connected, maker
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.context import MemoryNamed
 from ckpt_cli.tui.keys import MEMORY_GROUP
 from ckpt_cli.tui.screens.memory import MemoryScreen
-from tests.deerflow.project import THREAD, TURNS, make
-from tests.memory.benches import SqliteBench
-from tests.support import ckpt
+from tests.kit.command import ckpt
+from tests.kit.memory.benches import SqliteBench
+from tests.kit.savers.deerflow import THREAD, TURNS, make
 
 KYOTO = "trip-to-kyoto"
 ANNA = ("users", "anna")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.testing.screen import Seat, sit
-from tests.support import ROOT, ckpt
+from tests.kit.command import ROOT, ckpt
 
 
 def test_the_screen_opens_at_a_checkpoint(sample: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kit.command import later
 from tests.packaging.pictures import FOLDER, PICTURES, Picture, take
-from tests.support import later
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.keys import CHANGING, READING_GROUPS, Key, keys_of
-from tests.deerflow.project import make
-from tests.support import ROOT
+from tests.kit.command import ROOT
+from tests.kit.savers.deerflow import make
 
 _EVERY_KEY = """
 import string, sys

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.browser import Browser
+from tests.kit.browser import Browser
 from tests.tui.test_serving import children, serving
 
 pytestmark = pytest.mark.slow

@@ -24,7 +24,7 @@ from websockets.typing import Origin
 
 from ckpt_cli.tui.serving import server
 from ckpt_cli.tui.serving.server import ScreenProcess, is_allowed
-from tests.support import ROOT, ckpt
+from tests.kit.command import ROOT, ckpt
 
 pytestmark = pytest.mark.engines
 

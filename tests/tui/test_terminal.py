@@ -16,10 +16,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.deerflow.project import TURNS, make
-from tests.memory.benches import SqliteBench
-from tests.servers import is_required
-from tests.support import ROOT, ckpt
+from tests.kit.command import ROOT, ckpt
+from tests.kit.memory.benches import SqliteBench
+from tests.kit.savers.deerflow import TURNS, make
+from tests.kit.servers import is_required
 
 pytestmark = pytest.mark.engines
 

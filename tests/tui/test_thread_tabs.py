@@ -13,8 +13,8 @@ from ckpt_cli.core.timeline import ThreadSteps
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.tabs import thread as thread_tabs
-from tests.incidents import agents
-from tests.support import ckpt
+from tests.kit.agents import failing as agents
+from tests.kit.command import ckpt
 
 pytestmark = pytest.mark.slow
 

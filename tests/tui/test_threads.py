@@ -17,7 +17,7 @@ from ckpt_backends.testing.screen import NOW, Seat, sit
 from ckpt_cli.queries.heads import Details
 from ckpt_cli.tui.panes import threads as reading
 from ckpt_cli.tui.panes.threads import ThreadListing, read_matches
-from tests.support import ckpt
+from tests.kit.command import ckpt
 
 pytestmark = pytest.mark.slow
 

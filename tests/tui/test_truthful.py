@@ -24,7 +24,7 @@ from ckpt_cli.tui.panes.document import TabContent
 from ckpt_cli.tui.screens.dialogs import PlanScreen
 from ckpt_cli.tui.tabs import checkpoint
 from ckpt_cli.tui.tabs.checkpoint import read_document
-from tests.support import first_now
+from tests.kit.command import first_now
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from ckpt_cli.tui.panes import document as searching
 from ckpt_cli.tui.panes import document as values
 from ckpt_cli.tui.panes import inspector as copying
 from ckpt_cli.tui.panes.document import DocumentRows, Folds, StateValues, UnfoldedValues, search
-from tests.support import ckpt
+from tests.kit.command import ckpt
 from tests.tui.test_large_values import stored
 
 pytestmark = pytest.mark.slow

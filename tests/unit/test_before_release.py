@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from tests.harness import tiers
-from tests.harness.before_release import STAYS
-from tests.support import ROOT
+from tests.kit.command import ROOT
+from tests.kit.harness import tiers
+from tests.kit.harness.before_release import STAYS
 
 SUITE = "backends/ckpt_backends/testing/conformance"
 

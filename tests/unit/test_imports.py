@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 
 def _modules() -> dict[str, Path]:

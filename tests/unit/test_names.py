@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 _LINES_OF_FUNCTION = 60
 _PACKAGES = ("ckpt_cli", "backends/ckpt_backends")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 _PRODUCT = ("ckpt_cli", "backends/ckpt_backends")
 _TESTING = "backends/ckpt_backends/testing"

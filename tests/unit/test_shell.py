@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.shell import command, name, word
 from ckpt_cli.render.text import safe_text
-from tests.security.shells import HOSTILE
+from tests.kit.hostile.shells import HOSTILE
 
 words = st.text(
     st.one_of(

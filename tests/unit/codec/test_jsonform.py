@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from ckpt_backends.codec import Cut, Json, Opaque, Tagged, Value, from_json, to_json
-from tests.unit.codec.strategies import values
+from tests.kit.strategies import values
 
 CASES: list[tuple[Value, Json]] = [
     ([None, True, 1, 1.5, "x"], [None, True, 1, 1.5, "x"]),

@@ -14,7 +14,7 @@ from ormsgpack import OPT_NON_STR_KEYS, packb
 from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
-from tests.unit.codec.strategies import packable
+from tests.kit.strategies import packable
 
 
 @given(packable)

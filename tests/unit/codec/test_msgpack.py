@@ -25,7 +25,7 @@ from ckpt_backends.codec import DELTA_SNAPSHOT, Cut, Opaque, Tagged, Value, deco
 from ckpt_backends.codec.cursor import depth_bound, skip
 from ckpt_backends.codec.msgpack import levels_of
 from ckpt_backends.model import TypedBytes
-from tests.unit.codec.strategies import packable
+from tests.kit.strategies import packable
 
 
 class Color(enum.Enum):

@@ -12,7 +12,7 @@ from ormsgpack import OPT_NON_STR_KEYS, packb
 
 from ckpt_backends.codec import channel_sizes
 from ckpt_backends.model import TypedBytes
-from tests.unit.codec.strategies import packable
+from tests.kit.strategies import packable
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 

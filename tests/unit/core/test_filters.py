@@ -36,7 +36,7 @@ from ckpt_cli.core.filters import (
     values_at,
 )
 from ckpt_cli.core.values import All, Step
-from tests.support import ROOT
+from tests.kit.command import ROOT
 
 UNREAD = Opaque("msgpack", 3, "", "no key")
 _UUID = Tagged("uuid.UUID", "0b955d0f000040008000000000000001")

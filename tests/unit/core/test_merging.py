@@ -30,7 +30,7 @@ from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.reducers import ABSENT, REDUCERS, Held, is_complete
 from ckpt_cli.core.reducers import held_fits as fits
 from ckpt_cli.core.values import Numbers, same
-from tests.unit.codec.strategies import values as any_values
+from tests.kit.strategies import values as any_values
 
 SERDE = JsonPlusSerializer()
 words = st.sampled_from(["a", "b", "c", "x"])

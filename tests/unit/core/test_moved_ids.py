@@ -11,7 +11,7 @@ import pytest
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.tasks import moved_id, origin_of
 from ckpt_cli.reading.thread import ThreadReader
-from tests.support import FIXTURES, copy_store
+from tests.kit.command import FIXTURES, copy_store
 
 OTHER = UUID("1f1e5fb3-2ac5-64af-8008-5d0b6978bc63")
 

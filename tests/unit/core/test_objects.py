@@ -18,7 +18,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.edit_state import StoredObjects
 from ckpt_cli.core.values import same
-from tests.unit.codec.strategies import packable
+from tests.kit.strategies import packable
 
 _names = st.sampled_from(["HumanMessage", "Plan", "set"])
 

@@ -19,7 +19,7 @@ from ckpt_cli.core.search import (
     search,
 )
 from ckpt_cli.core.values import format_path, select, unwrap
-from tests.unit.codec.strategies import values
+from tests.kit.strategies import values
 
 ANY = compile_pattern("", fixed=False, ignore_case=False)
 

@@ -23,7 +23,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.conversation import Counterparts, as_message, mended, pair, result_like
 from ckpt_cli.core.edit_state import stored_value
 from ckpt_cli.core.state import read_body
-from tests.support import copy_store, eras
+from tests.kit.command import copy_store, eras
 from tests.unit.core.test_pairing import ai, human, tool
 
 SAID: Any = {"call_id": "c", "tool": "look_up", "content": "stopped", "message_id": "m"}

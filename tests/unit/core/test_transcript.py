@@ -18,7 +18,7 @@ from ckpt_cli.core.conversation import (
     transcript,
     usage_of,
 )
-from tests.unit.codec.strategies import values
+from tests.kit.strategies import values
 
 
 def ai(*calls: str, **fields: Any) -> Value:

@@ -29,7 +29,7 @@ from ckpt_cli.render.folding import (
     unfold,
 )
 from ckpt_cli.render.text import safe_text
-from tests.unit.codec.strategies import texts, values
+from tests.kit.strategies import texts, values
 
 STATES = st.dictionaries(texts, values, min_size=1, max_size=3)
 

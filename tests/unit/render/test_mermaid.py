@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ckpt_cli.core.tree import Skeleton, StepDetails, plan_tree
 from ckpt_cli.render.text import Ui
 from ckpt_cli.render.tree_pictures import mermaid_lines
-from tests.trees import tree_of
+from tests.kit.trees import tree_of
 
 NOW = datetime(2026, 4, 7, tzinfo=UTC)
 LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'

@@ -17,7 +17,7 @@ from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.tree import Key, Skeleton, StepDetails, StepRow, TreeLayout, plan_tree
 from ckpt_cli.render.text import Ui, cell_len
 from ckpt_cli.render.tree import tree_lines
-from tests.trees import tree_of
+from tests.kit.trees import tree_of
 
 START = datetime(2026, 11, 21, 10, 42, 0, tzinfo=UTC)
 

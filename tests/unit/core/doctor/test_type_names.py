@@ -30,7 +30,7 @@ from ckpt_cli.core.doctor.types import (
     names_by_channel,
     type_names,
 )
-from tests.security.corpus import hostile_rows
+from tests.kit.hostile.corpus import hostile_rows
 
 
 class Shade(Enum):

@@ -1,0 +1,81 @@
+"""Functions and paths for tests of several folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.changes import Change
+from ckpt_backends.testing.command_line import CommandResult, ckpt
+from ckpt_backends.url import parse_url
+from ckpt_cli.apply.recording import writable_store
+
+__all__ = [
+    "FIXTURES",
+    "ROOT",
+    "SAMPLE",
+    "CommandResult",
+    "agents",
+    "apply_change",
+    "ckpt",
+    "copy_store",
+    "era_python",
+    "eras",
+    "first_now",
+    "later",
+]
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "fixtures"
+SAMPLE = ROOT / "ckpt_cli" / "data" / "sample.db"
+
+
+def apply_change(url: str, change: Change) -> None:
+    """Apply a change to the store at a URL, without a record."""
+    with writable_store(parse_url(url)) as writable:
+        writable.apply(change)
+
+
+def copy_store(source: Path, folder: Path) -> Path:
+    """Make a private copy of a store, because opening one in WAL mode creates files next to it."""
+    target = folder / "store.db"
+    shutil.copyfile(source, target)
+    return target
+
+
+def eras() -> Iterator[Path]:
+    """Yield the folders of the fixtures."""
+    return (path.parent for path in sorted(FIXTURES.glob("*/truth.json")))
+
+
+def agents() -> list[Path]:
+    """Return the folders with stores of agents of Deep Agents."""
+    return sorted((FIXTURES / "agents").iterdir())
+
+
+def era_python(era: str, engine: str = "") -> Path:
+    """Return the Python of an era's environment, which pip makes in a cache folder."""
+    default = Path("~/.cache/ckpt-eras").expanduser()
+    venvs = Path(os.environ.get("CKPT_TEST_ERAS", default))
+    if str(FIXTURES / "make") not in sys.path:
+        sys.path.insert(0, str(FIXTURES / "make"))
+    found: Path = import_module("make").environment(era, venvs, engine=engine)
+    return found
+
+
+def first_now(values: Iterable[object]) -> list[Any]:
+    """Return values for `parametrize`: the first is tested by default, the others later."""
+    first, *others = values
+    return [first, *later(*others)]
+
+
+def later(*values: object) -> list[Any]:
+    """Return values for `parametrize` that are tested with `-m engines` only."""
+    return [pytest.param(value, marks=pytest.mark.engines) for value in values]

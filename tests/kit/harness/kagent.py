@@ -1,0 +1,91 @@
+"""Tables of kagent, in separate databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+
+from ckpt_backends.testing.counting import Count
+from ckpt_backends.testing.harness import StoredRows, TestServer
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.savers.kagent import AddressedSaver, CorrectedSaver, made, saver_on
+
+_HELD = {
+    "lg_checkpoint": ("checkpoints", "octet_length(checkpoint) + octet_length(metadata)"),
+    "lg_checkpoint_write": ("writes", "octet_length(value)"),
+}
+
+
+class KagentHarness(PostgresHarness):
+    """kagent's saver, which stores one write of each number with a checkpoint."""
+
+    TABLES: tuple[str, ...] = ("lg_checkpoint", "lg_checkpoint_write")
+    name: ClassVar[str] = "kagent"
+    has_task_paths: ClassVar[bool] = False
+    values_as_text: ClassVar[bool] = True
+    row_kinds: ClassVar[Mapping[str, str]] = {
+        "lg_checkpoint": "checkpoint",
+        "lg_checkpoint_write": "write",
+    }
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset()
+    """JSON and base64 hold what PostgreSQL's JSON cannot."""
+    skipped_scenarios: ClassVar[frozenset[str]] = frozenset(
+        # Of two parallel tasks, the one whose writes arrive last replaces those of the other.
+        {"conditional", "fanout-send", "fanout-join", "defer", "odd-names", "odd-names-stopped"}
+        | {"reducers", "command-goto", "functional", "durability-sync", "durability-async"}
+        | {"interrupt-parallel", "interrupt-one-answered", "interrupt-sends", "error-parallel"}
+        | {"durability-exit-error", "delta-often", "delta-rarely", "delta-reset", "delta-removed"}
+        | {"delta-fork-often", "delta-fork-rarely", "delta-stopped"}
+        # So does a task with those of the caller.
+        | {"command-input", "delta-exit", "delta-exit-rarely"}
+    )
+
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        return made(super().create(folder, server))
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        with saver_on(self.url, AddressedSaver) as saver:
+            yield saver
+
+    def corrected_saver(self, saver: Any) -> Any:
+        return CorrectedSaver(saver.connection)
+
+    def fingerprint(self) -> object:
+        with psycopg.connect(self.url) as connection:
+            query = "SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {} t"
+            return [
+                connection.execute(query.format(name).encode()).fetchone() for name in self.TABLES
+            ]
+
+    def rows(self, thread_id: str) -> StoredRows:
+        times = "user_id, created_at, updated_at, deleted_at"
+        columns = {
+            "lg_checkpoint": "parent_checkpoint_id, checkpoint_type, checkpoint,"
+            f" convert_from(decode(metadata, 'base64'), 'UTF8'), version, {times}",
+            "lg_checkpoint_write": f"write_idx, task_id, channel, value_type, value, {times}",
+        }
+        return {
+            table: [
+                tuple(row.values())
+                for row in self.connection.execute(
+                    f"SELECT checkpoint_ns, checkpoint_id, {listed} FROM {table}"
+                    " WHERE thread_id = %s ORDER BY 1, 2, 3, 4".encode(),
+                    [thread_id],
+                )
+            ]
+            for table, listed in columns.items()
+        }
+
+    def count(self) -> Count:
+        found = Count()
+        with psycopg.connect(self.url) as connection:
+            for table, (what, size) in _HELD.items():
+                query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
+                ((rows, total),) = connection.execute(query.encode()).fetchall()
+                found.add(table, what, int(total), rows)
+        return found

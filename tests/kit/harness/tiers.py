@@ -1,0 +1,231 @@
+"""Which layouts a run tests: one of each engine by default, the others with a marker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from ckpt_backends.testing.filling import FEW_SCENARIOS, Fill
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.trials import PLAIN, UNDONE, can_travel
+from tests.kit.harness import HARNESSES
+
+FAST = frozenset(
+    {"sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", "redis", "three-table", "dynamodb"}
+    | {"langgraph-dev-js"}
+)
+"""One layout of each engine, and the one that is only read: these are tested by default, the others
+with `-m engines`."""
+DISTINCT = frozenset({"sqlite", "postgres-shallow"})
+"""One layout of each kind of answer: all layouts with history, or all shallow ones, answer alike.
+
+`test_same.py` shows that they do, so commands are run on the others with `-m slow` only.
+"""
+VALUED = frozenset({"postgres", "mysql", "redis"})
+"""The layouts whose savers store the types of values in different ways."""
+VALUES = FEW_SCENARIOS | PLAIN | {"delta-often", "durability-exit", "error", "fork-chat"}
+"""The scenarios that fill these, PostgreSQL with `-m engines` and the others with `-m slow`: each
+type of value, odd ids, and threads that are stored in another form. All scenarios fill SQLite by
+default, and the others with `-m slow`."""
+FEWEST = {"dynamodb": FEW_SCENARIOS - {"delta-rarely", "two\nlines"}}
+"""By layout, fewer scenarios for the default run: the test server of DynamoDB takes 10 ms of CPU
+time for each request. Its tests of changes run with `-m engines`."""
+
+OF_EACH_LAYOUT = frozenset(
+    {
+        "test_delete_takes_a_thread_and_no_neighbour",
+        "test_what_was_pruned_comes_back_from_its_archive",
+        "test_an_archived_thread_comes_back_row_for_row",
+        "test_an_archive_brings_no_row_of_another_thread",
+        "test_copy_is_a_thread_of_its_own",
+    }
+)
+"""The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
+others, such as those of locks and of plans, run with `-m slow` on what is not in `FAST`."""
+
+OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
+    "test_plan_and_report_equal_what_the_engine_counts",
+    "test_cells_of_other_types_end_with_a_clear_error",
+    "test_an_erasure_tells_what_was_done_and_what_remains",
+    "test_a_thread_comes_back_from_a_copy",
+    "test_what_was_added_in_the_source_is_added_in_the_target",
+}
+"""The tests of changes that `-m engines` runs on the layouts of `FEWEST`. The others test plans,
+which no engine changes, and locks, for which `tests/backends` has tests of these layouts."""
+
+PROVED_ON_SQLITE = frozenset(
+    {
+        "test_each_command_does_what_its_cell_says",
+        "test_plan_and_report_equal_what_the_engine_counts",
+        "test_cells_of_other_types_end_with_a_clear_error",
+        "test_an_erasure_tells_what_was_done_and_what_remains",
+    }
+)
+"""The tests that take seconds on each engine. By default, they run on SQLite only."""
+LATER = {
+    "dynamodb": {
+        "test_every_step_is_explained_by_its_writes",
+        "test_nothing_is_found_in_what_the_saver_wrote",
+        "test_records_of_threads_are_those_of_their_rows",
+        "test_a_timeline_has_the_states_of_every_checkpoint",
+        "test_checkpoints_and_writes_of_many_threads_are_those_of_each",
+        "test_a_filter_chooses_the_threads_for_which_it_holds",
+        "test_tables_have_the_rows_of_the_other_answers",
+        "test_a_query_answers_from_all_threads",
+    },
+    "mongodb": {
+        "test_records_of_threads_are_those_of_their_rows",
+        "test_a_timeline_has_the_states_of_every_checkpoint",
+        "test_checkpoints_and_writes_of_many_threads_are_those_of_each",
+        "test_a_filter_chooses_the_threads_for_which_it_holds",
+    },
+}
+"""By layout, the tests of a filled store that wait for `-m engines`: they send most requests, and
+the test servers of these engines take long for each."""
+OF_A_LAYOUT = {
+    "test_a_layout_promises_what_the_matrix_is_made_of",
+    "test_the_declaration_is_complete",
+    "test_each_command_does_what_its_cell_says",
+    "test_the_terminal_ui_opens_each_tab",
+}
+"""The tests of a filled store whose answers depend on the layout alone. They run once on each
+layout, not once more with other threads or on another server."""
+
+ASKED_THROUGH_STORE = {
+    "test_tables_have_the_rows_of_the_other_answers",
+    "test_fewer_columns_are_those_of_all",
+    "test_a_query_answers_from_all_threads",
+}
+"""The tests of a filled store that read it only through `Store`, of which other tests show that it
+keeps its promises on each layout. They run on SQLite, and with `-m slow` on the others."""
+OF_FEW_VALUES = ASKED_THROUGH_STORE | {
+    "test_nothing_is_found_in_what_the_saver_wrote",
+    "test_a_filter_chooses_the_threads_for_which_it_holds",
+}
+"""The tests of a filled store that show no more with the threads of `VALUES` than with six: how
+each type of value reads is shown by those of truth and of promises."""
+
+TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
+"""One layout of each engine for time travel by default. SQLite has tests of its own."""
+COPIED = TRAVELLING | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent"}
+"""The layouts whose time travel is tested."""
+
+
+def fills(kinds: Iterable[type[Harness]], *, distinct: bool, config: pytest.Config) -> list[Any]:
+    """Return the stores of a conformance test, as parameters with the marks of their tiers.
+
+    `distinct` is for tests whose answers depend on the kind of layout only. What the run leaves
+    out anyway is not generated, which would take seconds.
+    """
+    found = []
+    for kind in kinds:
+        for only, mark in _tiers(kind, distinct=distinct):
+            if mark in {"", "fast"} or _asks_for(config, mark):
+                third = HARNESSES.index(kind) % 3 if kind is not HARNESSES[0] else None
+                fill = Fill(kind, kind.only_scenarios if only is None else only, third)
+                marks = [] if mark in {"", "fast"} else [getattr(pytest.mark, mark)]
+                found.append(pytest.param(fill, id=fill.name, marks=marks))
+    return found
+
+
+def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[str] | None, str]]:
+    """Yield the scenarios of a layout, each time with the marker of their tier."""
+    if kind.name == "sqlite":
+        yield None, "fast"
+    elif distinct and not kind.values_only:
+        yield None, "engines" if kind.name in DISTINCT else "slow"
+    else:
+        few = FEWEST.get(kind.name, FEW_SCENARIOS) & (kind.only_scenarios or FEW_SCENARIOS)
+        yield few, "fast" if kind.name in FAST else "engines"
+        if kind.name in VALUED:
+            yield VALUES, "engines" if kind.name == "postgres" else "slow"
+        yield None, "slow"
+
+
+def _asks_for(config: pytest.Config, mark: str) -> bool:
+    """Whether the marker expression of the run may select tests with a marker."""
+    expression = config.getoption("markexpr") or mark
+    return re.search(rf"(?<!not )\b{mark}\b", expression) is not None
+
+
+def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
+    """Return layouts as parameters with the marks of their tiers.
+
+    LangGraph.js has to be installed for its layouts, so these are slow.
+    """
+    return [
+        pytest.param(
+            kind,
+            id=kind.name,
+            marks=pytest.mark.slow
+            if kind.recording
+            else ()
+            if kind.name in FAST - FEWEST.keys()
+            else pytest.mark.engines,
+        )
+        for kind in kinds
+    ]
+
+
+def is_proved_elsewhere(item: pytest.Item) -> bool:
+    """Return whether other tests prove the same: another layout changes a store in that way, or
+    the same layout was asked.
+    """
+    given = getattr(item, "callspec", None)
+    params = given.params if given is not None else {}
+    name = getattr(item, "originalname", item.name)
+    filled, kind = params.get("filled"), params.get("empty_store")
+    if filled is not None and name in OF_A_LAYOUT:
+        return " on " in filled.kind.name or filled.only == VALUES
+    if filled is not None and name in OF_FEW_VALUES and filled.only == VALUES:
+        return True
+    if filled is not None and name in ASKED_THROUGH_STORE:
+        return filled.kind is not HARNESSES[0]
+    if kind is None or name in OF_EACH_LAYOUT:
+        return False
+    return name not in OF_SLOW_SERVERS if kind.name in FEWEST else kind.name not in FAST
+
+
+def waits_for_engines(item: pytest.Item) -> bool:
+    """Return whether a test that is fast on SQLite waits for `-m engines` on its layout."""
+    given = getattr(item, "callspec", None)
+    params = given.params if given is not None else {}
+    name = getattr(item, "originalname", item.name)
+    filled, empty = params.get("filled"), params.get("empty_store")
+    kind = empty if filled is None else filled.kind
+    if kind is None or kind.name == "sqlite":
+        return False
+    return name in PROVED_ON_SQLITE or (filled is not None and name in LATER.get(kind.name, ()))
+
+
+def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:
+    """Return parameters of a layout and a scenario, with the marks of their tiers.
+
+    By default, a thread with a stateful subgraph is tested on one layout of each engine. With
+    `-m engines`, one more kind is tested on these, and that one on the other layouts.
+    """
+    return [
+        pytest.param(
+            kind,
+            name,
+            id=f"{kind.name}-{name}",
+            marks=() if every else _mark_of_travel(kind.name, name, names),
+        )
+        for kind in kinds
+        if kind.name in COPIED
+        for name in names
+        if can_travel(kind, name)
+    ]
+
+
+def _mark_of_travel(layout: str, name: str, names: Sequence[str]) -> Any:
+    if layout in FEWEST:
+        is_chosen = names is UNDONE and name == "linear"
+        return pytest.mark.engines if is_chosen else pytest.mark.slow
+    if name == "subgraph-stateful":
+        return () if layout in TRAVELLING else pytest.mark.engines
+    is_chosen = name == ("command-input" if names is UNDONE else "interrupt-nested")
+    return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.slow

@@ -1,0 +1,131 @@
+"""Runs `ckpt` against hostile data: in a child with a limit of time and a measure of memory, or
+here with an alarm; and what must hold for everything that it prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from bench import launch
+from tests.kit.command import ROOT, CommandResult, ckpt
+
+SECONDS = 60
+"""What counts as a hang. Every timeout in the URLs of these tests is far shorter."""
+MEMORY = 400 << 20
+"""Bytes that a command may use, whatever a server sends; without a server it needs about 60 MiB."""
+CODES = {0, 1, 2, 3, 4, 5, 6, 7}
+"""The documented exit codes. 70 is a bug of ckpt."""
+_MOST = 4 << 30
+"""Bytes of address space; one answer of MySQL may have 1 GiB, of PostgreSQL 2 GiB."""
+FORBIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+"""What a terminal may obey, or a reader may be fooled by. Tab and newline are ours, and an emoji
+may keep its joiner (U+200D)."""
+
+
+def in_child(*words: str | Path, seconds: int = SECONDS) -> tuple[CommandResult, int]:
+    """Run `ckpt` in a child. Returns its answer, and the most memory that it used, in bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        done = subprocess.run(
+            [
+                *(sys.executable, launch.__file__, out, str(seconds)),
+                *(sys.executable, "-m", "ckpt_cli", *map(str, words)),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+        )
+        found = json.loads(done.stdout)
+        answer = CommandResult(
+            found["code"], out.read_bytes(), done.stderr.decode("utf-8", "replace")
+        )
+        return answer, found["kib"] << 10
+
+
+def confined(*words: str) -> None:
+    """Run `ckpt` in a child. A hang, or memory without limit, fails the test."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", *words],
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_MOST, _MOST)),
+    )
+    check(CommandResult(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")))
+
+
+_EACH = """
+import json, sys
+from tests.kit.hostile.watched import here
+for words in json.loads(sys.argv[1]):
+    found = here(*words)
+    print(json.dumps([found.code, found.raw.decode("utf-8", "replace"), found.err]), flush=True)
+"""
+
+
+def checked_in_child(commands: Sequence[Sequence[str]]) -> None:
+    """Run command lines one after the other in a child, and check each.
+
+    A hang, or memory without limit, fails the test. The driver's C code may end the process, as
+    docs/security.md says; another child then goes on with the next command. Most of the commands
+    must end by themselves.
+    """
+    left, ended = list(commands), 0
+    while left:
+        done = subprocess.run(
+            [sys.executable, "-c", _EACH, json.dumps(left)],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_MOST, _MOST)),
+        )
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        for code, out, err in answers:
+            check(CommandResult(code, out.encode(), err))
+        assert done.returncode in (0, -signal.SIGSEGV), done.stderr.decode("utf-8", "replace")
+        ended += len(answers)
+        left = left[len(answers) + 1 :]
+    assert ended > len(commands) // 2
+
+
+def here(*words: str | Path) -> CommandResult:
+    """Run `ckpt` in this process; fail if it hangs."""
+    with _alarm():
+        return ckpt(*words)
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    def ring(_: int, __: FrameType | None) -> None:
+        raise AssertionError("ckpt hangs")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def check(answer: CommandResult) -> None:
+    """An exit code that is documented; at most one error and one hint; nothing that acts."""
+    text = answer.raw.decode("utf-8", "replace") + answer.err
+    assert answer.code in CODES, (answer.code, answer.err)
+    assert "Traceback" not in text
+    assert "Exception ignored" not in text
+    assert FORBIDDEN.search(text) is None, text
+    errors = [line for line in answer.err.splitlines() if line.startswith("ckpt: ")]
+    assert len(errors) == (answer.code >= 2 and answer.code != 7) or answer.code == 7, answer.err

@@ -1,0 +1,286 @@
+"""The four Stores of LangGraph, each in a separate place, filled by the official library.
+
+Vectors are computed from the characters of a text, so no model is needed and every run stores the
+same vectors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest.mock import patch
+from urllib.parse import urlsplit
+
+import psycopg
+import pymongo
+import redis
+
+from tests.kit.servers import Server, flush, mongodb_database, postgres_database
+
+DIMENSIONS = 4
+IN_VECTORS = -0.609375
+"""A number that is in every vector, and not part of any time or other number."""
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """Return different vectors for different texts."""
+    return [
+        [1.0, float(len(text) % 7), IN_VECTORS, float(sum(map(ord, text)) % 11)] for text in texts
+    ]
+
+
+class Bench(ABC):
+    """One layout: the place of its store, and its official library."""
+
+    name: ClassVar[str]
+    layout: ClassVar[str]
+    server: ClassVar[str | None] = None
+    """The fixture of its server; None for files."""
+    gets: ClassVar[bool] = True
+    """Whether `get` finds items in a namespace of several labels."""
+    prefix_is_text: ClassVar[bool] = False
+    """Whether the library treats `anna-2` as a part of `anna`."""
+    keeps_expired: ClassVar[bool] = True
+    """Whether expired items stay until a sweep."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @classmethod
+    @abstractmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        """Yield the URL of an empty place."""
+        raise NotImplementedError
+        yield ""
+
+    @abstractmethod
+    @contextmanager
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
+        """Yield the official store, set up; with a vector index if `embeds`."""
+        raise NotImplementedError
+        yield
+
+    def with_lifetime(self, minutes: int) -> AbstractContextManager[Any]:
+        """Return the official store; its items expire after these minutes."""
+        return self.store(ttl={"default_ttl": minutes, "refresh_on_read": False})
+
+    @abstractmethod
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        """Yield the official saver of checkpoints in the same place."""
+        raise NotImplementedError
+        yield
+
+    @abstractmethod
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        """Make an item expired, as if it had been stored long ago."""
+
+    @abstractmethod
+    def vectors(self) -> int:
+        """Return the number of vectors."""
+
+
+class _NoExtensions(sqlite3.Connection):
+    """Python's SQLite may not be able to load extensions; writing vectors needs none."""
+
+    def enable_load_extension(self, enable: bool, /) -> None: ...
+
+
+class SqliteBench(Bench):
+    name, layout = "sqlite", "sqlite-store"
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        yield str(folder / "memory.db")
+
+    @contextmanager
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
+        from langgraph.store.sqlite import SqliteStore
+
+        connection = sqlite3.connect(self.url, isolation_level=None, factory=_NoExtensions)
+        try:
+            with patch("sqlite_vec.load"):
+                store = SqliteStore(connection, index=_index() if embeds else None, ttl=ttl)
+                store.setup()
+                yield store
+        finally:
+            connection.close()
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        with SqliteSaver.from_conn_string(self.url) as saver:
+            yield saver
+
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        with sqlite3.connect(self.url) as db:
+            db.execute(
+                "UPDATE store SET expires_at = '2020-01-01 00:00:00' WHERE prefix = ? AND key = ?",
+                (".".join(namespace), key),
+            )
+        db.close()
+
+    def vectors(self) -> int:
+        db = sqlite3.connect(self.url)
+        try:
+            ((number,),) = db.execute("SELECT count(*) FROM store_vectors").fetchall()
+        finally:
+            db.close()
+        return int(number)
+
+
+class PostgresBench(Bench):
+    name, layout, server = "postgres", "postgres-store", "postgres_server"
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        assert server is not None
+        with postgres_database(server) as url:
+            yield url
+
+    @contextmanager
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
+        from langgraph.store.postgres import PostgresStore
+
+        with PostgresStore.from_conn_string(
+            self.url, index=_index() if embeds else None, ttl=ttl
+        ) as store:
+            store.setup()
+            yield store
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
+
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        with psycopg.connect(self.url) as connection:
+            connection.execute(
+                "UPDATE store SET expires_at = '2020-01-01' WHERE prefix = %s AND key = %s",
+                (".".join(namespace), key),
+            )
+
+    def vectors(self) -> int:
+        with psycopg.connect(self.url) as connection:
+            ((number,),) = connection.execute("SELECT count(*) FROM store_vectors").fetchall()
+        return int(number)
+
+
+class RedisBench(Bench):
+    name, layout, server = "redis", "redis-store", "redis_stack_server"
+    # langgraph-checkpoint-redis 0.5.2 escapes text, and redisvl 0.28 escapes it again.
+    gets = False
+    prefix_is_text = True
+    keeps_expired = False
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        assert server is not None
+        yield server.url
+        flush(server)
+
+    @contextmanager
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
+        from langgraph.store.redis import RedisStore
+
+        index: Any = {**_index(), "distance_type": "cosine"} if embeds else None
+        with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:
+            store.setup()
+            yield store
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.redis import RedisSaver
+
+        with RedisSaver.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
+
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        raise NotImplementedError("Redis removes what has expired by itself")
+
+    def vectors(self) -> int:
+        with redis.Redis.from_url(self.url) as client:
+            return sum(1 for _ in client.scan_iter("store_vectors:*"))
+
+
+class MongoBench(Bench):
+    name, layout, server = "mongodb", "mongodb-store", "mongodb_server"
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        assert server is not None
+        with mongodb_database(server) as url:
+            yield url
+
+    @contextmanager
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
+        from langgraph.store.mongodb import MongoDBStore, create_vector_index_config
+
+        made = create_vector_index_config(DIMENSIONS, embed, ["text"], filters=[])
+        index = made if embeds else None
+        name = "langgraph.store.mongodb.base.create_vector_search_index"
+        listed = "pymongo.collection.Collection.list_search_indexes"
+        # The search index needs Atlas; without it the store writes the same documents.
+        with (
+            patch(listed, return_value=[]),
+            patch(name),
+            MongoDBStore.from_conn_string(
+                self.url, db_name=self.database, ttl_config=ttl, index_config=index
+            ) as store,
+        ):
+            yield store
+
+    def with_lifetime(self, minutes: int) -> AbstractContextManager[Any]:
+        # Only this library uses seconds.
+        return self.store(ttl={"default_ttl": minutes * 60, "refresh_on_read": False})
+
+    @property
+    def database(self) -> str:
+        return urlsplit(self.url).path.removeprefix("/")
+
+    @contextmanager
+    def collection(self) -> Iterator[Any]:
+        """Yield the collection of the store."""
+        with pymongo.MongoClient[Any](self.url) as client:
+            yield client[self.database]["persistent-store"]
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.mongodb import MongoDBSaver
+
+        with MongoDBSaver.from_conn_string(self.url, self.database) as saver:
+            yield saver
+
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        from datetime import UTC, datetime
+
+        with self.collection() as found:
+            found.update_one(
+                {"namespace": list(namespace), "key": key},
+                {"$set": {"updated_at": datetime(2020, 1, 1, tzinfo=UTC)}},
+            )
+
+    def vectors(self) -> int:
+        with self.collection() as found:
+            return int(found.count_documents({"embedding": {"$exists": True}}))
+
+
+def _index() -> Any:
+    return {"dims": DIMENSIONS, "embed": embed, "fields": ["text"]}
+
+
+BENCHES: tuple[type[Bench], ...] = (SqliteBench, PostgresBench, RedisBench, MongoBench)

@@ -1,0 +1,76 @@
+"""Pairs of layouts between which threads are copied, and in which tier each is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ckpt_backends.declaration import known_backends
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.transfer.copying import refusal
+from ckpt_backends.transfer.form import Form, Language
+from tests.kit.harness import HARNESSES
+from tests.kit.official import MOST_TELLING, TELLING
+
+PYTHON = {one.name: one for one in HARNESSES if one.recording is None and " " not in one.name}
+"""The harness of each layout of Python."""
+_SLOW = ("dynamodb", "mysql-shallow", "redis-shallow")
+"""Layouts whose test servers take long, and shallow ones: that of PostgreSQL is tried for all."""
+
+
+@dataclass(frozen=True)
+class CopyPair:
+    """A source and a target, and the scenarios that are copied between them."""
+
+    source: type[Harness]
+    target: type[Harness]
+    only: frozenset[str] | None
+    comes_back: bool = True
+    """Whether the copy is copied back."""
+
+    @property
+    def name(self) -> str:
+        what = "all" if self.only is None else len(self.only)
+        return f"{self.source.name} to {self.target.name} ({what})"
+
+
+def pairs() -> Iterator[Any]:
+    """Yield all pairs that can be copied, as parameters with the marks of their tiers."""
+    for source in PYTHON.values():
+        for target in PYTHON.values():
+            if refusal(source.name, target.name, Language.PYTHON):
+                continue
+            names = {source.name, target.name}
+            # The pair from the other layout to SQLite goes both ways.
+            back = source.name != "sqlite" or names == {"sqlite"}
+            few = CopyPair(source, target, TELLING if names == {"sqlite"} else MOST_TELLING, back)
+            if names == {"sqlite"}:
+                yield pytest.param(few, id=few.name)
+            elif target.name == "sqlite" and source.name not in _SLOW:
+                # It is copied back, so that the other layout is a target, too.
+                yield pytest.param(few, id=few.name, marks=pytest.mark.engines)
+            else:
+                yield pytest.param(few, id=few.name, marks=pytest.mark.slow)
+            if "sqlite" in names:
+                every = CopyPair(source, target, None)
+                yield pytest.param(every, id=every.name, marks=pytest.mark.slow)
+
+
+def form_of(layout: str) -> Form:
+    """The form of the Python threads of a layout."""
+    for backend in known_backends():
+        for form in backend.forms.get(layout, ()):
+            if form.language is Language.PYTHON:
+                return form
+    raise AssertionError(layout)
+
+
+def count_alike(one: str, other: str) -> bool:
+    """Whether the savers of two layouts both count versions with texts, or both with integers."""
+    return form_of(one).counts_with_integers is form_of(other).counts_with_integers
+
+
+PAIRS = list(pairs())

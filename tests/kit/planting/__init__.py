@@ -1,0 +1,57 @@
+"""How rows of each layout are changed by its driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.kit.planting.base import Planter
+from tests.kit.planting.dev import DevPlanter
+from tests.kit.planting.documents import KaflowPlanter, MongoPlanter
+from tests.kit.planting.dynamodb import DynamoDbPlanter
+from tests.kit.planting.javascript import (
+    JavaScriptDevPlanter,
+    JavaScriptDocumentPlanter,
+    JavaScriptRedisPlanter,
+    ShallowJavaScriptRedisPlanter,
+)
+from tests.kit.planting.kagent import KagentPlanter
+from tests.kit.planting.redis import (
+    HashPlanter,
+    PlainPlanter,
+    RedisPlanter,
+    ShallowRedisPlanter,
+    ValkeyPlanter,
+)
+from tests.kit.planting.sql import (
+    MySQLPlanter,
+    PostgresPlanter,
+    ShallowMySQLPlanter,
+    ShallowPostgresPlanter,
+    SqlitePlanter,
+)
+from tests.kit.planting.three_table import ThreeTablePlanter
+
+PLANTERS: dict[str, type[Planter[Any]]] = {
+    "sqlite": SqlitePlanter,
+    "postgres": PostgresPlanter,
+    "postgres-shallow": ShallowPostgresPlanter,
+    "mysql": MySQLPlanter,
+    "mysql-shallow": ShallowMySQLPlanter,
+    "mongodb": MongoPlanter,
+    "mongodb-js": JavaScriptDocumentPlanter,
+    "kaflow": KaflowPlanter,
+    "kagent": KagentPlanter,
+    "redis": RedisPlanter,
+    "redis-shallow": ShallowRedisPlanter,
+    "redis-hash": HashPlanter,
+    "redis-js": JavaScriptRedisPlanter,
+    "redis-js-shallow": ShallowJavaScriptRedisPlanter,
+    "redis-plain": PlainPlanter,
+    "valkey": ValkeyPlanter,
+    "dynamodb": DynamoDbPlanter,
+    "langgraph-dev": DevPlanter,
+    "langgraph-dev-js": JavaScriptDevPlanter,
+    "three-table": ThreeTablePlanter,
+    "three-table-latest": ThreeTablePlanter,
+}
+"""By the name of the harness."""

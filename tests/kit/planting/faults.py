@@ -1,0 +1,517 @@
+"""The catalogue of faults: how each is planted, and the row that `ckpt doctor` must name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ckpt_backends.model import NULL_TASK_ID
+from tests.kit.command import ckpt
+from tests.kit.planting.base import OLD_ID, Place, Planter, id_after, id_before
+from tests.kit.planting.messages import again, copied, emptying, kind_of, reworded
+
+CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
+CALLING, DELTA, FORKED = "subgraph", "delta-rarely", "fork-chat"
+REMEMBERING = "subgraph-stateful"
+THREADS = frozenset({CHAT, ASKING, WAITING, CALLING, DELTA, REMEMBERING})
+"""The scenarios of which copies are damaged."""
+NEW = ""
+"""In place of a scenario: the fault makes its own thread."""
+TASK = "11111111-1111-6111-8111-111111111111"
+"""A task that no graph has run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a finding must name; None if it names no such thing."""
+
+    place: Place
+    channel: str | None = None
+    task_id: str | None = None
+    in_depth: Place | None = None
+    """The checkpoint that `--deep` names, if it is another."""
+    level: str = ""
+    """The severity, if it is not that of the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedFault:
+    """One way in which a code comes about."""
+
+    code: str
+    how: str
+    """What is changed, in a few words; unique within a code."""
+    plant: Callable[[Planter[Any], str], Named]
+    """Plants it into a thread, and returns what the finding must name."""
+    thread: str = CHAT
+    """The scenario of the thread."""
+    deep: bool = True
+    """Whether only `--deep` finds it."""
+    types: bool = False
+    """Whether only `--types` finds it."""
+    follows: frozenset[str] = frozenset()
+    """Further codes that the change causes, at whatever rows."""
+    needs: frozenset[str] = frozenset()
+    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`,
+    `deltas`, `expiring rows` or `documents of javascript`; or `spoilt values`, `spoilt writes`,
+    `spoilt bodies` or `spoilt metadata`, where one of these can be undecodable alone."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.code}: {self.how}"
+
+
+FAULTS: list[PlantedFault] = []
+
+
+def fault(
+    code: str,
+    how: str,
+    *,
+    thread: str = CHAT,
+    deep: bool = True,
+    types: bool = False,
+    follows: Iterable[str] = (),
+    needs: Iterable[str] = (),
+) -> Callable[[Callable[[Planter[Any], str], Named]], Callable[[Planter[Any], str], Named]]:
+    """Add a fault to the catalogue."""
+
+    def register(plant: Callable[[Planter[Any], str], Named]) -> Any:
+        FAULTS.append(
+            PlantedFault(
+                code, how, plant, thread, deep, types, frozenset(follows), frozenset(needs)
+            )
+        )
+        return plant
+
+    return register
+
+
+# Values and bodies
+
+
+@fault("value-missing", "removed at the head", follows={"tool-result-orphaned"})
+def _value_missing(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.remove_value(head, "messages")
+    return Named(head, "messages")
+
+
+@fault("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})
+def _value_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.spoil_value(head, "messages")
+    return Named(head, "messages")
+
+
+@fault("value-unreadable", "bytes in the history", needs={"old values", "spoilt values"})
+def _old_value_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    old = rows.places(thread_id)[5]
+    rows.spoil_value(old, "messages")
+    return Named(old, "messages")
+
+
+@fault(
+    "value-unreadable",
+    "bytes of a question",
+    thread=ASKING,
+    needs={"writes", "spoilt writes", "bodies"},
+)
+def _question_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    return Named(head, "__interrupt__", rows.spoil_write(head, "__interrupt__"))
+
+
+@fault(
+    "value-unreadable",
+    "bytes of a write",
+    follows={"state-mismatch"},
+    needs={"history", "writes", "spoilt writes"},
+)
+def _write_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    child = rows.places(thread_id)[5]
+    place = rows.writes_place(child)
+    return Named(place, "messages", rows.spoil_write(place, "messages"))
+
+
+@fault("body-unreadable", "bytes at the head", deep=False, needs={"bodies", "spoilt bodies"})
+def _body_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.spoil_body(head)
+    return Named(head)
+
+
+@fault("body-unreadable", "metadata at the head", deep=False, needs={"spoilt metadata"})
+def _newest_metadata_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.spoil_metadata(head)
+    return Named(head)
+
+
+@fault(
+    "body-unreadable",
+    "no versions at the head",
+    deep=False,
+    follows={"state-mismatch"},
+    needs={"bodies"},
+)
+def _versions_missing(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    body = dict(rows.body(head))
+    del body["channel_versions"]
+    rows.set_body(head, body)
+    return Named(head)
+
+
+@fault("body-unreadable", "bytes in the history", needs={"old values"})
+def _old_body_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    old = rows.places(thread_id)[5]
+    rows.spoil_body(old)
+    return Named(old)
+
+
+@fault("body-unreadable", "metadata in the history", needs={"history", "spoilt metadata"})
+def _metadata_unreadable(rows: Planter[Any], thread_id: str) -> Named:
+    old = rows.places(thread_id)[5]
+    rows.spoil_metadata(old)
+    return Named(old)
+
+
+@fault("state-mismatch", "a write changed", needs={"history", "writes", "old values"})
+def _write_changed(rows: Planter[Any], thread_id: str) -> Named:
+    child = rows.places(thread_id)[5]
+    rows.set_write(
+        rows.writes_place(child), "messages", lambda found: [reworded(one) for one in found]
+    )
+    return Named(child, "messages")
+
+
+@fault("state-mismatch", "a value changed", needs={"history", "writes"})
+def _value_changed(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    *others, last = rows.value(head, "messages")
+    rows.set_value(head, "messages", [*others, reworded(last)])
+    return Named(head, "messages")
+
+
+@fault("state-mismatch", "a value removed", needs={"history", "writes", "bodies", "inner values"})
+def _inner_value_removed(rows: Planter[Any], thread_id: str) -> Named:
+    old = rows.places(thread_id)[5]
+    rows.remove_value(old, "messages")
+    return Named(old, "messages")
+
+
+@fault(
+    "delta-unanchored",
+    "the first checkpoints removed",
+    thread=DELTA,
+    deep=False,
+    follows={
+        "delta-unanchored",
+        "parent-missing",
+        "write-orphaned",
+        "value-orphaned",
+        "index-stale",
+    },
+    needs={"history"},
+)
+def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
+    found = rows.places(thread_id)
+    for place in found[8:]:
+        rows.remove(place)
+    return Named(found[0], "messages", in_depth=found[7])
+
+
+@fault(
+    "delta-unanchored",
+    "a checkpoint copied alone",
+    thread=NEW,
+    deep=False,
+    follows={"delta-unanchored"},
+    needs={"history", "writes", "deltas"},
+)
+def _copied_alone(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(DELTA)[0]
+    found = rows.harness.kept_saver.get_tuple(head.config)
+    config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    versions = found.checkpoint["channel_versions"]
+    rows.harness.kept_saver.put(config, found.checkpoint, found.metadata, versions)
+    return Named(Place(thread_id, "", head.checkpoint_id), "messages")
+
+
+@fault("state-by-library", "all messages removed", thread=DELTA, deep=False)
+def _all_removed(rows: Planter[Any], thread_id: str) -> Named:
+    head, _, answered, *_ = rows.places(thread_id)
+    place = rows.writes_place(answered)
+    rows.set_write(place, "messages", lambda found: [emptying(found[0]), *found])
+    return Named(head, "messages")
+
+
+@fault("type-dangerous", "a value at the head", deep=False, follows={"state-mismatch"})
+def _dangerous_value(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.set_value(head, "messages", [*rows.value(head, "messages"), rows.dangerous])
+    return Named(head, "messages")
+
+
+@fault(
+    "type-dangerous",
+    "a write in the history",
+    follows={"state-mismatch"},
+    needs={"history", "writes"},
+)
+def _dangerous_write(rows: Planter[Any], thread_id: str) -> Named:
+    place = rows.writes_place(rows.places(thread_id)[5])
+    task_id = rows.set_write(place, "messages", lambda found: [*found, rows.dangerous])
+    return Named(place, "messages", task_id)
+
+
+# Conversations: a row of the head, changed by hand
+
+
+def _edit_messages(
+    rows: Planter[Any], thread_id: str, change: Callable[[list[Any]], list[Any]]
+) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.set_value(head, "messages", change(rows.value(head, "messages")))
+    return Named(head, "messages")
+
+
+@fault("tool-call-unanswered", "a result removed", deep=False, follows={"state-mismatch"})
+def _result_removed(rows: Planter[Any], thread_id: str) -> Named:
+    def change(found: list[Any]) -> list[Any]:
+        first = min(n for n, one in enumerate(found) if kind_of(one) == "tool")
+        return found[:first] + found[first + 1 :]
+
+    return _edit_messages(rows, thread_id, change)
+
+
+@fault("tool-result-orphaned", "a call removed", deep=False, follows={"state-mismatch"})
+def _call_removed(rows: Planter[Any], thread_id: str) -> Named:
+    def change(found: list[Any]) -> list[Any]:
+        last = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
+        return found[: last - 1] + found[last:]
+
+    return _edit_messages(rows, thread_id, change)
+
+
+@fault("message-id-duplicate", "a message doubled", deep=False, follows={"state-mismatch"})
+def _message_doubled(rows: Planter[Any], thread_id: str) -> Named:
+    return _edit_messages(rows, thread_id, lambda found: [*found, copied(found[-1])])
+
+
+@fault("tool-call-repeated", "a call made again", deep=False, follows={"state-mismatch"})
+def _called_again(rows: Planter[Any], thread_id: str) -> Named:
+    def change(found: list[Any]) -> list[Any]:
+        result = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
+        both = found[result - 1 : result + 1]
+        more = [again(one, number) for number in range(4) for one in both]
+        return [*found[: result + 1], *more, *found[result + 1 :]]
+
+    return _edit_messages(rows, thread_id, change)
+
+
+@fault(
+    "messages-emptied",
+    "an update without messages",
+    follows={"state-mismatch"},
+    needs={"history", "bodies"},
+)
+def _messages_emptied(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    child = rows.put(head, id_after(head.checkpoint_id), "update", messages=[])
+    return Named(child, "messages")
+
+
+# Serializers
+
+
+@fault("plaintext-among-encrypted", "a plain write", thread=NEW)
+def _plain_write(rows: Planter[Any], thread_id: str) -> Named:
+    rows.put_encrypted(thread_id)
+    head = rows.places(thread_id)[0]
+    rows.put_writes(head, [("messages", [])], TASK)
+    return Named(head, "messages", TASK)
+
+
+class Mood(Enum):
+    """A class of the application."""
+
+    GOOD = "good"
+
+
+@fault("type-blocked", "a class of the application", types=True, needs={"writes"})
+def _own_class(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.put_writes(head, [("mood", Mood.GOOD)], TASK)
+    return Named(head, "mood")
+
+
+# The line of checkpoints
+
+
+@fault(
+    "step-uncommitted",
+    "the head removed",
+    deep=False,
+    follows={"index-stale", "value-orphaned"},
+    needs={"history", "writes"},
+)
+def _head_removed(rows: Planter[Any], thread_id: str) -> Named:
+    head, before, *_ = rows.places(thread_id)
+    rows.forget_head(head)
+    return Named(before)
+
+
+@fault(
+    "step-uncommitted",
+    "the writes of the last task added",
+    thread=ASKING,
+    deep=False,
+    follows={"index-stale"},
+    needs={"writes", "bodies"},
+)
+def _step_finished(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    (task,) = ckpt("-s", rows.harness.url, "show", thread_id, "-o", "json").json["tasks"]
+    rows.put_writes(head, [("items", ["written"])], task["id"])
+    return Named(head)
+
+
+@fault("resume-stale", "an answer to no question", thread=WAITING, deep=False)
+def _answer_left(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
+    return Named(head)
+
+
+@fault("answer-unused", "an answer to a thread that asks nothing", deep=False)
+def _answer_to_no_one(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
+    return Named(head)
+
+
+@fault(
+    "memory-of-abandoned-branch",
+    "a new branch from the first checkpoint",
+    thread=REMEMBERING,
+    needs={"history", "bodies"},
+)
+def _branch_left(rows: Planter[Any], thread_id: str) -> Named:
+    (ns,) = (one for one in rows.namespaces(thread_id) if one)
+    memory = rows.places(thread_id, ns)[0]
+    head, *_, first = rows.places(thread_id)
+    rows.put(first, id_after(head.checkpoint_id), "update")
+    return Named(memory)
+
+
+@fault(
+    "memory-of-abandoned-branch",
+    "a memory made by hand",
+    thread=CALLING,
+    follows={"value-orphaned", "parent-missing"},
+    needs={"history", "bodies", "documents of javascript"},
+)
+def _memory_left(rows: Planter[Any], thread_id: str) -> Named:
+    ns = max(one for one in rows.namespaces(thread_id) if one)
+    memory = rows.remember(rows.places(thread_id, ns)[0])
+    head, *_, first = rows.places(thread_id)
+    rows.put(first, id_after(head.checkpoint_id), "update")
+    return Named(memory)
+
+
+@fault(
+    "head-not-newest",
+    "a child with a smaller id",
+    deep=False,
+    follows={"id-not-increasing", "state-mismatch"},
+    needs={"history"},
+)
+def _child_behind(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    child = rows.put_behind(head, id_before(head.checkpoint_id))
+    return Named(child.at(rows.parent(child) or ""))
+
+
+@fault(
+    "id-not-increasing",
+    "a child with a smaller id",
+    deep=False,
+    follows={"head-not-newest", "state-mismatch"},
+    needs={"history"},
+)
+def _smaller_id(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    return Named(rows.put_behind(head, id_before(head.checkpoint_id)))
+
+
+@fault("clock-ahead", "a head of tomorrow", deep=False)
+def _tomorrow(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    return Named(rows.put_ahead(head))
+
+
+@fault(
+    "parent-missing",
+    "a checkpoint removed",
+    deep=False,
+    follows={"write-orphaned", "value-orphaned", "index-stale"},
+    needs={"history"},
+)
+def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
+    found = rows.places(thread_id)
+    rows.remove(found[6])
+    # Where no writes are left behind, it may have been pruned.
+    return Named(found[5], level="" if rows.harness.has_writes else "info")
+
+
+@fault(
+    "write-orphaned",
+    "a checkpoint removed",
+    deep=False,
+    follows={"parent-missing", "value-orphaned", "index-stale"},
+    needs={"history"},
+)
+def _checkpoint_of_writes_removed(rows: Planter[Any], thread_id: str) -> Named:
+    gone = rows.places(thread_id)[6]
+    rows.remove(gone)
+    return Named(gone)
+
+
+@fault("write-orphaned", "a write of no checkpoint", deep=False, needs={"writes"})
+def _write_added(rows: Planter[Any], thread_id: str) -> Named:
+    place = rows.places(thread_id)[0].at(OLD_ID)
+    rows.put_writes(place, [("messages", [])], TASK)
+    return Named(place, task_id=TASK)
+
+
+@fault("ttl-partial", "one row expires", thread=ASKING, deep=False, needs={"expiring rows"})
+def _one_expires(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.expire(head)
+    return Named(head)
+
+
+@fault("value-orphaned", "a version that no checkpoint names", needs={"history"})
+def _value_added(rows: Planter[Any], thread_id: str) -> Named:
+    head = rows.places(thread_id)[0]
+    rows.add_value(head, "messages")
+    return Named(head.at(""), "messages")
+
+
+@fault(
+    "namespace-orphaned",
+    "the root of a subgraph call removed",
+    thread=CALLING,
+    follows={"parent-missing", "write-orphaned", "value-orphaned", "index-stale"},
+    needs={"history", "bodies"},
+)
+def _root_removed(rows: Planter[Any], thread_id: str) -> Named:
+    calls = [ns for ns in rows.namespaces(thread_id) if ns]
+    first = min(calls, key=lambda ns: rows.ids(thread_id, ns)[0])
+    caller = rows.caller(Place(thread_id, first, rows.ids(thread_id, first)[0]))
+    rows.remove(Place(thread_id, "", caller))
+    return Named(Place(thread_id, first, ""))

@@ -1,0 +1,219 @@
+"""Changes rows of LangGraph's tables in SQLite, PostgreSQL and MySQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ckpt_backends.testing.harness import Harness
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.planting.base import ANY_VALUE, SERDE, SPOILT, H, Place, Planter
+
+
+class SqlPlanter(Planter[H]):
+    """What the tables of all engines have in common. Statements have `?` for values."""
+
+    writes: ClassVar[str] = "checkpoint_writes"
+    cell: ClassVar[str] = "`blob`"
+    """The column with the value of a write."""
+
+    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement, and return its rows."""
+        raise NotImplementedError
+
+    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
+        found = self.run(
+            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+            " ORDER BY checkpoint_id DESC",
+            *(thread_id, checkpoint_ns),
+        )
+        return [one for (one,) in found]
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        found = "SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = ?"
+        return [ns for (ns,) in self.run(found, thread_id)]
+
+    def parent(self, place: Place) -> str | None:
+        found: str | None
+        ((found,),) = self.run(*self._of("SELECT parent_checkpoint_id FROM checkpoints", place))
+        return found
+
+    def remove(self, place: Place) -> None:
+        self.run(*self._of("DELETE FROM checkpoints", place))
+
+    def spoil_body(self, place: Place) -> None:
+        self.set_body(place, "spoilt")
+
+    def spoil_metadata(self, place: Place) -> None:
+        self.run(*self._of("UPDATE checkpoints SET metadata = '\"spoilt\"'", place))
+
+    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
+        task_id, idx, tag, data = self._write(place, channel)
+        tag, data = SERDE.dumps_typed(change(SERDE.loads_typed((tag, bytes(data)))))
+        self._store_write(place, task_id, idx, tag, data)
+        return str(task_id)
+
+    def spoil_write(self, place: Place, channel: str) -> str:
+        task_id, idx, tag, _ = self._write(place, channel)
+        self._store_write(place, task_id, idx, tag, SPOILT)
+        return str(task_id)
+
+    def _write(self, place: Place, channel: str) -> Any:
+        query = f"SELECT task_id, idx, type, {self.cell} FROM {self.writes}"
+        statement, *values = self._of(query, place)
+        found = self.run(f"{statement} AND channel = ?", *values, channel)
+        return found[0]
+
+    def _store_write(self, place: Place, task_id: str, idx: int, tag: str, data: bytes) -> None:
+        statement, *values = self._of(
+            f"UPDATE {self.writes} SET type = ?, {self.cell} = ?", place, tag, data
+        )
+        self.run(f"{statement} AND task_id = ? AND idx = ?", *values, task_id, idx)
+
+    def _of(self, statement: str, place: Place, *values: Any) -> tuple[str, *tuple[Any, ...]]:
+        """Return a statement about the rows of one checkpoint, and its values."""
+        where = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+        return (
+            f"{statement} WHERE {where}",
+            *values,
+            *(place.thread_id, place.checkpoint_ns, place.checkpoint_id),
+        )
+
+
+class SqlitePlanter(SqlPlanter[SqliteHarness]):
+    """Files of SQLite."""
+
+    writes: ClassVar[str] = "writes"
+    cell: ClassVar[str] = "value"
+
+    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self.harness.connection as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def body(self, place: Place) -> Any:
+        ((tag, data),) = self.run(*self._of("SELECT type, checkpoint FROM checkpoints", place))
+        return SERDE.loads_typed((tag, data))
+
+    def set_body(self, place: Place, body: Any) -> None:
+        tag, data = SERDE.dumps_typed(body)
+        self.run(*self._of("UPDATE checkpoints SET type = ?, checkpoint = ?", place, tag, data))
+
+    def spoil_body(self, place: Place) -> None:
+        self.run(*self._of("UPDATE checkpoints SET checkpoint = ?", place, SPOILT))
+
+    def spoil_metadata(self, place: Place) -> None:
+        self.run(*self._of("UPDATE checkpoints SET metadata = ?", place, b"{spoilt"))
+
+
+class BlobTablesPlanter(SqlPlanter[H]):
+    """Tables with values apart from checkpoints, and checkpoints as JSON."""
+
+    def body(self, place: Place) -> Any:
+        ((body,),) = self.run(*self._of("SELECT checkpoint FROM checkpoints", place))
+        return body if isinstance(body, dict) else json.loads(body)
+
+    def set_body(self, place: Place, body: Any) -> None:
+        cell = json.dumps(body)
+        self.run(*self._of("UPDATE checkpoints SET checkpoint = ?", place, cell))
+
+    def value(self, place: Place, channel: str) -> Any:
+        ((tag, data),) = self._blob("SELECT type, `blob` FROM checkpoint_blobs", place, channel)
+        return SERDE.loads_typed((tag, bytes(data)))
+
+    def set_value(self, place: Place, channel: str, value: Any) -> None:
+        update = "UPDATE checkpoint_blobs SET type = ?, `blob` = ?"
+        self._blob(update, place, channel, *SERDE.dumps_typed(value))
+
+    def remove_value(self, place: Place, channel: str) -> None:
+        self._blob("DELETE FROM checkpoint_blobs", place, channel)
+
+    def spoil_value(self, place: Place, channel: str) -> None:
+        self._blob("UPDATE checkpoint_blobs SET `blob` = ?", place, channel, SPOILT)
+
+    def add_value(self, place: Place, channel: str) -> None:
+        columns = self._columns()
+        chosen = columns.replace("version", "?")
+        insert = f"INSERT INTO checkpoint_blobs ({columns}) SELECT {chosen} FROM checkpoint_blobs"
+        self._blob(insert, place, channel, ANY_VALUE)
+
+    def _columns(self) -> str:
+        return "thread_id, checkpoint_ns, channel, version, type, `blob`"
+
+    def _blob(self, statement: str, place: Place, channel: str, *values: Any) -> Any:
+        version = str(self.body(place)["channel_versions"][channel])
+        where = "thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?"
+        place_of = (place.thread_id, place.checkpoint_ns, channel, version)
+        return self.run(f"{statement} WHERE {where}", *values, *place_of)
+
+
+class PostgresPlanter(BlobTablesPlanter[PostgresHarness]):
+    """Databases of PostgreSQL."""
+
+    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        text = statement.replace("?", "%s").replace("`", '"')
+        found = self.harness.connection.execute(text.encode(), values)
+        return [] if found.description is None else [tuple(row.values()) for row in found]
+
+    def spoil_metadata(self, place: Place) -> None:
+        self.run(*self._of("UPDATE checkpoints SET metadata = '[]'", place))
+
+
+class MySQLPlanter(BlobTablesPlanter[MySQLHarness]):
+    """Databases of MySQL and MariaDB."""
+
+    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self.harness.connection.cursor() as cursor:
+            cursor.execute(statement.replace("?", "%s"), values)
+            self.harness.connection.commit()
+            return list(cursor.fetchall())
+
+    def _columns(self) -> str:
+        return f"{super()._columns()}, checkpoint_ns_hash"
+
+
+class _Shallow(BlobTablesPlanter[Harness]):
+    """Tables with one row for each namespace, and one value for each channel.
+
+    The id of a checkpoint is inside its body, which is a column of JSON.
+    """
+
+    spoils_bodies: ClassVar[bool] = False
+
+    def copy(self, thread_id: str, new_id: str) -> None:
+        for table in ("checkpoints", "checkpoint_blobs", self.writes):
+            columns = ", ".join(self.harness._columns(table))  # type: ignore[attr-defined]
+            chosen = f"SELECT ?, {columns} FROM {table} WHERE thread_id = ?"
+            self.run(f"INSERT INTO {table} (thread_id, {columns}) {chosen}", new_id, thread_id)
+
+    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
+        query = "SELECT checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+        found = [one for (one,) in self.run(query, thread_id, checkpoint_ns)]
+        return [(one if isinstance(one, dict) else json.loads(one))["id"] for one in found]
+
+    def parent(self, place: Place) -> str | None:
+        return None
+
+    def _of(self, statement: str, place: Place, *values: Any) -> tuple[str, *tuple[Any, ...]]:
+        if self.writes in statement:
+            return super()._of(statement, place, *values)
+        where = "thread_id = ? AND checkpoint_ns = ?"
+        return (f"{statement} WHERE {where}", *values, place.thread_id, place.checkpoint_ns)
+
+    def _blob(self, statement: str, place: Place, channel: str, *values: Any) -> Any:
+        where = "thread_id = ? AND checkpoint_ns = ? AND channel = ?"
+        place_of = (place.thread_id, place.checkpoint_ns, channel)
+        return self.run(f"{statement} WHERE {where}", *values, *place_of)
+
+    def add_value(self, place: Place, channel: str) -> None:
+        raise NotImplementedError
+
+
+class ShallowPostgresPlanter(_Shallow, PostgresPlanter):
+    """PostgreSQL with the newest checkpoint only."""
+
+
+class ShallowMySQLPlanter(_Shallow, MySQLPlanter):
+    """MySQL with the newest checkpoint only."""

@@ -1,0 +1,146 @@
+"""Changes rows of the three-table layout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.kit.harness.three_table import ThreeTableHarness
+from tests.kit.planting.base import SERDE, SPOILT, Place, Planter
+from tests.kit.savers.three_table import MARKS, connected, engine_of
+
+
+class ThreeTablePlanter(Planter[ThreeTableHarness]):
+    """Rows of checkpoints, writes and values, without bodies and metadata."""
+
+    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement with `?` for values, and return its rows."""
+        mark = MARKS[engine_of(self.harness.url)]
+        with connected(self.harness.url) as execute:
+            found = execute(statement.replace("?", mark), list(values))
+            return [] if found.description is None else list(found.fetchall())
+
+    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
+        query = "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+        found = self.run(f"{query} ORDER BY gmt_create DESC", thread_id, checkpoint_ns)
+        return [one for (one,) in found]
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        query = "SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = ?"
+        return [ns for (ns,) in self.run(query, thread_id)]
+
+    def _of(self, column: str, place: Place) -> Any:
+        query = f"SELECT {column} FROM checkpoints WHERE thread_id = ? AND checkpoint_id = ?"
+        ((found,),) = self.run(query, place.thread_id, place.checkpoint_id)
+        return found
+
+    def parent(self, place: Place) -> str | None:
+        found: str | None = self._of("parent_checkpoint_id", place)
+        return found
+
+    def copy(self, thread_id: str, new_id: str) -> None:
+        super().copy(thread_id, new_id)
+        # The saver gives each row a millisecond of its own, and so gets ahead of the clock.
+        ahead = max(self.harness._saver.times[new_id]) - datetime.now(UTC)
+        time.sleep(max(ahead.total_seconds(), 0))
+
+    def put_behind(self, head: Place, checkpoint_id: str) -> Place:
+        """Give the head the time of the first checkpoint."""
+        first = self.places(head.thread_id)[-1]
+        self._stored_at(head, self._of("gmt_create", first))
+        return head
+
+    def put_ahead(self, head: Place) -> Place:
+        """Give the head the time of tomorrow."""
+        at = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
+        is_text = isinstance(self._of("gmt_create", head), str)
+        self._stored_at(head, at.isoformat(" ", "milliseconds") if is_text else at)
+        return head
+
+    def _stored_at(self, place: Place, at: Any) -> None:
+        update = "UPDATE checkpoints SET gmt_create = ? WHERE thread_id = ? AND checkpoint_id = ?"
+        self.run(update, at, place.thread_id, place.checkpoint_id)
+
+    def writes_place(self, child: Place) -> Place:
+        return child
+
+    def remove(self, place: Place) -> None:
+        delete = "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_id = ?"
+        self.run(delete, place.thread_id, place.checkpoint_id)
+
+    def body(self, place: Place) -> Any:
+        raise NotImplementedError
+
+    def set_body(self, place: Place, body: Any) -> None:
+        raise NotImplementedError
+
+    def spoil_body(self, place: Place) -> None:
+        raise NotImplementedError
+
+    def spoil_metadata(self, place: Place) -> None:
+        raise NotImplementedError
+
+    def _blob(self, statement: str, place: Place, channel: str, *values: Any) -> Any:
+        key = self._of("checkpoint_ns_hash", place)
+        where = "thread_id = ? AND checkpoint_ns_hash = ? AND channel = ?"
+        return self.run(f"{statement} WHERE {where}", *values, place.thread_id, key, channel)
+
+    def value(self, place: Place, channel: str) -> Any:
+        ((tag, data),) = self._blob("SELECT type, blob_data FROM checkpoint_blobs", place, channel)
+        return SERDE.loads_typed((tag, bytes(data)))
+
+    def set_value(self, place: Place, channel: str, value: Any) -> None:
+        update = "UPDATE checkpoint_blobs SET type = ?, blob_data = ?"
+        self._blob(update, place, channel, *SERDE.dumps_typed(value))
+
+    def spoil_value(self, place: Place, channel: str) -> None:
+        self._blob("UPDATE checkpoint_blobs SET blob_data = ?", place, channel, SPOILT)
+
+    def add_value(self, place: Place, channel: str) -> None:
+        tag, data = SERDE.dumps_typed("left")
+        key = "0" * 32 if isinstance(self._of("checkpoint_ns_hash", place), str) else b"0" * 16
+        self.run(
+            "INSERT INTO checkpoint_blobs"
+            " (thread_id, checkpoint_ns_hash, channel, version, type, blob_data)"
+            " VALUES (?, ?, ?, 0, ?, ?)",
+            *(place.thread_id, key, channel, tag, data),
+        )
+
+    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
+        task_id, tag, data = self._write(place, channel)
+        tag, data = SERDE.dumps_typed(change(SERDE.loads_typed((tag, bytes(data)))))
+        self._store_write(place, channel, tag, data)
+        return task_id
+
+    def spoil_write(self, place: Place, channel: str) -> str:
+        task_id, tag, _ = self._write(place, channel)
+        self._store_write(place, channel, tag, SPOILT)
+        return task_id
+
+    def _write(self, place: Place, channel: str) -> tuple[str, str, bytes]:
+        query = "SELECT task_id, type, blob_data FROM checkpoint_writes"
+        where = "thread_id = ? AND checkpoint_id = ? AND channel = ?"
+        values = place.thread_id, place.checkpoint_id, channel
+        (found,) = self.run(f"{query} WHERE {where}", *values)
+        return found
+
+    def _store_write(self, place: Place, channel: str, tag: str, data: bytes) -> None:
+        where = "thread_id = ? AND checkpoint_id = ? AND channel = ?"
+        update = "UPDATE checkpoint_writes SET type = ?, blob_data = ?"
+        values = tag, data, place.thread_id, place.checkpoint_id, channel
+        self.run(f"{update} WHERE {where}", *values)
+
+    def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
+        for idx, (channel, value) in enumerate(writes):
+            tag, data = SERDE.dumps_typed(value)
+            hashed = self._of("checkpoint_ns_hash", self.places(place.thread_id)[0])
+            self.run(
+                "INSERT INTO checkpoint_writes (thread_id, checkpoint_id, checkpoint_ns_hash,"
+                " task_id, idx, channel, type, blob_data, task_path, gmt_create)"
+                " SELECT ?, ?, ?, ?, ?, ?, ?, ?, '()', gmt_create FROM checkpoints"
+                " WHERE thread_id = ? LIMIT 1",
+                *(place.thread_id, place.checkpoint_id, hashed, task_id, idx, channel, tag, data),
+                place.thread_id,
+            )

@@ -1,0 +1,329 @@
+"""The project's own plug-in: a clean environment, servers, and the layouts of the suite.
+
+The `conftest.py` of the project loads it, for `tests` and for the conformance suite.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from ckpt_backends.testing import command_line
+from ckpt_backends.testing.environment import clean_environment, homes, own_state  # noqa: F401  (fixtures)
+from ckpt_backends.testing.harness import Harness, TestServer
+from ckpt_backends.testing.plugin import SUITE, named_harnesses
+from tests.kit import servers
+from tests.kit.answers import check_answer
+from tests.kit.command import FIXTURES, SAMPLE, copy_store
+
+if TYPE_CHECKING:
+    from tests.kit.browser import Browser
+
+# The time of an example depends on the load of the machine, not on the code.
+settings.register_profile(
+    "ckpt", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=20
+)
+settings.register_profile("thorough", settings.get_profile("ckpt"), max_examples=100)
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    """A private copy of the sample store."""
+    return copy_store(SAMPLE, tmp_path)
+
+
+class _Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
+_Started = TypeVar("_Started", bound=_Stoppable)
+
+
+@contextmanager
+def started(kind: str, start: Callable[[], _Started]) -> Iterator[_Started]:
+    """Start a server for a test; without one, tests are skipped, or fail if the server is
+    required.
+    """
+    try:
+        server = start()
+    except servers.Unavailable as error:
+        if servers.is_required(kind):
+            pytest.fail(str(error))
+        MISSING.append(str(error))
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[servers.Server]:
+    """A PostgreSQL server for the whole run, started when the first test needs it."""
+    with started("postgres", servers.start_postgres) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium, started when the first test needs it."""
+    from tests.kit.browser import start_browser
+
+    with started("chromium", start_browser) as browser:
+        yield browser
+
+
+@contextmanager
+def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.Server]:
+    """Yield an empty, separate Redis."""
+    start = partial(servers.start_redis, modules=modules, search=search)
+    with started("redis", start) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def redis_server() -> Iterator[servers.Server]:
+    """A Redis without modules."""
+    with redis_of_its_own(modules=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def redis_stack_server() -> Iterator[servers.Server]:
+    """A Redis with RediSearch and RedisJSON."""
+    with redis_of_its_own(modules=True) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: servers.Server) -> Iterator[str]:
+    """An empty Redis without modules."""
+    yield redis_server.url
+    servers.flush(redis_server)
+
+
+@pytest.fixture
+def redis_stack_url(redis_stack_server: servers.Server) -> Iterator[str]:
+    """An empty Redis with RediSearch and RedisJSON."""
+    yield redis_stack_server.url
+    servers.flush(redis_stack_server)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
+    """A new, empty database."""
+    with servers.postgres_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[servers.Cluster]:
+    """Three servers with RedisJSON that share their keys, started when the first test needs
+    them.
+    """
+    with started("redis", partial(servers.start_redis_cluster, modules=True)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster_url(redis_cluster: servers.Cluster) -> Iterator[str]:
+    """An empty cluster."""
+    yield redis_cluster.url
+    for server in redis_cluster.servers:
+        servers.flush(server)
+
+
+@pytest.fixture(scope="session")
+def mongodb_server() -> Iterator[servers.Server]:
+    """A server with MongoDB's protocol, started when the first test needs it."""
+    with started("mongodb", servers.start_mongodb) as server:
+        yield server
+
+
+@pytest.fixture
+def mongodb_url(mongodb_server: servers.Server) -> Iterator[str]:
+    """A new, empty database."""
+    with servers.mongodb_database(mongodb_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def dynamodb_server() -> Iterator[servers.Server]:
+    """A server with the protocols of DynamoDB and S3, and credentials for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "testing")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        with started("dynamodb", servers.start_dynamodb) as server:
+            yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[servers.Server]:
+    """A MariaDB server for the whole run, started when the first test needs it.
+
+    PyMySQL loads the certificates of the system for each connection, which takes 20 ms. Tests of
+    TLS name their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda _: None)
+        with started("mysql", servers.start_mysql) as server:
+            yield server
+
+
+@pytest.fixture
+def mysql_url(mysql_server: servers.Server) -> Iterator[str]:
+    """A new, empty database, with the server's default collation."""
+    with servers.mysql_database(mysql_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def langgraph_js(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where node finds LangGraph.js: `CKPT_TEST_JS`, or one that npm fills now."""
+    given = os.environ.get("CKPT_TEST_JS")
+    folder = tmp_path_factory.mktemp("js")
+    if given is not None:
+        (folder / "node_modules").symlink_to(Path(given) / "node_modules")
+        return folder
+    if shutil.which("npm") is None:
+        pytest.fail("npm is not installed: it brings LangGraph.js; or set CKPT_TEST_JS")
+    wanted = json.loads((FIXTURES / "make/js/js-1.7.3/package.json").read_text())
+    # Left out are packages with a part in C, which may have to be compiled, and the dev server.
+    kept = {
+        name: version
+        for name, version in wanted["dependencies"].items()
+        if "sqlite" not in name and not name.endswith("langgraph-api")
+    }
+    (folder / "package.json").write_text(json.dumps({**wanted, "dependencies": kept}))
+    subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, check=True)
+    return folder
+
+
+MISSING: list[str] = []
+"""Servers that are not available, with the command that installs them."""
+
+
+class BundledLayouts:
+    """Runs the suite on the bundled layouts, in the tiers of the run."""
+
+    def pytest_ckpt_harnesses(self) -> list[type[Harness]]:
+        """Run the suite on all bundled layouts."""
+        from tests.kit.harness import HARNESSES
+
+        return HARNESSES
+
+    def pytest_ckpt_filled_stores(
+        self, config: pytest.Config, harnesses: Sequence[type[Harness]], distinct: bool
+    ) -> list[Any]:
+        from tests.kit.harness.tiers import fills
+
+        return fills(harnesses, distinct=distinct, config=config)
+
+    def pytest_ckpt_empty_stores(self, harnesses: Sequence[type[Harness]]) -> list[Any]:
+        from tests.kit.harness.tiers import layouts
+
+        return layouts(harnesses)
+
+    def pytest_ckpt_time_travel(
+        self, harnesses: Sequence[type[Harness]], names: Sequence[str], every: bool
+    ) -> list[Any]:
+        from tests.kit.harness.tiers import travels
+
+        return travels(harnesses, names, every=every)
+
+    def pytest_ckpt_server(
+        self, harness: type[Harness], request: pytest.FixtureRequest
+    ) -> AbstractContextManager[TestServer | None]:
+        from tests.kit.opening import own_server
+
+        return own_server(harness, request)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Test the bundled layouts, unless the run names the harnesses of another package."""
+    settings.load_profile(config.getoption("--hypothesis-profile") or "ckpt")
+    # With 14,000 tests and the libraries of all engines in memory, collecting garbage as often as
+    # a small program does takes a tenth of the run.
+    gc.set_threshold(50_000, 20, 50)
+    command_line.CHECKS.append(check_answer)
+    if not named_harnesses(config):
+        config.pluginmanager.register(BundledLayouts())
+
+
+# Must run before xdist, which reads the marks in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave variants of an engine for `-m slow`, and group the tests that one worker runs together:
+    those of a filled store, or of a file.
+
+    So each store is filled only once. Tests of the screen share nothing and take long: they run one
+    by one at the end, so that no worker waits for another.
+    """
+    from tests.kit.harness.before_release import waits_for_release
+    from tests.kit.harness.tiers import is_proved_elsewhere, waits_for_engines
+
+    # Once for each file, since thousands of tests share a few hundred.
+    is_suite = cache(lambda path: SUITE in path.parents)
+    for item in items:
+        if is_suite(item.path) and is_proved_elsewhere(item):
+            item.add_marker(pytest.mark.slow)
+        elif is_suite(item.path) and waits_for_engines(item):
+            item.add_marker(pytest.mark.engines)
+        if waits_for_release(item):
+            item.add_marker(pytest.mark.slow)
+        if item.path.parent.name == "tui" or is_suite(item.path):
+            continue
+        params = getattr(item, "callspec", None)
+        store = None if params is None else params.params.get("filled")
+        group = f"{item.path.parent}/{getattr(store, 'name', store)}" if store else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish() -> None:
+    """Leave out what was imported and collected when garbage is searched for."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Pass the servers that a worker used to the main process."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["servers"], output["missing"] = dict(servers.USED), list(MISSING)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Called for each worker that has ended."""
+    output = getattr(node, "workeroutput", {})
+    servers.USED.update(output.get("servers", {}))
+    MISSING.extend(text for text in output.get("missing", ()) if text not in MISSING)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for kind, what in servers.USED.items():
+        terminalreporter.write_line(f"server {kind}: {what}")
+    for text in MISSING:
+        terminalreporter.write_line(f"not tested, {text}", yellow=True)
+
+
+@pytest.fixture
+def heeded_signals() -> Iterator[None]:
+    """Programs that a test starts heed SIGHUP, even if `nohup` runs the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
