@@ -14,11 +14,10 @@ import time
 from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
-from langgraph.graph import StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from ckpt_backends import files as folder_lock
 from ckpt_backends.codec import Opaque, decode
@@ -27,29 +26,12 @@ from ckpt_backends.langgraph_dev import files, write
 from ckpt_backends.langgraph_dev import files as server
 from ckpt_backends.registry import open_store
 from tests.kit.command import FIXTURES, ckpt, first_now
-from tests.kit.savers.dev import FileSaver, stored
+from tests.kit.savers.dev import FileSaver, graph_of, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 SECRET = "the secret of one thread " * 20
 FILES = files.NAMES
-
-
-class State(TypedDict):
-    items: Annotated[list[str], lambda old, new: old + new]
-
-
-def graph_of(saver: Any) -> Any:
-    """A subgraph, and a question behind it."""
-    inner = StateGraph(State)
-    inner.add_node("deep", lambda state: {"items": ["deep"]})
-    inner.add_edge("__start__", "deep")
-    builder = StateGraph(State)
-    builder.add_node("inner", inner.compile())
-    builder.add_node("ask", lambda state: {"items": [interrupt("which?")]})
-    builder.add_edge("__start__", "inner")
-    builder.add_edge("inner", "ask")
-    return builder.compile(checkpointer=saver)
 
 
 def config_of(thread_id: str) -> Any:

@@ -13,14 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
-from operator import add
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from botocore.session import Session
-from langgraph.graph import StateGraph
 
 from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.dynamodb import connect as clients
@@ -38,28 +36,13 @@ from ckpt_cli.complete import complete
 from tests.kit.command import ckpt, later
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.kill.anywhere import run_and_kill
+from tests.kit.savers.dynamodb import CONFIG, entry, graph, ids
 from tests.kit.servers import Server, free_port
 
 # The conformance suite reads and changes this layout in the first tier.
 pytestmark = pytest.mark.engines
-CONFIG: dict[str, Any] = {"configurable": {"thread_id": "trip"}}
 READING = {"DescribeTable", "Query", "BatchGetItem", "Scan", "GetObject", "HeadObject"}
 READING |= {"DescribeTimeToLive"}
-
-
-class State(TypedDict):
-    """What the graph of these tests knows."""
-
-    items: Annotated[list[str], add]
-
-
-def graph(saver: Any) -> Any:
-    builder = StateGraph(State)
-    builder.add_node("first", lambda state: {"items": ["first"]})
-    builder.add_node("second", lambda state: {"items": ["second"]})
-    builder.add_edge("__start__", "first")
-    builder.add_edge("first", "second")
-    return builder.compile(checkpointer=saver)
 
 
 @pytest.fixture
@@ -90,20 +73,9 @@ def before_calls(patch: pytest.MonkeyPatch, act: Callable[[str], object]) -> Non
     patch.setattr(clients, "Session", WatchedSession)
 
 
-def ids(place: DynamoDbHarness, thread_id: str = "trip") -> list[str]:
-    """The checkpoints of a thread, newest first."""
-    found = ckpt("-s", place.url, "history", thread_id, "-o", "json").json
-    return [one["checkpoint_id"] for one in found]
-
-
 def chunk(checkpoint_id: str, thread_id: str = "trip") -> dict[str, Any]:
     """The key of a payload."""
     return {"PK": {"S": f"CHUNK_{thread_id}##{checkpoint_id}"}, "SK": {"S": "CHUNK"}}
-
-
-def entry(checkpoint_id: str) -> dict[str, Any]:
-    """The key of a checkpoint."""
-    return {"PK": {"S": "CHECKPOINT_trip"}, "SK": {"S": f"#{checkpoint_id}"}}
 
 
 def change(place: DynamoDbHarness, key: dict[str, Any], **attributes: Any) -> None:

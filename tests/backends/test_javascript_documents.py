@@ -12,9 +12,8 @@ import pytest
 import redis
 
 from ckpt_backends.registry import open_store
-from tests.backends.test_redis import client, fill
 from tests.kit.command import FIXTURES, ckpt
-from tests.kit.savers.redis import dump
+from tests.kit.savers.redis import client, dump, fill
 from tests.kit.stores import restore_javascript_documents, restore_javascript_keys
 
 pytestmark = pytest.mark.engines

@@ -16,9 +16,9 @@ from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite.database import OpenedDatabase
-from tests.backends.test_mysql import fill as fill_mysql
-from tests.backends.test_mysql import run as run_mysql
 from tests.kit.agents.steps import fill, graph_of
+from tests.kit.savers.mysql import fill as fill_mysql
+from tests.kit.savers.mysql import run as run_mysql
 
 TABLES = ("checkpoints", "checkpoint_writes", "checkpoint_blobs", "writes")
 COPIES = 200

@@ -20,10 +20,10 @@ import pytest
 from ckpt_backends.mysql.database import engine_of as engine_of_mysql
 from ckpt_backends.mysql.database import is_lookalike
 from ckpt_backends.postgres.database import engine_of
-from tests.backends import test_mysql
 from tests.kit.agents import steps as agent
 from tests.kit.command import ckpt, first_now
 from tests.kit.hostile.rewriting_proxy import Rewrites, rewriting
+from tests.kit.savers import mysql
 from tests.kit.servers import Server, mysql_connection, mysql_database, postgres_database
 
 READING = [
@@ -148,7 +148,7 @@ def postgres_filled(postgres_server: Server) -> Iterator[str]:
 def mysql_filled(mysql_server: Server) -> Iterator[str]:
     """A MariaDB database that is only read."""
     with mysql_database(mysql_server, "COLLATE utf8mb4_bin") as url:
-        test_mysql.fill(url, "trip", "other", exact=True)
+        mysql.fill(url, "trip", "other", exact=True)
         yield url
 
 
@@ -265,7 +265,7 @@ def test_tables_of_cockroachdbs_own_saver_are_read_only(postgres_server: Server)
     with postgres_database(postgres_server) as url:
         agent.fill(url, "trip")
         with psycopg.connect(url, autocommit=True) as admin:
-            for table in test_mysql.TABLES:
+            for table in mysql.TABLES:
                 admin.execute(
                     f"ALTER TABLE {table} ADD COLUMN created_at TIMESTAMPTZ NOT NULL"
                     " DEFAULT now()".encode()

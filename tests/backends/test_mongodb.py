@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 import socket
 import sys
 from collections.abc import Iterator
-from operator import add
-from typing import Annotated, Any, TypedDict
+from typing import Any
 from urllib.parse import urlsplit
 
 import pymongo
 import pytest
-from langgraph.checkpoint.mongodb import MongoDBSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.graph import StateGraph
 from pymongo.monitoring import CommandListener
 
 from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
@@ -26,6 +22,7 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.queries.tail import Tail
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer
+from tests.kit.savers.mongodb import Place, config, graph
 from tests.kit.servers import (
     Server,
     free_port,
@@ -59,59 +56,6 @@ COMMANDS = [
     ["stores"],
     ["doctor"],
 ]
-
-
-class State(TypedDict):
-    """What the graph of these tests knows."""
-
-    items: Annotated[list[str], add]
-    n: int
-    messages: Annotated[list[Any], add]
-
-
-def graph(saver: Any) -> Any:
-    said = {"role": "assistant", "content": "from a friend"}
-    builder = StateGraph(State)
-    builder.add_node("a", lambda state: {"items": ["from a"], "n": len(state["items"])})
-    builder.add_node("b", lambda state: {"items": ["from b"], "messages": [said]})
-    builder.add_edge("__start__", "a")
-    builder.add_edge("a", "b")
-    return builder.compile(checkpointer=saver)
-
-
-def config(thread_id: str) -> Any:
-    return {"configurable": {"thread_id": thread_id}}
-
-
-class Place:
-    """A database and a client of it."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.name = url.rpartition("/")[2]
-        self.client: Any = pymongo.MongoClient(url)
-        self.database: Any = self.client[self.name]
-
-    def saver(self, *names: str, **options: Any) -> Any:
-        made: Any = MongoDBSaver
-        return made(self.client, self.name, *names, **options)
-
-    def fill(self, *threads: str, saver: Any = None) -> None:
-        for thread in threads:
-            graph(saver or self.saver()).invoke({"items": ["in"]}, config(thread))
-
-    def age(self, match: Any) -> None:
-        """Rewrite metadata as releases 0.1 to 0.2.1 stored it: leaves are JSON texts."""
-        saver = self.saver()
-
-        def old(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {name: old(one) for name, one in value.items()}
-            return json.dumps(saver.serde.loads_typed(value)).encode()
-
-        for one in self.database["checkpoints"].find(match):
-            change = {"$set": {"metadata": old(one["metadata"])}}
-            self.database["checkpoints"].update_one({"_id": one["_id"]}, change)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -20,7 +19,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.kit.agents.steps import SAID, graph_of, with_user
 from tests.kit.command import ckpt
-from tests.kit.savers.mysql import exactly
+from tests.kit.savers.mysql import TABLES, config_of, fill, migrated, run, saver_of, user
 from tests.kit.servers import Server, free_port, mysql_connection, mysql_database
 
 COMMANDS = [
@@ -46,48 +45,6 @@ COMMANDS = [
     ["rollback", "trip", "head", "--force", "--dry-run"],
     ["copy", "trip@head", "--as", "new", "--dry-run"],
 ]
-TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
-
-
-def run(url: str, *statements: str) -> Any:
-    """Run statements; gives the rows of the last one."""
-    with mysql_connection(url) as connection, connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return cursor.fetchall()
-
-
-@contextmanager
-def saver_of(url: str, *, exact: bool = False) -> Iterator[Any]:
-    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
-
-    with PyMySQLSaver.from_conn_string(url) as saver:
-        saver.setup()
-        yield exactly(saver) if exact else saver
-
-
-def config_of(thread: str) -> Any:
-    return {"configurable": {"thread_id": thread}}
-
-
-def fill(url: str, *threads: str, exact: bool = False) -> None:
-    """Let the official saver write some threads."""
-    with saver_of(url, exact=exact) as saver:
-        for thread in threads:
-            graph_of(saver).invoke({"items": [f"in {thread}"]}, config_of(thread))
-
-
-@contextmanager
-def user(url: str, rights: str, password: str = "") -> Iterator[str]:
-    """The URL of a new user with such rights on the database, without the password."""
-    name, database = f"reader_{free_port()}", urlsplit(url).path.removeprefix("/")
-    secret = password.replace("\\", "\\\\").replace("'", "''")
-    granted = [f"GRANT {rights} ON {database}.{table} TO {name}@'%'" for table in TABLES]
-    run(url, f"CREATE USER {name}@'%' IDENTIFIED BY '{secret}'", *granted)
-    try:
-        yield with_user(url, name)
-    finally:
-        run(url, f"DROP USER {name}@'%'")
 
 
 @pytest.fixture(scope="module")
@@ -322,26 +279,6 @@ def test_values_beyond_what_the_server_joins_are_read(mysql_url: str) -> None:
             )
     finally:
         run(mysql_url, "SET GLOBAL group_concat_max_len = 4294967295")
-
-
-def migrated(url: str, last: int, source: str) -> None:
-    """Tables as a saver left them whose last migration was that one, with the rows of another
-    database."""
-    from langgraph.checkpoint.mysql.base import MIGRATIONS
-
-    names = MIGRATIONS[: last + 1]
-    run(url, *names, *(f"INSERT INTO checkpoint_migrations VALUES ({n})" for n in range(last + 1)))
-    whence = urlsplit(source).path.removeprefix("/")
-    for table in TABLES:
-        columns = ", ".join(
-            f"`{name}`"
-            for (name,) in run(
-                url,
-                "SELECT column_name FROM information_schema.columns"
-                f" WHERE table_schema = DATABASE() AND table_name = '{table}'",
-            )
-        )
-        run(url, f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {whence}.{table}")
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ import re
 import socket
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterator
-from operator import add
-from typing import Annotated, Any, TypedDict
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -19,7 +18,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.store.redis import RedisStore
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from ormsgpack import packb, unpackb
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
@@ -32,7 +31,18 @@ from ckpt_backends.url import parse_url
 from tests.cli.test_tail import tailing, take
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.savers.redis import (
+    FILLS,
+    ODD,
+    PlainRedisSaver,
+    client,
+    dump,
+    fill,
+    fill_plain,
+    fill_shallow,
+    graph,
+    run,
+)
 from tests.kit.servers import Server, free_port
 from tests.kit.stores import restore_keys
 
@@ -67,70 +77,6 @@ ALONE = {
     "grep": ["grep", "from"],
 }
 """Answers that must not depend on an index."""
-ODD = [
-    "a",
-    "a:b",
-    "a:b:c",
-    "A",
-    "a$b",
-    "a$",
-    "a*",
-    "a[bc]",
-    "a,b",
-    "ab",
-    "a?",
-    "a\\b",
-    "a:__empty__",
-]
-"""Thread ids of which a pattern, a split or an index might take one for another."""
-
-
-class State(TypedDict):
-    """What the graph of these tests knows."""
-
-    items: Annotated[list[str], add]
-    messages: Annotated[list[Any], add]
-
-
-def graph(saver: Any, *, asks: bool = False) -> Any:
-    from langgraph.graph import StateGraph
-
-    def b(state: State) -> dict[str, Any]:
-        said = interrupt("sure?") if asks else "from b"
-        return {"items": [said], "messages": [{"role": "assistant", "content": "from b"}]}
-
-    builder = StateGraph(State)
-    builder.add_node("a", lambda state: {"items": ["from a"]})
-    builder.add_node("b", b)
-    builder.add_edge("__start__", "a")
-    builder.add_edge("a", "b")
-    return builder.compile(checkpointer=saver)
-
-
-def run(saver: Any, *threads: str, asks: bool = False) -> None:
-    for thread in threads:
-        config = {"configurable": {"thread_id": thread}}
-        graph(saver, asks=asks).invoke({"items": [f"in {thread}"]}, config, durability="sync")
-
-
-def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
-    """Let the official saver write some threads."""
-    with SeeingRedisSaver.from_conn_string(url, **options) as saver:
-        saver.setup()
-        run(saver, *threads, asks=asks)
-
-
-def fill_plain(url: str, *threads: str, separator: str = "$", seconds: int = 0) -> None:
-    """Let the plain saver write some threads."""
-    with redis.Redis.from_url(url) as client:
-        run(PlainRedisSaver(client, separator, seconds), *threads)
-
-
-def client(url: str) -> Any:
-    return redis.Redis.from_url(url, protocol=2)
-
-
-FILLS: dict[str, Callable[..., None]] = {"redis": fill, "redis-hash": fill_plain}
 
 
 @pytest.fixture(params=["redis", "redis-hash"])
@@ -668,13 +614,6 @@ def test_keys_that_go_meanwhile_are_left_out(redis_stack_url: str, layout: str) 
 
 
 # The shallow saver
-
-
-def fill_shallow(url: str, *threads: str, asks: bool = False) -> None:
-    """Let the official saver that keeps the newest checkpoints write some threads."""
-    with ShallowRedisSaver.from_conn_string(url) as saver:
-        saver.setup()
-        run(saver, *threads, asks=asks)
 
 
 def test_a_shallow_store_has_one_checkpoint_a_namespace(redis_stack_url: str) -> None:

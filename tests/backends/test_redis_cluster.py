@@ -14,12 +14,10 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import connection as cluster
 from ckpt_backends.registry import open_sessions, open_store
 from ckpt_backends.url import parse_url
-from tests.backends import test_redis_plain, test_valkey
-from tests.backends.test_redis import FILLS, client, graph, run
-from tests.backends.test_redis_removal import config_of, removal_of
 from tests.kit import servers
 from tests.kit.command import ckpt
-from tests.kit.savers.redis import PlainRedisSaver
+from tests.kit.savers import plainredis, valkey
+from tests.kit.savers.redis import FILLS, PlainRedisSaver, client, config_of, graph, removal_of, run
 
 pytestmark = pytest.mark.engines
 
@@ -42,8 +40,8 @@ COMMANDS = [
 ]
 MAKES: dict[str, Callable[..., None]] = {
     **FILLS,
-    "redis-plain": test_redis_plain.fill,
-    "valkey": test_valkey.fill,
+    "redis-plain": plainredis.fill,
+    "valkey": valkey.fill,
 }
 
 

@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-import langgraph_checkpoint_plainredis
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -25,36 +24,19 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.backends.test_redis import COMMANDS, ODD, client, graph, run
-from tests.backends.test_redis_removal import config_of, keys, removal_of
+from tests.backends.test_redis import COMMANDS
 from tests.kit.command import ckpt
-from tests.kit.savers.redis import dump
+from tests.kit.savers.plainredis import fill, items, saver_of
+from tests.kit.savers.redis import ODD, client, config_of, dump, graph, keys, removal_of
 
 pytestmark = pytest.mark.engines
 
 SEQ = b"lg:seq"
 
 
-def saver_of(url: str, **options: Any) -> Any:
-    return langgraph_checkpoint_plainredis.RedisSaver(client(url), **options)
-
-
-def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
-    """Let the official saver write some threads."""
-    run(saver_of(url, **options), *threads, asks=asks)
-
-
 def held(url: str) -> dict[bytes, Any]:
     """All keys but the counter, which only grows."""
     return {name: value for name, value in keys(url).items() if name != SEQ}
-
-
-def items(url: str, thread_id: str, **place: str) -> list[str]:
-    """What the official saver reads."""
-    config = config_of(thread_id)
-    config["configurable"].update(place)
-    found: list[str] = graph(saver_of(url)).get_state(config).values.get("items", [])
-    return found
 
 
 def ids(url: str, thread_id: str) -> list[str]:

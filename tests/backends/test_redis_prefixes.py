@@ -15,9 +15,9 @@ from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.graph import StateGraph
 from langgraph.types import interrupt
 
-from tests.backends.test_redis_plain import fill as fill_plainredis
 from tests.kit.command import FIXTURES, ckpt, later
 from tests.kit.plugin import redis_of_its_own
+from tests.kit.savers.plainredis import fill as fill_plainredis
 from tests.kit.stores import restore_javascript_keys
 
 

@@ -14,7 +14,7 @@ import pytest
 import redis
 from langgraph.checkpoint.redis import RedisSaver
 
-from ckpt_backends.changes import GONE, MOVED, Removal
+from ckpt_backends.changes import GONE, MOVED
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import changes as key_removal
@@ -27,9 +27,23 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
 from tests.kit.command import ROOT, ckpt, later
-from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.savers.redis import (
+    FILLS,
+    ODD,
+    PlainRedisSaver,
+    SeeingRedisSaver,
+    client,
+    config_of,
+    dump,
+    fill,
+    fill_plain,
+    fill_shallow,
+    graph,
+    keys,
+    removal_of,
+    run,
+)
 
 
 def fill_colon(url: str, *threads: str) -> None:
@@ -47,22 +61,6 @@ MAKES: dict[str, Callable[..., None]] = {
 def layout(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
-
-
-def config_of(thread_id: str) -> Any:
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-
-
-def removal_of(url: str, thread_id: str) -> Removal:
-    """The whole thread as it is now."""
-    with open_store(url) as store:
-        thread, size = store.thread(thread_id), store.size(thread_id)
-    assert thread is not None
-    return Removal(thread_id, thread.last_at, size.checkpoints, size.writes)
-
-
-def keys(url: str) -> dict[bytes, Any]:
-    return {name: held for name, held in dump(url).items() if name}
 
 
 # Which keys go

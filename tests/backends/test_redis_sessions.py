@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.backends.test_redis import fill_plain
 from tests.kit.command import ckpt
-from tests.kit.savers.redis import dump
+from tests.kit.savers.redis import dump, fill_plain
 
 DAYS = 3 * 86400
 

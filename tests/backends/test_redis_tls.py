@@ -13,11 +13,12 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from ckpt_backends import servers as insecure_connection
-from tests.backends.test_redis import CANARY, QUOTED, _shows_nothing, client, fill_plain
+from tests.backends.test_redis import CANARY, QUOTED, _shows_nothing
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.hostile.resp import Command, array, bulk, honest, serving
 from tests.kit.hostile.standin import standin
 from tests.kit.plugin import redis_of_its_own
+from tests.kit.savers.redis import client, fill_plain
 from tests.kit.servers import Server
 from tests.kit.tls import Authority, tls_in_front
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph_checkpoint_aws.checkpoint.valkey import ValkeySaver
-from valkey import Valkey
 
 from ckpt_backends.changes import MOVED
 from ckpt_backends.open_for_writing import open_writable
@@ -22,31 +20,15 @@ from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.valkey import layout as write
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.backends.test_redis import ODD, client, fill_plain, graph, run
-from tests.backends.test_redis_removal import config_of, keys, removal_of
 from tests.kit.command import ckpt
-from tests.kit.savers.redis import dump
+from tests.kit.savers.redis import ODD, client, config_of, dump, fill_plain, graph, keys, removal_of
+from tests.kit.savers.valkey import fill, items, saver_of
 
 pytestmark = pytest.mark.engines
 
 HOSTILE = [*ODD, 'o"b', "a\nb", "a}", "a}:x", "a}:x:y", "{a", "{}", "}", "a}:b}:c", "x}::1"]
 """Thread ids of which the braces, the colons or the pattern might be taken for something else."""
 HOUR = 3_600_000
-
-
-def saver_of(url: str, **options: Any) -> Any:
-    return ValkeySaver(Valkey.from_url(url), **options)
-
-
-def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
-    """Let the official saver write some threads."""
-    run(saver_of(url, **options), *threads, asks=asks)
-
-
-def items(url: str, thread_id: str, **options: Any) -> list[str]:
-    """What the official saver reads."""
-    found = graph(saver_of(url, **options)).get_state(config_of(thread_id)).values
-    return list(found.get("items", []))
 
 
 def name_of(url: str, kind: str, thread_id: str = "trip", place: int = 0) -> str:

@@ -16,9 +16,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import parse_url
-from tests.backends.test_mongodb import Place, config, graph
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import InTime, MongoDBCheckpointer
+from tests.kit.savers.mongodb import Place, config, graph
 from tests.kit.servers import Server, mongodb_database
 
 TRIP = "anna_4f0c_agent"

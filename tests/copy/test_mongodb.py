@@ -24,9 +24,9 @@ from ckpt_backends.testing.filling import fill_store
 from ckpt_backends.transfer.copying import Arrival, record_key, records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
-from tests.backends.test_mongodb import Place, config, graph
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.savers.mongodb import Place, config, graph
 from tests.kit.servers import Server, mongodb_database, start_mongodb
 from tests.kit.stores import restore_documents, restore_javascript_documents
 

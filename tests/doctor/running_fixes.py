@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import psycopg
 
 from ckpt_backends.testing.harness import Harness
-from tests.backends.test_redis import client
 from tests.kit.command import ckpt
+from tests.kit.savers.redis import client
 from tests.kit.servers import mysql_connection
 
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')

@@ -9,8 +9,7 @@ import pytest
 
 from ckpt_backends.model import Fault
 from ckpt_backends.registry import open_store
-from tests.backends.test_dev import graph_of
-from tests.kit.savers.dev import FileSaver
+from tests.kit.savers.dev import FileSaver, graph_of
 
 NAMES = ("sound", "hole", "orphan", "late", "alone")
 

@@ -11,8 +11,8 @@ import pytest
 
 from ckpt_backends.model import Fault
 from ckpt_backends.registry import open_store
-from tests.backends.test_dynamodb import CONFIG, entry, graph, ids
 from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.savers.dynamodb import CONFIG, entry, graph, ids
 from tests.kit.servers import Server
 
 pytestmark = pytest.mark.engines

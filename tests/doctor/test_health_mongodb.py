@@ -14,10 +14,10 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Fault
 from ckpt_backends.mongodb.engine.store import unused_space
 from ckpt_backends.registry import open_store
-from tests.backends.test_mongodb import Place
 from tests.doctor.running_fixes import run_mongodb
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer
+from tests.kit.savers.mongodb import Place
 from tests.kit.servers import Server, mongodb_database
 from tests.kit.stores import restore_documents, restore_javascript_documents
 

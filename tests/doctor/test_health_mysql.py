@@ -14,9 +14,9 @@ from typing_extensions import TypedDict
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.sql import health
-from tests.backends import test_mysql
 from tests.doctor.engine_health import faults, only
 from tests.kit.command import ckpt
+from tests.kit.savers import mysql
 from tests.kit.servers import Server, mysql_connection, mysql_database
 
 
@@ -24,7 +24,7 @@ from tests.kit.servers import Server, mysql_connection, mysql_database
 def mended_url(mysql_server: Server) -> Iterator[str]:
     """A database whose faults are mended again."""
     with mysql_database(mysql_server) as url:
-        test_mysql.fill(url, "trip")
+        mysql.fill(url, "trip")
         yield url
 
 
@@ -56,21 +56,21 @@ PLANTED_ON_MYSQL = {
 @pytest.mark.engines
 @pytest.mark.parametrize("planted", PLANTED_ON_MYSQL)
 def test_what_a_mysql_database_lost_is_named_and_mended(mended_url: str, planted: str) -> None:
-    test_mysql.run(mended_url, planted)
+    mysql.run(mended_url, planted)
     found = only(mended_url)
     assert (found.code, found.detail) == PLANTED_ON_MYSQL[planted]
-    test_mysql.run(mended_url, found.fix)
+    mysql.run(mended_url, found.fix)
     assert faults(mended_url) == []
 
 
 @pytest.mark.engines
 @pytest.mark.parametrize("planted", PLANTED_ON_MYSQL)
 def test_what_keeps_the_saver_from_saving_is_an_error(mysql_url: str, planted: str) -> None:
-    test_mysql.fill(mysql_url, "trip")
-    test_mysql.run(mysql_url, planted)
+    mysql.fill(mysql_url, "trip")
+    mysql.run(mysql_url, planted)
     can_save = True
     try:
-        test_mysql.fill(mysql_url, "trip")
+        mysql.fill(mysql_url, "trip")
     except pymysql.Error:
         can_save = False
     assert only(mysql_url).is_error is not can_save
@@ -78,10 +78,10 @@ def test_what_keeps_the_saver_from_saving_is_an_error(mysql_url: str, planted: s
 
 @pytest.mark.engines
 def test_a_user_that_may_only_read_the_three_tables_sees_faults(mended_url: str) -> None:
-    with test_mysql.user(mended_url, "SELECT") as url:
+    with mysql.user(mended_url, "SELECT") as url:
         assert faults(url) == []
-        test_mysql.run(mended_url, "DROP INDEX checkpoints_thread_id_idx ON checkpoints")
-        test_mysql.run(mended_url, only(url).fix)
+        mysql.run(mended_url, "DROP INDEX checkpoints_thread_id_idx ON checkpoints")
+        mysql.run(mended_url, only(url).fix)
         assert faults(url) == []
 
 
@@ -90,7 +90,7 @@ def test_a_user_that_may_only_read_the_three_tables_sees_faults(mended_url: str)
 def test_a_mysql_database_of_any_release_has_no_fault(
     mysql_url: str, mended_url: str, last: int
 ) -> None:
-    test_mysql.migrated(mysql_url, last, mended_url)
+    mysql.migrated(mysql_url, last, mended_url)
     with open_store(mysql_url) as store:
         assert list(store.faults()) == []
         assert last < 17 or list(store.thread_faults("trip")) == []
@@ -98,15 +98,15 @@ def test_a_mysql_database_of_any_release_has_no_fault(
 
 @pytest.mark.engines
 def test_rows_that_the_saver_does_not_find_are_named(mysql_url: str) -> None:
-    test_mysql.fill(mysql_url, "o'trip", "other")
+    mysql.fill(mysql_url, "o'trip", "other")
     wrong = "checkpoint_ns_hash = UNHEX(MD5('x')) WHERE thread_id = 'o''trip'"
-    ((newest,),) = test_mysql.run(mysql_url, "SELECT MAX(checkpoint_id) FROM checkpoints")
-    ((head, task),) = test_mysql.run(
+    ((newest,),) = mysql.run(mysql_url, "SELECT MAX(checkpoint_id) FROM checkpoints")
+    ((head, task),) = mysql.run(
         mysql_url,
         "SELECT checkpoint_id, task_id FROM checkpoint_writes WHERE thread_id = 'o''trip'"
         " ORDER BY checkpoint_id DESC LIMIT 1",
     )
-    test_mysql.run(
+    mysql.run(
         mysql_url,
         f"UPDATE checkpoints SET {wrong} AND checkpoint_id = '{head}'",
         f"UPDATE checkpoint_writes SET {wrong} AND checkpoint_id = '{head}'",
@@ -124,13 +124,11 @@ def test_rows_that_the_saver_does_not_find_are_named(mysql_url: str) -> None:
         ("", head, None, task),
         ("", None, "items", None),
     }
-    test_mysql.run(mysql_url, *(one.fix for one in found), "COMMIT")
+    mysql.run(mysql_url, *(one.fix for one in found), "COMMIT")
     with open_store(mysql_url) as store:
         assert list(store.thread_faults("o'trip")) == []
         assert list(store.suspect_threads()) == []
-    test_mysql.run(
-        mysql_url, f"UPDATE checkpoint_blobs SET {wrong} AND channel = 'items'", "COMMIT"
-    )
+    mysql.run(mysql_url, f"UPDATE checkpoint_blobs SET {wrong} AND channel = 'items'", "COMMIT")
     with open_store(mysql_url) as store:
         assert list(store.suspect_threads()) == ["o'trip"]
 
@@ -149,8 +147,8 @@ def test_what_a_shallow_mysql_database_lost_is_named(mysql_url: str) -> None:
         "ALTER TABLE checkpoint_writes DROP COLUMN task_path",
         "DELETE FROM checkpoint_migrations WHERE v = 3",
     ):
-        test_mysql.run(mysql_url, planted)
-        test_mysql.run(mysql_url, only(mysql_url).fix)
+        mysql.run(mysql_url, planted)
+        mysql.run(mysql_url, only(mysql_url).fix)
         assert faults(mysql_url) == []
 
 
@@ -162,8 +160,8 @@ def test_unused_space_of_a_table_is_named(mended_url: str, monkeypatch: pytest.M
         " channel, `blob`) SELECT 'new', UNHEX(MD5('')), seq, '', 0, '', REPEAT('x', 100000)"
         " FROM seq_1_to_200"
     )
-    test_mysql.run(mended_url, fill, "COMMIT")
-    test_mysql.run(mended_url, "DELETE FROM checkpoint_writes WHERE thread_id = 'new'", "COMMIT")
+    mysql.run(mended_url, fill, "COMMIT")
+    mysql.run(mended_url, "DELETE FROM checkpoint_writes WHERE thread_id = 'new'", "COMMIT")
     found = []
     for _ in range(200):
         # The server frees the pages in the background.
@@ -173,7 +171,7 @@ def test_unused_space_of_a_table_is_named(mended_url: str, monkeypatch: pytest.M
     assert [one.code for one in found] == ["space-free"]
     assert "of table 'checkpoint_writes' are unused" in found[0].detail
     assert found[0].fix == "OPTIMIZE TABLE checkpoint_writes;"
-    test_mysql.run(mended_url, found[0].fix)
+    mysql.run(mended_url, found[0].fix)
     assert faults(mended_url) == []
 
 
@@ -200,14 +198,14 @@ def written(saver: Any, size: int) -> Any:
 
 
 def fill_documents(url: str) -> None:
-    with test_mysql.saver_of(url) as saver:
-        written(saver, SIZE).invoke({"notes": []}, test_mysql.config_of("trip"))
+    with mysql.saver_of(url) as saver:
+        written(saver, SIZE).invoke({"notes": []}, mysql.config_of("trip"))
 
 
 def loaded(url: str) -> dict[str, Any]:
     """What the official saver loads. Raises its errors."""
-    with test_mysql.saver_of(url) as saver:
-        values = written(saver, 0).get_state(test_mysql.config_of("trip")).values
+    with mysql.saver_of(url) as saver:
+        values = written(saver, 0).get_state(mysql.config_of("trip")).values
         return {**values}
 
 
@@ -215,13 +213,13 @@ def loaded(url: str) -> dict[str, Any]:
 def settings(url: str, **values: int) -> Iterator[None]:
     """The server with other settings for new connections."""
     asked = ", ".join(f"@@GLOBAL.{name}" for name in values)
-    (before,) = test_mysql.run(url, f"SELECT {asked}")
-    test_mysql.run(url, *(f"SET GLOBAL {name} = {value}" for name, value in values.items()))
+    (before,) = mysql.run(url, f"SELECT {asked}")
+    mysql.run(url, *(f"SET GLOBAL {name} = {value}" for name, value in values.items()))
     try:
         yield
     finally:
         kept = zip(values, before, strict=True)
-        test_mysql.run(url, *(f"SET GLOBAL {name} = {value}" for name, value in kept))
+        mysql.run(url, *(f"SET GLOBAL {name} = {value}" for name, value in kept))
 
 
 @pytest.mark.engines
@@ -235,14 +233,14 @@ def test_a_limit_that_cuts_what_the_saver_loads_is_named_and_mended(
     with settings(mysql_url, group_concat_max_len=NEEDED, **large):
         assert faults(mysql_url) == []
         assert loaded(mysql_url) == whole
-        test_mysql.run(mysql_url, f"SET GLOBAL group_concat_max_len = {NEEDED - 1}")
+        mysql.run(mysql_url, f"SET GLOBAL group_concat_max_len = {NEEDED - 1}")
         with pytest.raises(ValueError, match="line 1 column"):
             loaded(mysql_url)
         found = only(mysql_url)
         assert (found.code, found.thread_id) == ("saver-limit", None)
         needs = f"is {NEEDED - 1}, and the saver needs {NEEDED} bytes to load thread 'trip'"
         assert found.detail == f"group_concat_max_len {needs}"
-        test_mysql.run(mysql_url, found.fix)
+        mysql.run(mysql_url, found.fix)
         assert faults(mysql_url) == []
         assert loaded(mysql_url) == whole
 
@@ -257,13 +255,13 @@ def test_a_packet_that_is_too_short_for_a_value_is_named_and_mended(mysql_url: s
         found = only(mysql_url)
         assert found.code == "saver-limit"
         assert found.detail.startswith(f"max_allowed_packet is {1 << 16}, and the saver needs")
-        test_mysql.run(mysql_url, found.fix)
+        mysql.run(mysql_url, found.fix)
         assert faults(mysql_url) == []
         assert loaded(mysql_url) == whole
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("table", test_mysql.TABLES)
+@pytest.mark.parametrize("table", mysql.TABLES)
 def test_a_table_in_another_collation_is_named_and_mended(mysql_url: str, table: str) -> None:
     fill_documents(mysql_url)
     for harmless in ("latin1_swedish_ci", "utf8mb4_general_ci"):
@@ -278,7 +276,7 @@ def test_a_table_in_another_collation_is_named_and_mended(mysql_url: str, table:
     assert f"utf8mb4_unicode_ci in '{table}'" in found.detail
     for words in (["interrupts"], ["errors"], ["doctor", "-o", "json"]):
         assert "llegal mix" not in ckpt("-s", mysql_url, *words).err
-    test_mysql.run(mysql_url, found.fix)
+    mysql.run(mysql_url, found.fix)
     assert faults(mysql_url) == []
     assert loaded(mysql_url)
 
@@ -290,7 +288,7 @@ def test_a_database_in_another_collation_is_named_and_mended(mysql_server: Serve
             fill_documents(url)
         found = only(url)
         assert found.code == "saver-limit"
-        test_mysql.run(url, *filter(None, found.fix.replace("; ", ";").split(";")))
+        mysql.run(url, *filter(None, found.fix.replace("; ", ";").split(";")))
         assert faults(url) == []
         fill_documents(url)
         assert loaded(url)
@@ -298,6 +296,4 @@ def test_a_database_in_another_collation_is_named_and_mended(mysql_server: Serve
 
 def _convert(url: str, table: str, collation: str) -> None:
     charset = collation.partition("_")[0]
-    test_mysql.run(
-        url, f"ALTER TABLE {table} CONVERT TO CHARACTER SET {charset} COLLATE {collation}"
-    )
+    mysql.run(url, f"ALTER TABLE {table} CONVERT TO CHARACTER SET {charset} COLLATE {collation}")

@@ -16,13 +16,10 @@ from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
-from tests.backends import test_redis_plain as plain
-from tests.backends import test_valkey as valkey
-from tests.backends.test_redis import client, fill, fill_plain, fill_shallow, graph
-from tests.backends.test_redis_removal import config_of
 from tests.doctor.running_fixes import run_redis
 from tests.kit.command import FIXTURES, ckpt, later
-from tests.kit.savers.redis import dump
+from tests.kit.savers import plainredis, valkey
+from tests.kit.savers.redis import client, config_of, dump, fill, fill_plain, fill_shallow, graph
 from tests.kit.stores import restore_javascript_keys
 
 HOUR = 3600
@@ -278,7 +275,7 @@ FILLS: dict[str, Callable[[str, int | None], None]] = {
         url, *THREADS, asks=True, ttl={"default_ttl": seconds // 60} if seconds else None
     ),
     "redis-hash": lambda url, seconds: fill_plain(url, *THREADS, seconds=seconds or 0),
-    "redis-plain": lambda url, seconds: plain.fill(url, *THREADS, asks=True, ttl=seconds),
+    "redis-plain": lambda url, seconds: plainredis.fill(url, *THREADS, asks=True, ttl=seconds),
     "valkey": lambda url, seconds: valkey.fill(url, *THREADS, asks=True, ttl=seconds),
 }
 
@@ -547,7 +544,7 @@ def test_a_list_of_valkey_is_mended(redis_url: str) -> None:
 @pytest.mark.engines
 @pytest.mark.parametrize("seconds", [None, HOUR])
 def test_a_timeline_that_names_lost_checkpoints(redis_url: str, seconds: int | None) -> None:
-    plain.fill(redis_url, "head", "older", "sound", ttl=seconds)
+    plainredis.fill(redis_url, "head", "older", "sound", ttl=seconds)
     assert found(redis_url) == {}
     admin = client(redis_url)
     of = {name: ids(redis_url, name) for name in ("head", "older")}
@@ -558,12 +555,12 @@ def test_a_timeline_that_names_lost_checkpoints(redis_url: str, seconds: int | N
     assert places(redis_url) == expected
     run_fixes(redis_url)
     assert found(redis_url) == {}
-    assert plain.items(redis_url, "head") == ["in head", "from a", "from b"]
+    assert plainredis.items(redis_url, "head") == ["in head", "from a", "from b"]
 
 
 @pytest.mark.engines
 def test_a_timeline_that_is_not_registered(redis_url: str) -> None:
-    plain.fill(redis_url, "trip", "a:b")
+    plainredis.fill(redis_url, "trip", "a:b")
     admin = client(redis_url)
     admin.hdel("lg:threads", "lg:idx:a:b:")
     assert places(redis_url) == {"a:b": [("index-stale", "", None)]}

@@ -27,8 +27,8 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
-from tests.backends import test_mysql
 from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.savers import mysql
 from tests.kit.servers import Server, mysql_connection, mysql_database, postgres_database
 from tests.kit.stores import restore_javascript_documents, restore_rows
 
@@ -109,7 +109,7 @@ def _mysql(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any, Run]]:
     with (
         mysql_database(server) as url,
         closing(mysql_connection(url)) as admin,
-        test_mysql.saver_of(url) as saver,
+        mysql.saver_of(url) as saver,
     ):
 
         def run(text: str, *values: object) -> list[Any]:

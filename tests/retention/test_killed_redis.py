@@ -16,11 +16,10 @@ from typing import Any
 
 import pytest
 
-from tests.backends.test_redis import client, run
 from tests.kit.command import ckpt
 from tests.kit.kill.anywhere import run_and_kill, seconds_of
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import SeeingRedisSaver
+from tests.kit.savers.redis import SeeingRedisSaver, client, run
 
 pytestmark = pytest.mark.engines
 

@@ -16,7 +16,6 @@ import pymongo
 import pytest
 from langgraph.checkpoint.mongodb import MongoDBSaver
 
-from tests.backends.test_redis import run
 from tests.kit.command import CommandResult, first_now, later
 from tests.kit.hostile.opmsg import (
     COMPRESSED,
@@ -31,6 +30,7 @@ from tests.kit.hostile.opmsg import (
 )
 from tests.kit.hostile.standin import standin
 from tests.kit.hostile.watched import check, here
+from tests.kit.savers.redis import run
 
 SHORT = "serverSelectionTimeoutMS=800&connectTimeoutMS=800&socketTimeoutMS=800"
 COMMANDS = [

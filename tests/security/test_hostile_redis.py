@@ -10,13 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.backends import test_valkey
-from tests.backends.test_redis import fill, fill_plain
 from tests.kit.command import CommandResult, first_now
 from tests.kit.hostile.resp import Command, array, between, bulk, honest, serving
 from tests.kit.hostile.standin import standin
 from tests.kit.hostile.watched import check, here
 from tests.kit.plugin import redis_of_its_own
+from tests.kit.savers.redis import fill, fill_plain
 
 SHORT = "socket_timeout=0.5&connect_timeout=1"
 COMMANDS = [
@@ -92,7 +91,7 @@ def ports() -> Iterator[dict[str, int]]:
     ):
         fill(stack.url, "trip")
         fill_plain(plain.url, "trip")
-        test_valkey.fill(valkey.url, "trip")
+        fill_valkey(valkey.url, "trip")
         found = {"redis": stack.url, "redis-hash": plain.url, "valkey": valkey.url}
         yield {name: urlsplit(url).port or 0 for name, url in found.items()}
 

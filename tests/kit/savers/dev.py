@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.memory import InMemorySaver, PersistentDict
+from langgraph.graph import StateGraph
+from langgraph.types import interrupt
 
 
 class FileSaver(InMemorySaver):
@@ -92,3 +94,20 @@ class FollowingSaver(FileSaver):
 
 def _stamps(folder: Path) -> list[tuple[int, int]]:
     return [(one.stat().st_ino, one.stat().st_mtime_ns) for one in sorted(folder.iterdir())]
+
+
+class State(TypedDict):
+    items: Annotated[list[str], lambda old, new: old + new]
+
+
+def graph_of(saver: Any) -> Any:
+    """A subgraph, and a question behind it."""
+    inner = StateGraph(State)
+    inner.add_node("deep", lambda state: {"items": ["deep"]})
+    inner.add_edge("__start__", "deep")
+    builder = StateGraph(State)
+    builder.add_node("inner", inner.compile())
+    builder.add_node("ask", lambda state: {"items": [interrupt("which?")]})
+    builder.add_edge("__start__", "inner")
+    builder.add_edge("inner", "ask")
+    return builder.compile(checkpointer=saver)

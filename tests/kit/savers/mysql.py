@@ -1,9 +1,15 @@
-"""The official MySQL saver, with its reading faults corrected."""
+"""The official MySQL saver, with its reading faults corrected, and databases that it fills."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from typing import Any
+from urllib.parse import urlsplit
+
+from tests.kit.agents.steps import graph_of, with_user
+from tests.kit.servers import free_port, mysql_connection
 
 _END_OF_PATH = "\x1f"
 _THREAD = "thread_id = %(thread_id)s"
@@ -53,3 +59,67 @@ def exactly(saver: Any) -> Any:
     found = copy(saver)
     found.__class__ = Exactly
     return found
+
+
+TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+
+
+def run(url: str, *statements: str) -> Any:
+    """Run statements; gives the rows of the last one."""
+    with mysql_connection(url) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return cursor.fetchall()
+
+
+@contextmanager
+def saver_of(url: str, *, exact: bool = False) -> Iterator[Any]:
+    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
+
+    with PyMySQLSaver.from_conn_string(url) as saver:
+        saver.setup()
+        yield exactly(saver) if exact else saver
+
+
+def config_of(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+def fill(url: str, *threads: str, exact: bool = False) -> None:
+    """Let the official saver write some threads."""
+    with saver_of(url, exact=exact) as saver:
+        for thread in threads:
+            graph_of(saver).invoke({"items": [f"in {thread}"]}, config_of(thread))
+
+
+@contextmanager
+def user(url: str, rights: str, password: str = "") -> Iterator[str]:
+    """The URL of a new user with such rights on the database, without the password."""
+    name, database = f"reader_{free_port()}", urlsplit(url).path.removeprefix("/")
+    secret = password.replace("\\", "\\\\").replace("'", "''")
+    granted = [f"GRANT {rights} ON {database}.{table} TO {name}@'%'" for table in TABLES]
+    run(url, f"CREATE USER {name}@'%' IDENTIFIED BY '{secret}'", *granted)
+    try:
+        yield with_user(url, name)
+    finally:
+        run(url, f"DROP USER {name}@'%'")
+
+
+def migrated(url: str, last: int, source: str) -> None:
+    """Tables as a saver left them whose last migration was that one, with the rows of another
+    database."""
+    from langgraph.checkpoint.mysql.base import MIGRATIONS
+
+    names = MIGRATIONS[: last + 1]
+    run(url, *names, *(f"INSERT INTO checkpoint_migrations VALUES ({n})" for n in range(last + 1)))
+    whence = urlsplit(source).path.removeprefix("/")
+    for table in TABLES:
+        columns = ", ".join(
+            f"`{name}`"
+            for (name,) in run(
+                url,
+                "SELECT column_name FROM information_schema.columns"
+                f" WHERE table_schema = DATABASE() AND table_name = '{table}'",
+            )
+        )
+        run(url, f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {whence}.{table}")
