@@ -16,6 +16,7 @@ from tests.kit.hostile.standin import standin
 from tests.kit.hostile.watched import check, here
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers.redis import fill, fill_plain
+from tests.kit.savers.valkey import fill as fill_valkey
 
 SHORT = "socket_timeout=0.5&connect_timeout=1"
 COMMANDS = [
