@@ -12,12 +12,12 @@ import pytest
 from langgraph.store.postgres import PostgresStore
 
 from ckpt_backends.sql.database import base_of, shows_all
+from tests.kit.agents.asking import ask, config, on_mongodb, resumes, waits
 from tests.kit.agents.steps import role, saver_of
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer
 from tests.kit.savers.three_table import ThreeTableSaver
 from tests.kit.servers import mysql_connection
-from tests.retention.test_shared_places import ask, config, on_mongodb, resumes, waits
 
 RIGHTS = """
     CREATE ROLE {role} LOGIN;

@@ -163,7 +163,7 @@ def test_what_moved_while_the_user_thought_is_skipped(path: Path) -> None:
             for name in ("raise-0", "die-1"):
                 agent.graph.invoke(None, {"configurable": {"thread_id": name}})
 
-    code, out = on_terminal(["-s", str(path), *LAST_GOOD], b"y\n", go_on)
+    code, out, _ = on_terminal(["-s", str(path), *LAST_GOOD], b"y\n", go_on)
     assert code == 7
     assert "rolled back 3 threads, 1 thread ready to resume, skipped 2 threads" in out
     moved = [line.split()[0] for line in out.splitlines() if "an agent changed it" in line]

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.official import ScenarioStore
+from ckpt_backends.testing.trials import NAMES
 from tests.kit.command import ckpt
 from tests.kit.opening import empty_store
-from tests.travel.conftest import HARNESSES, NAMES
+from tests.kit.travelling import HARNESSES
 
 OTHERS = ("postgres", "mysql", "mongodb", "redis", "plain_redis", "valkey", "dev")
 ENGINES = ("sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS))

@@ -19,8 +19,8 @@ from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.command import ckpt
 from tests.kit.opening import empty_store
 from tests.kit.planting.steps import THREAD, graph, talk
+from tests.kit.travelling import HARNESSES
 from tests.repair.test_writes import CONFIG, Two
-from tests.travel.conftest import HARNESSES
 
 ENGINES = ("postgres", "mysql", "mongodb", "redis", "valkey", "dynamodb", "dev")
 INLINE = ("mongodb", "redis", "plain_redis", "valkey", "dynamodb")

@@ -15,7 +15,7 @@ from ckpt_cli.plans.repair import plan_message_repair
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.command import apply_change, ckpt
 from tests.kit.opening import empty_store
-from tests.travel.conftest import HARNESSES
+from tests.kit.travelling import HARNESSES
 
 pytestmark = pytest.mark.engines
 

@@ -114,7 +114,7 @@ def test_a_thread_that_moved_while_the_user_thought_is_skipped(two: Two, path: P
     def go_on() -> None:
         two.graph.invoke(Command(resume="no"), config("b"))
 
-    code, out = on_terminal(["-s", str(path), "repair", "writes", "--all"], b"y\n", go_on)
+    code, out, _ = on_terminal(["-s", str(path), "repair", "writes", "--all"], b"y\n", go_on)
     assert code == 7
     assert "skipped 1 thread" in out
     assert "repaired 2 threads" in out

@@ -1,25 +1,7 @@
-"""The stores of the time travel tests, to test removal."""
+"""The stores from which threads and checkpoints are removed."""
 
 from __future__ import annotations
 
-from tests.travel.conftest import (
-    mongodb_filled,
-    mysql_filled,
-    plain_redis_filled,
-    plain_redis_saver_filled,
-    postgres_filled,
-    quiet,
-    redis_filled,
-    sqlite_filled,
-)
+from tests.kit.travelling import filled, quietly, stores
 
-__all__ = [
-    "mongodb_filled",
-    "mysql_filled",
-    "plain_redis_filled",
-    "plain_redis_saver_filled",
-    "postgres_filled",
-    "quiet",
-    "redis_filled",
-    "sqlite_filled",
-]
+__all__ = ["filled", "quietly", "stores"]

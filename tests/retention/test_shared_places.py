@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 import redis
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
-from langgraph.graph import StateGraph
-from langgraph.types import Command, interrupt
 
+from tests.kit.agents.asking import ask, config, on_mongodb, resumes, waits
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.savers.redis import dump
 from tests.kit.stores import restore_javascript_keys, restore_keys, set_keys
@@ -21,46 +19,11 @@ from tests.kit.stores import restore_javascript_keys, restore_keys, set_keys
 GC = ("gc", "--scope", "all", "--grace", "0s", "-o", "json")
 
 
-class State(TypedDict, total=False):
-    """The state of the graph in these tests."""
-
-    said: str
-
-
-def graph(saver: Any) -> Any:
-    """A graph that stops at a question."""
-    builder = StateGraph(State)
-    builder.add_node("ask", lambda _: {"said": interrupt("sure?")})
-    builder.add_edge("__start__", "ask")
-    return builder.compile(checkpointer=saver)
-
-
-def config(thread: str) -> Any:
-    return {"configurable": {"thread_id": thread}}
-
-
-def waits(saver: Any, thread: str) -> bool:
-    """Whether the official library shows the question of a thread."""
-    state = graph(saver).get_state(config(thread))
-    return state.next == ("ask",) and "sure?" in {
-        one.value for task in state.tasks for one in task.interrupts
-    }
-
-
-def resumes(saver: Any, thread: str) -> bool:
-    return bool(graph(saver).invoke(Command(resume="yes"), config(thread)) == {"said": "yes"})
-
-
 @contextmanager
 def on_redis(url: str, kind: Any = RedisSaver, **options: str) -> Iterator[Any]:
     with kind.from_conn_string(url, **options) as saver:
         saver.setup()
         yield saver
-
-
-def ask(saver: BaseCheckpointSaver[Any], *threads: str) -> None:
-    for thread in threads:
-        graph(saver).invoke({}, config(thread), durability="sync")
 
 
 def live_keys(url: str, thread: str, at: str) -> set[bytes]:
@@ -253,16 +216,6 @@ def test_what_gc_archives_comes_back(redis_stack_url: str, tmp_path: Path) -> No
         op = ckpt("-s", url, "ops", "list", "-o", "json").json[0]["op"]
         assert ckpt("-s", url, *(back or ("undo", op, "--yes"))).code == 0
         assert dump(redis_stack_url) == before
-
-
-def on_mongodb(url: str, collection: str) -> Any:
-    import pymongo
-    from langgraph.checkpoint.mongodb import MongoDBSaver
-
-    make: Callable[..., Any] = MongoDBSaver
-    return make(
-        pymongo.MongoClient(url), url.rpartition("/")[2], checkpoint_collection_name=collection
-    )
 
 
 @pytest.mark.engines

@@ -9,36 +9,32 @@ from typing import Any
 import pytest
 from langgraph.types import Overwrite
 
-from ckpt_backends.testing.official import config_of, ending, outcome, state
+from ckpt_backends.testing.official import ScenarioStore, config_of, ending, outcome, state
 from tests.kit.command import CommandResult, ckpt, first_now
-from tests.travel.conftest import Filled
+
+ENGINES = first_now(["sqlite", "postgres", "mysql", "mongodb"])
 
 
-@pytest.fixture(
-    params=first_now(["sqlite_filled", "postgres_filled", "mysql_filled", "mongodb_filled"])
-)
-def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
-    found: Filled = request.getfixturevalue(request.param)
-    yield found
-    for thread in ("ours", "theirs", "copy"):
-        found.harness.forget(thread)
-
-
-def at_step(filled: Filled, name: str, step: int) -> str:
+def at_step(filled: ScenarioStore, name: str, step: int) -> str:
     filled.thread(name)
     rows = filled.saver.list(config_of(name))
     found: str = next(one.checkpoint["id"] for one in rows if one.metadata["step"] == step)
     return found
 
 
-def fork(filled: Filled, name: str, target: str, *words: str) -> CommandResult:
+def fork(filled: ScenarioStore, name: str, target: str, *words: str) -> CommandResult:
     filled.harness.copy(name, "ours")
     filled.harness.copy(name, "theirs")
     return ckpt("-s", filled.harness.url, "fork", "ours", target, *words, "--yes", "-o", "json")
 
 
 def check(
-    filled: Filled, name: str, step: int, words: list[str], values: Any, as_node: str | None = None
+    filled: ScenarioStore,
+    name: str,
+    step: int,
+    words: list[str],
+    values: Any,
+    as_node: str | None = None,
 ) -> None:
     """`ckpt fork` with these words is as `update_state` with these values, now and when resumed."""
     target = at_step(filled, name, step)
@@ -58,11 +54,12 @@ def check(
     assert all(row in after[table] for table, rows in before.items() for row in rows)
 
 
+USER = {"role": "user", "content": "And now?", "id": "new"}
 CASES: list[Any] = [
-    ("linear", 1, ["--set", 'items=["edited"]'], {"items": ["edited"]}, None),
-    ("linear", 3, ["--set", 'items=["edited"]'], {"items": ["edited"]}, None),
-    ("linear", 1, ["--append", 'items={"a": [1, null]}'], {"items": [{"a": [1, None]}]}, None),
-    ("linear", 2, ["--replace", 'items=["only"]'], {"items": Overwrite(["only"])}, None),
+    ("linear", 1, ["--set", 'items=["edited"]'], {"items": ["edited"]}),
+    ("linear", 3, ["--set", 'items=["edited"]'], {"items": ["edited"]}),
+    ("linear", 1, ["--append", 'items={"a": [1, null]}'], {"items": [{"a": [1, None]}]}),
+    ("linear", 2, ["--replace", 'items=["only"]'], {"items": Overwrite(["only"])}),
     ("loop", 2, ["--replace", "count=1"], {"count": 1}, "work"),
     (
         "loop",
@@ -71,70 +68,48 @@ CASES: list[Any] = [
         {"count": 2, "items": ["x"]},
         "work",
     ),
+    ("chat", 2, ["--set", f"messages=[{json.dumps(USER)}]"], {"messages": [USER]}, "tools"),
     (
-        *("chat", 2),
-        ["--set", 'messages=[{"role": "user", "content": "And now?", "id": "new"}]'],
-        {"messages": [{"role": "user", "content": "And now?", "id": "new"}]},
-        "tools",
+        *("delta-rarely", 1, ["--set", 'items=["x"]', "--set", 'items_plain=["x"]']),
+        *({"items": ["x"], "items_plain": ["x"]}, "reply"),
     ),
     (
-        *("delta-rarely", 1),
-        ["--set", 'items=["edited"]', "--set", 'items_plain=["edited"]'],
-        {"items": ["edited"], "items_plain": ["edited"]},
-        "reply",
-    ),
-    (
-        "reducers",
-        1,
-        ["--set", "total=4", "--set", 'last="set"'],
-        {"total": 4, "last": "set"},
-        "two",
+        *("reducers", 1, ["--set", "total=4", "--set", 'last="set"']),
+        *({"total": 4, "last": "set"}, "two"),
     ),
     ("linear", 1, ["--set", 'items=["x"]', "--as-node", "think"], {"items": ["x"]}, "think"),
     ("linear", 3, ["--append", 'items="x"', "--as-node", "read"], {"items": ["x"]}, "read"),
     ("linear", 1, ["--set", 'items=["x"]', "--as-node", "write"], {"items": ["x"]}, "write"),
     (
-        "interrupt-answered",
-        1,
-        ["--set", 'items=["by hand"]', "--as-node", "ask"],
-        {"items": ["by hand"]},
-        "ask",
+        *("interrupt-answered", 1, ["--set", 'items=["by hand"]', "--as-node", "ask"]),
+        *({"items": ["by hand"]}, "ask"),
     ),
 ]
+"""The thread, the step, the options, and the values and the node of `update_state`."""
+
+
+def on_servers() -> Iterator[Any]:
+    """Some cases on each engine, a third of them with `-m engines`."""
+    for engine in ("postgres", "mysql", "mongodb"):
+        for at, case in enumerate(CASES[2:8]):
+            mark = pytest.mark.slow if at % 3 else pytest.mark.engines
+            yield pytest.param(engine, case, id=f"{engine} {named(case)}", marks=mark)
 
 
 def named(case: Any) -> str:
     return f"{case[0]} {' '.join(case[2])}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=named)
-def test_an_edit_is_what_update_state_makes(sqlite_filled: Filled, case: Any) -> None:
-    try:
-        check(sqlite_filled, *case)
-    finally:
-        for copy in ("ours", "theirs"):
-            sqlite_filled.harness.forget(copy)
-
-
 @pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            case, id=named(case), marks=pytest.mark.slow if at % 3 else pytest.mark.engines
-        )
-        for at, case in enumerate(CASES[2:8])
-    ],
+    ("filled", "case"),
+    [*(pytest.param("sqlite", one, id=named(one)) for one in CASES), *on_servers()],
+    indirect=["filled"],
 )
-@pytest.mark.parametrize("place", ["postgres_filled", "mysql_filled", "mongodb_filled"])
-def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequest) -> None:
-    filled: Filled = request.getfixturevalue(place)
-    try:
-        check(filled, *case)
-    finally:
-        for copy in ("ours", "theirs"):
-            filled.harness.forget(copy)
+def test_an_edit_is_what_update_state_makes(filled: ScenarioStore, case: Any) -> None:
+    check(filled, *case)
 
 
+@pytest.mark.parametrize("filled", ENGINES, indirect=True)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -142,7 +117,9 @@ def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequ
         ("command-input", ["--replace", 'items=["x"]']),
     ],
 )
-def test_an_edited_copy_can_be_taken_back(filled: Filled, name: str, words: list[str]) -> None:
+def test_an_edited_copy_can_be_taken_back(
+    filled: ScenarioStore, name: str, words: list[str]
+) -> None:
     ids = filled.ids(name)
     for target in ids if filled.harness.name == "sqlite" else ids[::3]:
         filled.harness.copy(name, "ours")
@@ -155,33 +132,28 @@ def test_an_edited_copy_can_be_taken_back(filled: Filled, name: str, words: list
         filled.harness.forget("theirs")
 
 
+@pytest.mark.parametrize("filled", ENGINES, indirect=True)
 @pytest.mark.parametrize("words", [["--set", 'items=["x"]'], ["--replace", 'items=["x"]']], ids=str)
-def test_a_thread_of_its_own_can_be_edited(filled: Filled, words: list[str]) -> None:
-    for target in filled.ids("interrupt-alone")[:2]:
-        answer = ckpt(
-            *("-s", filled.harness.url, "fork", "interrupt-alone", target, "--as", "copy"),
-            *(*words, "--yes", "-o", "json"),
-        )
+def test_a_thread_of_its_own_can_be_edited(filled: ScenarioStore, words: list[str]) -> None:
+    store, name = filled.harness.url, "interrupt-alone"
+    for target in filled.ids(name)[:2]:
+        more = ("--as", "copy", *words, "--yes", "-o", "json")
+        answer = ckpt("-s", store, "fork", name, target, *more)
         assert answer.code == 0, answer.err
-        graph = filled.thread("interrupt-alone").graph(filled.saver)
-        was = graph.get_state(config_of("interrupt-alone", target)).values["items"]
+        graph = filled.thread(name).graph(filled.saver)
+        was = graph.get_state(config_of(name, target)).values["items"]
         now = graph.get_state(config_of("copy")).values["items"]
         assert now == (["x"] if words[0] == "--replace" else [*was, "x"])
-        undone = ckpt("-s", filled.harness.url, "undo", "copy", "--yes")
+        undone = ckpt("-s", store, "undo", "copy", "--yes")
         assert undone.code == 0, undone.err
         assert not any(filled.harness.rows("copy").values())
 
 
-def test_a_message_without_an_id_gets_one_that_stays(sqlite_filled: Filled) -> None:
-    target = at_step(sqlite_filled, "chat", 1)
-    try:
-        fork(sqlite_filled, "chat", target, "--set", 'messages=[{"role": "user", "content": "?"}]')
-        graph = sqlite_filled.thread("chat").graph(sqlite_filled.saver)
-        seen = {graph.get_state(config_of("ours")).values["messages"][-1].id for _ in range(3)}
-        assert len(seen) == 1
-    finally:
-        for copy in ("ours", "theirs"):
-            sqlite_filled.harness.forget(copy)
+def test_a_message_without_an_id_gets_one_that_stays(filled: ScenarioStore) -> None:
+    target = at_step(filled, "chat", 1)
+    fork(filled, "chat", target, "--set", 'messages=[{"role": "user", "content": "?"}]')
+    graph = filled.thread("chat").graph(filled.saver)
+    assert len({graph.get_state(config_of("ours")).values["messages"][-1].id for _ in "abc"}) == 1
 
 
 REFUSED = [
@@ -198,32 +170,25 @@ REFUSED = [
 
 @pytest.mark.parametrize(("code", "words", "says"), REFUSED, ids=str)
 def test_an_edit_that_cannot_be_made_writes_nothing(
-    sqlite_filled: Filled, code: int, words: list[str], says: str
+    filled: ScenarioStore, code: int, words: list[str], says: str
 ) -> None:
     name = "fanout-send" if "plan" in words else "conditional"
-    sqlite_filled.thread(name)
-    before = sqlite_filled.harness.rows(name)
-    answer = ckpt(
-        "-s",
-        sqlite_filled.harness.url,
-        "fork",
-        name,
-        "step:1" if name != "conditional" else "head",
-        *words,
-        "--yes",
-    )
+    filled.thread(name)
+    before = filled.harness.rows(name)
+    ref = "step:1" if "plan" in words else "head"
+    answer = ckpt("-s", filled.harness.url, "fork", name, ref, *words, "--yes")
     assert (answer.code, answer.out) == (code, "")
     assert says in answer.err
-    assert sqlite_filled.harness.rows(name) == before
+    assert filled.harness.rows(name) == before
 
 
-def test_a_dry_run_shows_what_would_be_written(sqlite_filled: Filled) -> None:
-    sqlite_filled.thread("linear")
-    before = sqlite_filled.harness.rows("linear")
+def test_a_dry_run_shows_what_would_be_written(filled: ScenarioStore) -> None:
+    filled.thread("linear")
+    before = filled.harness.rows("linear")
     words = ["fork", "linear", "step:1", "--set", 'items=["x"]', "--dry-run", "-o", "json"]
-    record = ckpt("-s", sqlite_filled.harness.url, *words).json
+    record = ckpt("-s", filled.harness.url, *words).json
     assert record["dry_run"]
     assert [one["channel"] for one in record["change"]["writes"]] == ["items"]
     assert record["changes"]["items"]["after"][-1] == "x"
     assert json.dumps(record["change"]["heads"])
-    assert sqlite_filled.harness.rows("linear") == before
+    assert filled.harness.rows("linear") == before

@@ -5,60 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ckpt_backends.registry import open_store
-from tests.kit.command import FIXTURES, ckpt, first_now
-from tests.kit.savers.redis import dump
-from tests.kit.stores import restore_javascript_documents, restore_javascript_keys, restore_rows
-from tests.travel.test_eras import JAVASCRIPT, check_javascript, root_history, some
+from tests.kit.command import ckpt
 
 SCRIPT = Path(__file__).parent / "branches.mjs"
-
-
-@pytest.mark.parametrize("era", first_now(JAVASCRIPT))
-def test_postgres_stores_of_javascript(era: str, postgres_url: str) -> None:
-    """The library told what it read of the target; that holds of the new head."""
-    restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
-    check_there_and_back(postgres_url, root_history(era, "postgres.truth.json"))
-
-
-@pytest.mark.slow
-def test_redis_stores_of_javascript(redis_stack_url: str) -> None:
-    restore_javascript_keys(FIXTURES / "js-1.7.3/redis.jsonl.gz", redis_stack_url)
-    before = dump(redis_stack_url)
-    check_there_and_back(redis_stack_url, root_history("js-1.7.3", "redis.truth.json.gz"))
-    assert dump(redis_stack_url) == before
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        pytest.param(4, id="a fourth", marks=pytest.mark.engines),
-        pytest.param(1, id="all", marks=pytest.mark.slow),
-    ],
-)
-def test_mongodb_stores_of_javascript(mongodb_url: str, part: int) -> None:
-    history = dict([*root_history("js-1.7.3", "mongodb.truth.json.gz").items()][::part])
-    path = FIXTURES / "js-1.7.3/mongodb.bson.gz"
-    restore_javascript_documents(path, mongodb_url, None if part == 1 else history)
-    check_there_and_back(mongodb_url, history)
-
-
-def check_there_and_back(url: str, history: Mapping[str, list[Mapping[str, Any]]]) -> None:
-    answers = {}
-    for thread_id, checkpoint_id in some(history):
-        words = ["rollback", "--at", checkpoint_id, "--yes", "-o", "json", "--", thread_id]
-        answer = ckpt("-s", url, *words)
-        assert answer.code == 0, (thread_id, answer.err)
-        answers[thread_id, checkpoint_id] = answer.json
-    check_javascript(url, history, answers)
-    for thread_id, _ in answers:
-        assert ckpt("-s", url, "undo", "--yes", "--", thread_id).code == 0
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.official import drive, stored_ids
+from ckpt_backends.testing.official import ScenarioStore, drive, stored_ids
 from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_backends.testing.scenarios.running import Scenario
 from ckpt_backends.testing.scenarios.values import Unserializable, keep_each
@@ -22,7 +22,6 @@ from tests.kit.command import ckpt, first_now
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
-from tests.travel.conftest import Filled
 
 NAME = "pickled"
 
@@ -45,13 +44,13 @@ class PickledMongo(MongoHarness):
 
 
 @pytest.fixture(params=first_now(["sqlite", "mongodb"]))
-def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Filled]:
+def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ScenarioStore]:
     kind = PickledSqlite if request.param == "sqlite" else PickledMongo
     with empty_store(kind, request, tmp_path) as harness:
-        yield Filled(harness)
+        yield ScenarioStore(harness)
 
 
-def fill(filled: Filled) -> list[str]:
+def fill(filled: ScenarioStore) -> list[str]:
     """Two turns of a graph whose state only a pickle can hold; gives the ids, newest first."""
     values = [Unserializable("by hand", [1, 2]), {"complex": 1 + 2j}]
     drive_it = keep_each(values)
@@ -60,7 +59,7 @@ def fill(filled: Filled) -> list[str]:
     return stored_ids(filled.saver, NAME)
 
 
-def test_every_checkpoint_is_gone_back_to_and_resumed(filled: Filled) -> None:
+def test_every_checkpoint_is_gone_back_to_and_resumed(filled: ScenarioStore) -> None:
     ids = fill(filled)
     with open_store(filled.harness.url) as store:
         kinds = [one.body.type for one in store.checkpoints(NAME, body=True) if one.body]
@@ -70,7 +69,7 @@ def test_every_checkpoint_is_gone_back_to_and_resumed(filled: Filled) -> None:
         check_clone(filled, filled.known[NAME], target, is_head=number == 0)
 
 
-def test_a_rollback_is_taken_back_byte_for_byte(filled: Filled) -> None:
+def test_a_rollback_is_taken_back_byte_for_byte(filled: ScenarioStore) -> None:
     ids = fill(filled)
     before = filled.harness.rows(NAME)
     made = ckpt("-s", filled.harness.url, "rollback", NAME, ids[2], "--yes")
@@ -81,7 +80,7 @@ def test_a_rollback_is_taken_back_byte_for_byte(filled: Filled) -> None:
 
 
 @pytest.mark.parametrize("option", ["--set", "--append", "--replace", "--as-node"])
-def test_edits_are_refused_and_nothing_is_written(filled: Filled, option: str) -> None:
+def test_edits_are_refused_and_nothing_is_written(filled: ScenarioStore, option: str) -> None:
     fill(filled)
     before = filled.harness.rows(NAME)
     edit = "keep" if option == "--as-node" else "seen=[1]"

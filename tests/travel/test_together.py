@@ -14,7 +14,7 @@ import pytest
 
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.official import config_of
+from ckpt_backends.testing.official import ScenarioStore, config_of
 from ckpt_cli.commands.purge import RemovalRun
 from ckpt_cli.plans.fork import heads_of
 from ckpt_cli.plans.purge import PlanFile
@@ -23,7 +23,7 @@ from tests.kit.command import ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 from tests.kit.together import at_once, leftovers, orders
-from tests.travel.conftest import HARNESSES, Filled
+from tests.kit.travelling import HARNESSES
 
 OURS, NEW = "ours", "new"
 SOURCE = "subgraph-stateful"
@@ -43,12 +43,12 @@ ENGINES = ["sqlite", "postgres", "mysql", "mongodb", "redis", "plain_redis", "de
 @pytest.fixture(scope="module")
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Filled]:
+) -> Iterator[ScenarioStore]:
     """A store for this module alone: some commands change every thread."""
     with empty_store(
         HARNESSES[request.param], request, tmp_path_factory.mktemp("together")
     ) as harness:
-        found = Filled(harness)
+        found = ScenarioStore(harness)
         found.thread(SOURCE)
         yield found
 
@@ -135,7 +135,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("filled", "pair", "times"), list(cases()), indirect=["filled"])
 def test_two_at_once_are_one_after_the_other(
-    filled: Filled, tmp_path: Path, pair: str, times: int
+    filled: ScenarioStore, tmp_path: Path, pair: str, times: int
 ) -> None:
     prepare, *lines = PAIRS[pair]
     alike = lines[0] == lines[1]
@@ -161,7 +161,7 @@ def test_two_at_once_are_one_after_the_other(
     forget(filled)
 
 
-def serially(filled: Filled, prepare: Callable[[str], None], lines: list[list[str]]) -> Any:
+def serially(filled: ScenarioStore, prepare: Callable[[str], None], lines: list[list[str]]) -> Any:
     """Return the sizes after the commands ran one after the other."""
     store = fresh(filled, prepare)
     for words in lines:
@@ -176,7 +176,7 @@ def named(words: list[str]) -> list[str]:
     return [str(made[-1]) if word == "ARCHIVE" else word for word in words]
 
 
-def fresh(filled: Filled, prepare: Callable[[str], None]) -> str:
+def fresh(filled: ScenarioStore, prepare: Callable[[str], None]) -> str:
     """Copy the thread anew, and return the URL of the store."""
     forget(filled)
     filled.harness.copy(SOURCE, OURS)
@@ -185,7 +185,7 @@ def fresh(filled: Filled, prepare: Callable[[str], None]) -> str:
     return store
 
 
-def forget(filled: Filled) -> None:
+def forget(filled: ScenarioStore) -> None:
     for name in (OURS, NEW):
         filled.harness.forget(name)
 
@@ -195,7 +195,7 @@ def run(store: str, words: list[str]) -> None:
     assert answer.code == 0, answer.err
 
 
-def state(filled: Filled) -> list[tuple[dict[str, int], int]]:
+def state(filled: ScenarioStore) -> list[tuple[dict[str, int], int]]:
     """Return the number of rows of each thread by table, and of parents that are missing.
 
     The official saver must read every checkpoint, and the file must be whole.

@@ -1,4 +1,4 @@
-"""Answer the question of a command on a terminal."""
+"""An agent that asks, and answers to the questions of commands on a terminal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypedDict
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import StateGraph
+from langgraph.types import Command, interrupt
 
 _SECONDS = 30.0
 
 
 def on_terminal(
     words: Sequence[str], answer: bytes, meanwhile: Callable[[], None]
-) -> tuple[int, str]:
-    """Run `ckpt` with something that happens while it asks; return its code and its answer."""
+) -> tuple[int, str, str]:
+    """Run `ckpt` with something that happens while it asks.
+
+    Return its code, its answer, and all that it said beside it.
+    """
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "ckpt_cli", *words]
     process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
@@ -28,5 +37,53 @@ def on_terminal(
     assert process.stdout is not None
     out = process.stdout.read().decode()
     code = process.wait(_SECONDS)
+    with suppress(OSError):  # the terminal is gone with its process
+        while part := os.read(ours, 1000):
+            said += part
     os.close(ours)
-    return code, out
+    return code, out, said.decode()
+
+
+class State(TypedDict, total=False):
+    """The state of the graph in these tests."""
+
+    said: str
+
+
+def graph(saver: Any) -> Any:
+    """A graph that stops at a question."""
+    builder = StateGraph(State)
+    builder.add_node("ask", lambda _: {"said": interrupt("sure?")})
+    builder.add_edge("__start__", "ask")
+    return builder.compile(checkpointer=saver)
+
+
+def config(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+def waits(saver: Any, thread: str) -> bool:
+    """Whether the official library shows the question of a thread."""
+    state = graph(saver).get_state(config(thread))
+    return state.next == ("ask",) and "sure?" in {
+        one.value for task in state.tasks for one in task.interrupts
+    }
+
+
+def resumes(saver: Any, thread: str) -> bool:
+    return bool(graph(saver).invoke(Command(resume="yes"), config(thread)) == {"said": "yes"})
+
+
+def ask(saver: BaseCheckpointSaver[Any], *threads: str) -> None:
+    for thread in threads:
+        graph(saver).invoke({}, config(thread), durability="sync")
+
+
+def on_mongodb(url: str, collection: str) -> Any:
+    import pymongo
+    from langgraph.checkpoint.mongodb import MongoDBSaver
+
+    make: Callable[..., Any] = MongoDBSaver
+    return make(
+        pymongo.MongoClient(url), url.rpartition("/")[2], checkpoint_collection_name=collection
+    )

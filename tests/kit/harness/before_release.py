@@ -161,16 +161,6 @@ STAYS: dict[str, tuple[str, ...]] = {
         *("subgraph", "async"),
     ),
     "tests/report/test_page.py::test_states_are_those_of_show": ("lg-1",),
-    "tests/retention/test_pruning.py::test_each_kind_of_thread_on_mongodb": (
-        *("linear", "interrupt"),
-    ),
-    "tests/retention/test_pruning.py::test_each_kind_of_thread_on_mysql": ("interrupt",),
-    "tests/retention/test_pruning.py::test_each_kind_of_thread_on_postgres": (
-        *("chat", "interrupt"),
-    ),
-    "tests/retention/test_pruning.py::test_each_kind_of_thread_on_redis": (
-        *("redis-chat", "redis-fanout-send", "plain_redis-fanout-send"),
-    ),
     "tests/security/test_commands_on_hostile_data.py::test_half_of_the_rows_are_shown_or_named": (
         "show -o json",
     ),
@@ -196,8 +186,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     ),
     "tests/travel/test_edits.py::test_an_edited_copy_can_be_taken_back": (*("postgres", "sqlite"),),
     "tests/travel/test_eras.py::test_a_checkpoint_of_some_threads": ("lg-1.2.22",),
-    "tests/travel/test_javascript.py::test_mongodb_stores_of_javascript": (),
-    "tests/travel/test_javascript.py::test_postgres_stores_of_javascript": (),
     "tests/travel/test_pickled.py::test_every_checkpoint_is_gone_back_to_and_resumed": ("sqlite",),
     "tests/travel/test_rollback.py::test_every_checkpoint_of_a_sqlite_thread": (
         *("linear", "fanout", "interrupt", "subgraph"),

@@ -10,11 +10,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
-from ckpt_backends.testing.official import ScenarioThread, config_of, stored_ids
+from ckpt_backends.testing.official import ScenarioStore, ScenarioThread, config_of, stored_ids
 from ckpt_backends.testing.scenarios import channel_graphs, graphs
-from ckpt_backends.testing.trials import check_clone, check_rollback
 from tests.kit.command import ckpt
-from tests.travel.conftest import Filled
 
 
 def words(text: str) -> dict[str, Any]:
@@ -41,7 +39,14 @@ GRAPHS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def generate(filled: Filled, name: str, seed: int) -> ScenarioThread:
+GENERATED = [
+    *(("fanout_asking", 1), ("delta_rarely", 1)),
+    *(pytest.param(name, seed, marks=pytest.mark.slow) for name in GRAPHS for seed in range(2, 8)),
+]
+"""Names of graphs and seeds as parameters: most are slow."""
+
+
+def generate(filled: ScenarioStore, name: str, seed: int) -> ScenarioThread:
     """A thread of random turns, answers, updates, time travels and rollbacks."""
     build, make = GRAPHS[name]
     dice, thread_id = random.Random(f"{name} {seed}"), f"generated {name} {seed}"
@@ -71,25 +76,3 @@ def generate(filled: Filled, name: str, seed: int) -> ScenarioThread:
             else:
                 graph.invoke(None, here, durability="sync")
     return ScenarioThread(thread_id, build, make("further"))
-
-
-def check(filled: Filled, name: str, seed: int) -> None:
-    thread = generate(filled, name, seed)
-    try:
-        for place, target in enumerate(stored_ids(filled.saver, thread.thread_id)):
-            check_rollback(filled, thread, target)
-            check_clone(filled, thread, target, is_head=place == 0)
-    finally:
-        filled.harness.forget(thread.thread_id)
-
-
-@pytest.mark.parametrize("name", ["fanout_asking", "delta_rarely"])
-def test_a_thread(sqlite_filled: Filled, name: str) -> None:
-    check(sqlite_filled, name, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 8))
-@pytest.mark.parametrize("name", GRAPHS)
-def test_many_threads(sqlite_filled: Filled, name: str, seed: int) -> None:
-    check(sqlite_filled, name, seed)

@@ -1,0 +1,96 @@
+"""Stores with one thread for each scenario, on which tests of travel and of removal work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from typing import Any, TypeAlias
+
+import pytest
+
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.official import ScenarioStore
+from tests.kit.harness import (
+    dynamodb,
+    langgraph_dev,
+    mongodb,
+    mysql,
+    postgres,
+    redis,
+    sqlite,
+    valkey,
+)
+from tests.kit.opening import empty_store
+
+HARNESSES: dict[str, type[Harness]] = {
+    "sqlite": sqlite.SqliteHarness,
+    "dev": langgraph_dev.DevHarness,
+    "postgres": postgres.PostgresHarness,
+    "mysql": mysql.MySQLHarness,
+    "mongodb": mongodb.MongoHarness,
+    "redis": redis.RedisHarness,
+    "plain_redis": redis.PlainRedisHarness,
+    "plain_redis_saver": redis.PlainRedisSaverHarness,
+    "dynamodb": dynamodb.DynamoDbHarness,
+    "valkey": valkey.ValkeyHarness,
+}
+"""The layouts in which a thread can be copied, so that each trial has its own."""
+
+Stores: TypeAlias = Callable[[str], ScenarioStore]
+
+
+@pytest.fixture(autouse=True)
+def quietly() -> Iterator[None]:
+    with quiet():
+        yield
+
+
+@pytest.fixture(scope="session")
+def stores(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stores]:
+    """Return a function that returns the store of a layout."""
+    with ExitStack() as stack:
+
+        @cache
+        def store(name: str) -> ScenarioStore:
+            folder = tmp_path_factory.mktemp(f"travel-{name}")
+            return ScenarioStore(stack.enter_context(empty_store(HARNESSES[name], request, folder)))
+
+        yield store
+
+
+@pytest.fixture
+def filled(stores: Stores, request: pytest.FixtureRequest) -> Iterator[ScenarioStore]:
+    """The store of SQLite, or of the layout that a test names; threads that it adds are removed."""
+    found = stores(getattr(request, "param", "sqlite"))
+    yield found
+    made = {one.thread_id for one in found.known.values()}
+    with open_store(found.harness.url) as store:
+        added = [one.thread_id for one in store.threads() if one.thread_id not in made]
+    for thread_id in added:
+        found.harness.forget(thread_id)
+
+
+def tiered(
+    names: Iterable[str], by_default: Collection[str], engines: Collection[str] | None = None
+) -> list[Any]:
+    """Return names of threads as parameters, with the marks of their tiers.
+
+    Those that are not tested by default run with `-m engines`; if these are given, the others are
+    slow.
+    """
+    return [
+        pytest.param(
+            name,
+            marks=()
+            if name in by_default
+            else pytest.mark.engines
+            if engines is None or name in engines
+            else pytest.mark.slow,
+        )
+        for name in names
+    ]
