@@ -27,6 +27,7 @@ from ckpt_backends.testing.harness import Harness, TestServer
 from ckpt_backends.testing.plugin import SUITE, named_harnesses
 from tests.kit import servers
 from tests.kit.answers import check_answer
+from tests.kit.chance import chance, pytest_report_header  # noqa: F401  (a fixture and a hook)
 from tests.kit.command import FIXTURES, SAMPLE, copy_store
 
 if TYPE_CHECKING:
@@ -264,21 +265,41 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(BundledLayouts())
 
 
+def _unused(items: list[pytest.Item]) -> Iterator[str]:
+    """Yield the beginnings of ids in `in_ci` with which no variant of their test begins."""
+    ids: dict[tuple[Path, str], list[str]] = {}
+    begin: dict[tuple[Path, str], tuple[str, ...]] = {}
+    for item in items:
+        if marker := item.get_closest_marker("in_ci"):
+            key = item.path, item.originalname  # type: ignore[attr-defined]
+            ids.setdefault(key, []).append(f"{item.callspec.id}]")  # type: ignore[attr-defined]
+            begin[key] = marker.args
+    for key, found in ids.items():
+        for one in begin[key]:
+            if not any(each.startswith(one) for each in found):
+                yield f"{key[0].name}::{key[1]}: in_ci({one!r}) names no variant"
+
+
 # Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave variants of an engine for `-m slow`, and group the tests that one worker runs together:
     those of a filled store, or of a file.
 
     So each store is filled only once. Tests of the screen share nothing and take long: they run one
     by one at the end, so that no worker waits for another.
     """
+    if not any("::" in one for one in config.args) and (unused := list(_unused(items))):
+        raise pytest.UsageError("\n".join(unused))
     from tests.kit.harness.before_release import waits_for_release
     from tests.kit.harness.tiers import is_proved_elsewhere, waits_for_engines
 
     # Once for each file, since thousands of tests share a few hundred.
     is_suite = cache(lambda path: SUITE in path.parents)
     for item in items:
+        stays = item.get_closest_marker("in_ci")
+        if stays and not f"{item.callspec.id}]".startswith(stays.args):  # type: ignore[attr-defined]
+            item.add_marker(pytest.mark.slow)
         if is_suite(item.path) and is_proved_elsewhere(item):
             item.add_marker(pytest.mark.slow)
         elif is_suite(item.path) and waits_for_engines(item):
