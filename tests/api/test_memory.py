@@ -16,13 +16,13 @@ import redis
 
 import ckpt_cli
 from ckpt_cli import Answer, MemoryHandle
-from tests.backends.test_redis_sessions import ContextState, save
 from tests.kit.command import SAMPLE, ckpt
 from tests.kit.memory.benches import SqliteBench
 from tests.kit.memory.contents import ITEMS, fill
 from tests.kit.savers.deerflow import fact, make, memory
 from tests.kit.savers.deerflow import save as save_memory
-from tests.kit.savers.redis import fill_plain
+from tests.kit.savers.redis_threads import fill_plain
+from tests.kit.savers.sessions import ContextState, save
 
 Ask = Callable[[MemoryHandle], Any]
 FACT = "fact_a1b2c3d4"

@@ -16,9 +16,10 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import parse_url
+from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import InTime, MongoDBCheckpointer
-from tests.kit.savers.mongodb import Place, config, graph
+from tests.kit.savers.mongodb import Place
 from tests.kit.servers import Server, mongodb_database
 
 TRIP = "anna_4f0c_agent"
@@ -51,7 +52,7 @@ def copied(place: Place, target: str, *words: str) -> Any:
 def history(saver: Any) -> list[Any]:
     return [
         (one.values, one.next, one.metadata, one.created_at, one.config, one.parent_config)
-        for one in graph(saver).get_state_history(config(TRIP))
+        for one in graph_of(saver).get_state_history(config_of(TRIP))
     ]
 
 
@@ -73,8 +74,8 @@ def test_a_thread_goes_on_in_another_store(place: Place, tmp_path: Path) -> None
     source = MongoDBCheckpointer(place.url, place.name)
     with SqliteSaver.from_conn_string(str(file)) as saver:
         assert history(saver) == history(InTime(source))
-        again = graph(saver).invoke({"items": ["more"]}, config(TRIP))
-    wanted = graph(source).invoke({"items": ["more"]}, config(TRIP))
+        again = graph_of(saver).invoke({"items": ["more"]}, config_of(TRIP))
+    wanted = graph_of(source).invoke({"items": ["more"]}, config_of(TRIP))
     source.client.close()
     assert again["items"] == wanted["items"]
     assert len(again["messages"]) == len(wanted["messages"]) == 3
@@ -87,7 +88,7 @@ def test_a_thread_goes_on_in_the_collections_of_langgraph(place: Place, mongodb_
     target = Place(mongodb_url)
     source = MongoDBCheckpointer(place.url, place.name)
     assert history(target.saver()) == history(InTime(source))
-    graph(source).invoke({"items": ["more"]}, config(TRIP))
+    graph_of(source).invoke({"items": ["more"]}, config_of(TRIP))
     code, report = copied(place, mongodb_url)
     assert code == 0, report
     assert history(target.saver()) == history(InTime(source))

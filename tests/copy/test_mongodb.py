@@ -24,9 +24,10 @@ from ckpt_backends.testing.filling import fill_store
 from ckpt_backends.transfer.copying import Arrival, record_key, records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
+from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.harness.mongodb import MongoHarness
-from tests.kit.savers.mongodb import Place, config, graph
+from tests.kit.savers.mongodb import Place
 from tests.kit.servers import Server, mongodb_database, start_mongodb
 from tests.kit.stores import restore_documents, restore_javascript_documents
 
@@ -116,7 +117,7 @@ def heads(url: str, thread_id: str) -> dict[str, str]:
 
 
 def history(place: Place, thread_id: str) -> list[Any]:
-    return list(graph(place.saver()).get_state_history(config(thread_id)))
+    return list(graph_of(place.saver()).get_state_history(config_of(thread_id)))
 
 
 def test_a_new_store_is_as_the_saver_sets_it_up(place: Place, target: Place) -> None:
@@ -170,7 +171,7 @@ def test_a_thread_is_stored_as_the_saver_stores_it(place: Place, target: Place) 
     key = str
     assert sorted(map(_sorted, stored), key=key) == sorted(map(_sorted, given), key=key)
     assert history(target, "trip") == history(place, "trip")
-    again = graph(target.saver()).invoke({"items": ["more"]}, config("trip"))
+    again = graph_of(target.saver()).invoke({"items": ["more"]}, config_of("trip"))
     assert again["items"] == ["in", "from a", "from b", "more", "from a", "from b"]
 
 
@@ -241,13 +242,13 @@ def test_threads_of_old_releases(era: str, place: Place, target: Place) -> None:
     move(place.url, target.url, *names)
     saver = target.saver()
     for name in names:
-        head = saver.get_tuple(config(name))
+        head = saver.get_tuple(config_of(name))
         assert isinstance(head.metadata["step"], int)
         assert isinstance(head.metadata["source"], str)
     # What ckpt adds to such a thread has the form of new releases.
     answer = ckpt("-s", target.url, "fork", names[0], "head", "--yes")
     assert answer.code == 0, answer.err
-    assert saver.get_tuple(config(names[0])).metadata["source"] == "fork"
+    assert saver.get_tuple(config_of(names[0])).metadata["source"] == "fork"
     # A second copy is not refused.
     receive(target.url, Arrival("none", ()))
 
@@ -266,7 +267,7 @@ def test_encrypted_values_stay_as_they_are(place: Place, target: Place) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     place.fill("trip", saver=place.saver(serde=serde))
     move(place.url, target.url, "trip")
-    found = graph(target.saver(serde=serde)).get_state(config("trip"))
+    found = graph_of(target.saver(serde=serde)).get_state(config_of("trip"))
     assert found.values["items"] == ["in", "from a", "from b"]
     assert found.metadata["source"] == "loop"
 
@@ -464,7 +465,7 @@ def test_what_a_killed_copy_leaves_is_no_thread(place: Place, target: Place) -> 
         ["stores"],
     ):
         assert ckpt("-s", target.url, *words).code == 0
-    assert target.saver().get_tuple(config("trip")) is None
+    assert target.saver().get_tuple(config_of("trip")) is None
     move(place.url, target.url, "trip")
     assert history(target, "trip") == history(place, "trip")
     assert {one["thread_id"] for one in documents(target)} == {"trip", "other"}

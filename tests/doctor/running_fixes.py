@@ -14,7 +14,7 @@ import psycopg
 
 from ckpt_backends.testing.harness import Harness
 from tests.kit.command import ckpt
-from tests.kit.savers.redis import client
+from tests.kit.savers.redis_threads import client
 from tests.kit.servers import mysql_connection
 
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')

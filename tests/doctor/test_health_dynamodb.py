@@ -11,8 +11,9 @@ import pytest
 
 from ckpt_backends.model import Fault
 from ckpt_backends.registry import open_store
-from tests.kit.harness.dynamodb import DynamoDbHarness
-from tests.kit.savers.dynamodb import CONFIG, entry, graph, ids
+from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.command import ids_of
+from tests.kit.harness.dynamodb import DynamoDbHarness, entry
 from tests.kit.servers import Server
 
 pytestmark = pytest.mark.engines
@@ -35,11 +36,11 @@ def found(place: DynamoDbHarness) -> list[Fault]:
 
 
 def test_items_that_stay_in_spite_of_a_time_to_live_are_named(place: DynamoDbHarness) -> None:
-    graph(place.kept_saver).invoke({"items": ["in"]}, CONFIG)
+    graph_of(place.kept_saver).invoke({"items": ["in"]}, config_of("trip"))
     assert found(place) == []
     place.ttl = 3600
     with place.saver() as saver:
-        graph(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "expiring"}})
+        graph_of(saver).invoke({"items": ["in"]}, config_of("expiring"))
     (fault,) = found(place)
     assert (fault.code, fault.thread_id) == ("ttl-partial", None)
     words = shlex.split(fault.fix)
@@ -49,7 +50,7 @@ def test_items_that_stay_in_spite_of_a_time_to_live_are_named(place: DynamoDbHar
         TableName=place.table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
     )
     assert found(place) == []
-    own = ids(place)[1]
+    own = ids_of(place.url, "trip")[1]
     expires: Any = {":t": {"N": "4102444800"}}
     place.client.update_item(
         TableName=place.table,
@@ -65,13 +66,13 @@ def test_items_that_stay_in_spite_of_a_time_to_live_are_named(place: DynamoDbHar
 
 def test_threads_whose_keys_contradict_each_other_are_suspect(place: DynamoDbHarness) -> None:
     for name in ("trip", "hole", "sound"):
-        config: Any = {"configurable": {"thread_id": name}}
-        graph(place.kept_saver).invoke({"items": ["in"]}, config)
-    hole = {**entry(ids(place, "hole")[1]), "PK": {"S": "CHECKPOINT_hole"}}
+        config: Any = config_of(name)
+        graph_of(place.kept_saver).invoke({"items": ["in"]}, config)
+    hole = {**entry(ids_of(place.url, "hole")[1]), "PK": {"S": "CHECKPOINT_hole"}}
     place.client.delete_item(TableName=place.table, Key=hole)
     with open_store(place.url) as store:
         assert list(store.suspect_threads()) == ["hole"]
-    for own in ids(place):
+    for own in ids_of(place.url, "trip"):
         place.client.delete_item(TableName=place.table, Key=entry(own))
     with open_store(place.url) as store:
         assert list(store.suspect_threads()) == ["hole", "trip"]

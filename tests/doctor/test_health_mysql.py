@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 from ckpt_backends.registry import open_store
 from ckpt_backends.sql import health
 from tests.doctor.engine_health import faults, only
+from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
 from tests.kit.savers import mysql
 from tests.kit.servers import Server, mysql_connection, mysql_database
@@ -199,13 +200,13 @@ def written(saver: Any, size: int) -> Any:
 
 def fill_documents(url: str) -> None:
     with mysql.saver_of(url) as saver:
-        written(saver, SIZE).invoke({"notes": []}, mysql.config_of("trip"))
+        written(saver, SIZE).invoke({"notes": []}, config_of("trip"))
 
 
 def loaded(url: str) -> dict[str, Any]:
     """What the official saver loads. Raises its errors."""
     with mysql.saver_of(url) as saver:
-        values = written(saver, 0).get_state(mysql.config_of("trip")).values
+        values = written(saver, 0).get_state(config_of("trip")).values
         return {**values}
 
 

@@ -17,9 +17,19 @@ from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
 from tests.doctor.running_fixes import run_redis
+from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import FIXTURES, ckpt, later
-from tests.kit.savers import plainredis, valkey
-from tests.kit.savers.redis import client, config_of, dump, fill, fill_plain, fill_shallow, graph
+from tests.kit.savers.redis import dump
+from tests.kit.savers.redis_threads import (
+    client,
+    fill,
+    fill_plain,
+    fill_plainredis,
+    fill_shallow,
+    fill_valkey,
+    plainredis_of,
+    valkey_of,
+)
 from tests.kit.stores import restore_javascript_keys
 
 HOUR = 3600
@@ -151,7 +161,7 @@ def test_keys_that_contradict_documents_are_named_and_mended(redis_stack_url: st
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
         for thread in {*threads} - {"lose_a_write"}:
-            state = graph(saver, asks=True).get_state({"configurable": {"thread_id": thread}})
+            state = graph_of(saver, asks=True).get_state({"configurable": {"thread_id": thread}})
             assert [one.value for one in state.interrupts] == ["sure?"], thread
 
 
@@ -264,8 +274,8 @@ def test_nothing_is_wrong_after_what_the_saver_itself_does(redis_stack_url: str)
         saver.setup()
         saver.prune(["pruned"], keep_last=2)
         saver.delete_thread("deleted")
-        list(graph(saver).get_state_history({"configurable": {"thread_id": "read"}}))
-        graph(saver).get_state({"configurable": {"thread_id": "read"}})
+        list(graph_of(saver).get_state_history({"configurable": {"thread_id": "read"}}))
+        graph_of(saver).get_state({"configurable": {"thread_id": "read"}})
     assert found(redis_stack_url) == {}
 
 
@@ -275,8 +285,8 @@ FILLS: dict[str, Callable[[str, int | None], None]] = {
         url, *THREADS, asks=True, ttl={"default_ttl": seconds // 60} if seconds else None
     ),
     "redis-hash": lambda url, seconds: fill_plain(url, *THREADS, seconds=seconds or 0),
-    "redis-plain": lambda url, seconds: plainredis.fill(url, *THREADS, asks=True, ttl=seconds),
-    "valkey": lambda url, seconds: valkey.fill(url, *THREADS, asks=True, ttl=seconds),
+    "redis-plain": lambda url, seconds: fill_plainredis(url, *THREADS, asks=True, ttl=seconds),
+    "valkey": lambda url, seconds: fill_valkey(url, *THREADS, asks=True, ttl=seconds),
 }
 
 
@@ -315,7 +325,7 @@ def test_nothing_is_wrong_while_an_agent_writes(
         async with AsyncRedisSaver.from_conn_string(redis_stack_url, **times) as saver:
             for turn in range(20):
                 config: Any = {"configurable": {"thread_id": f"turn {turn % 3}"}}
-                await graph(saver).ainvoke({"items": [f"in {turn}"]}, config)
+                await graph_of(saver).ainvoke({"items": [f"in {turn}"]}, config)
 
     writing = threading.Thread(target=lambda: asyncio.run(write()))
     writing.start()
@@ -511,7 +521,7 @@ def test_a_key_of_the_guides_saver_that_does_not_expire_is_named(redis_url: str)
 @pytest.mark.engines
 @pytest.mark.parametrize("seconds", [None, HOUR])
 def test_lists_of_valkey_that_contradict_checkpoints(redis_url: str, seconds: int | None) -> None:
-    valkey.fill(redis_url, "head", "older", "listless", "unlisted", "sound", ttl=seconds)
+    fill_valkey(redis_url, "head", "older", "listless", "unlisted", "sound", ttl=seconds)
     assert found(redis_url) == {}
     admin = client(redis_url)
     of = {name: ids(redis_url, name) for name in ("head", "older", "unlisted")}
@@ -531,20 +541,20 @@ def test_lists_of_valkey_that_contradict_checkpoints(redis_url: str, seconds: in
 
 @pytest.mark.engines
 def test_a_list_of_valkey_is_mended(redis_url: str) -> None:
-    valkey.fill(redis_url, "head", "listless")
+    fill_valkey(redis_url, "head", "listless")
     admin = client(redis_url)
     kept = admin.lrange("thread:{listless}:", 0, -1)
     admin.delete("thread:{listless}:", f"checkpoint:{{head}}::{ids(redis_url, 'head')[0]}")
     run_fixes(redis_url)
     assert found(redis_url) == {}
     assert admin.lrange("thread:{listless}:", 0, -1) == kept
-    assert "items" in graph(valkey.saver_of(redis_url)).get_state(config_of("head")).values
+    assert "items" in graph_of(valkey_of(redis_url)).get_state(config_of("head")).values
 
 
 @pytest.mark.engines
 @pytest.mark.parametrize("seconds", [None, HOUR])
 def test_a_timeline_that_names_lost_checkpoints(redis_url: str, seconds: int | None) -> None:
-    plainredis.fill(redis_url, "head", "older", "sound", ttl=seconds)
+    fill_plainredis(redis_url, "head", "older", "sound", ttl=seconds)
     assert found(redis_url) == {}
     admin = client(redis_url)
     of = {name: ids(redis_url, name) for name in ("head", "older")}
@@ -555,12 +565,13 @@ def test_a_timeline_that_names_lost_checkpoints(redis_url: str, seconds: int | N
     assert places(redis_url) == expected
     run_fixes(redis_url)
     assert found(redis_url) == {}
-    assert plainredis.items(redis_url, "head") == ["in head", "from a", "from b"]
+    state = graph_of(plainredis_of(redis_url)).get_state(config_of("head"))
+    assert state.values["items"] == ["in head", "from a", "from b"]
 
 
 @pytest.mark.engines
 def test_a_timeline_that_is_not_registered(redis_url: str) -> None:
-    plainredis.fill(redis_url, "trip", "a:b")
+    fill_plainredis(redis_url, "trip", "a:b")
     admin = client(redis_url)
     admin.hdel("lg:threads", "lg:idx:a:b:")
     assert places(redis_url) == {"a:b": [("index-stale", "", None)]}

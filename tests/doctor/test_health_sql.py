@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from ckpt_backends.sql import health
-from tests.backends.test_sqlite_journal import killed
 from tests.doctor.engine_health import faults, only
 from tests.kit.agents import steps as agent
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store, eras, later
+from tests.kit.planting.journals import killed
 from tests.kit.savers.three_table import connected, maker
 from tests.kit.servers import Server, postgres_database
 from tests.kit.stores import restore, restore_rows

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 import redis
 
-from tests.backends.test_redis_sessions import ContextState, save
 from tests.erase import canary
 from tests.erase.person import CANARY, OTHER, THREADS, configure, fill, neighbours, talk, unpacked
 from tests.erase.test_servers import documents, relation_files, table_files
@@ -19,7 +18,9 @@ from tests.kit.command import ckpt
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.memory.benches import BENCHES, Bench
 from tests.kit.opening import empty_store
-from tests.kit.savers.redis import dump, fill_plain
+from tests.kit.savers.redis import dump
+from tests.kit.savers.redis_threads import fill_plain
+from tests.kit.savers.sessions import ContextState, save
 
 
 @pytest.fixture(

@@ -12,8 +12,8 @@ from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.open_for_writing import open_writable_sessions
 from ckpt_backends.registry import open_sessions
 from ckpt_backends.url import parse_url
-from tests.backends.test_redis_sessions import ContextState, save
 from tests.kit.savers.redis import dump
+from tests.kit.savers.sessions import ContextState, save
 
 pytestmark = pytest.mark.engines
 

@@ -29,6 +29,7 @@ __all__ = [
     "era_python",
     "eras",
     "first_now",
+    "ids_of",
     "later",
 ]
 
@@ -41,6 +42,12 @@ def apply_change(url: str, change: Change) -> None:
     """Apply a change to the store at a URL, without a record."""
     with writable_store(parse_url(url)) as writable:
         writable.apply(change)
+
+
+def ids_of(url: str | Path, thread_id: str) -> list[str]:
+    """Return the checkpoints of a thread's root, as `ckpt history` lists them."""
+    listed = ckpt("-s", url, "history", "-o", "json", "--", thread_id).json
+    return [one["checkpoint_id"] for one in listed]
 
 
 def copy_store(source: Path, folder: Path) -> Path:

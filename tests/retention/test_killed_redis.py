@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
+from tests.kit.agents.steps import talk
 from tests.kit.command import ckpt
 from tests.kit.kill.anywhere import run_and_kill, seconds_of
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import SeeingRedisSaver, client, run
+from tests.kit.savers.redis import SeeingRedisSaver
+from tests.kit.savers.redis_threads import client
 
 pytestmark = pytest.mark.engines
 
@@ -85,7 +87,7 @@ def full() -> Iterator[Full]:
     with redis_of_its_own(modules=True) as server:
         with SeeingRedisSaver.from_conn_string(server.url) as saver:
             saver.setup()
-            run(saver, "stays", *(f"t{number}" for number in range(THREADS)), LONG)
+            talk(saver, "stays", *(f"t{number}" for number in range(THREADS)), LONG)
             _lengthen(saver)
         admin = client(server.url)
         stored = {name: admin.dump(name) for name in admin.scan_iter(count=5000)}

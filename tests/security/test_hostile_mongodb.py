@@ -16,6 +16,7 @@ import pymongo
 import pytest
 from langgraph.checkpoint.mongodb import MongoDBSaver
 
+from tests.kit.agents.steps import talk
 from tests.kit.command import CommandResult, first_now, later
 from tests.kit.hostile.opmsg import (
     COMPRESSED,
@@ -30,7 +31,6 @@ from tests.kit.hostile.opmsg import (
 )
 from tests.kit.hostile.standin import standin
 from tests.kit.hostile.watched import check, here
-from tests.kit.savers.redis import run
 
 SHORT = "serverSelectionTimeoutMS=800&connectTimeoutMS=800&socketTimeoutMS=800"
 COMMANDS = [
@@ -219,7 +219,7 @@ def test_lists_that_never_end(name: str) -> None:
 def trip(mongodb_url: str) -> int:
     """The port of a server with a thread."""
     with pymongo.MongoClient[Any](mongodb_url) as client:
-        run(MongoDBSaver(client, "agents"), "trip")
+        talk(MongoDBSaver(client, "agents"), "trip")
     return urlsplit(mongodb_url).port or 0
 
 

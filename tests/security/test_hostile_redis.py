@@ -15,8 +15,7 @@ from tests.kit.hostile.resp import Command, array, between, bulk, honest, servin
 from tests.kit.hostile.standin import standin
 from tests.kit.hostile.watched import check, here
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import fill, fill_plain
-from tests.kit.savers.valkey import fill as fill_valkey
+from tests.kit.savers.redis_threads import fill, fill_plain, fill_valkey
 
 SHORT = "socket_timeout=0.5&connect_timeout=1"
 COMMANDS = [

@@ -83,7 +83,7 @@ LINES: dict[str, list[list[str]]] = {
         *(["show"], ["list", "--duplicates", "--orphans"]),
         # Refused here; those of DeerFlow are held to the same in `tests/deerflow`.
         ["edit", "k", "--set", "content=x"],
-        # Refused here; those of Redis are held to the same in `tests/backends`.
+        # Refused here; those of Redis are held to the same in `tests/engines`.
         *(["sessions"], ["sessions", THREAD]),
     ],
     "diff": [

@@ -1,4 +1,4 @@
-"""A small graph on PostgreSQL, and roles that may read what it stored."""
+"""A small graph of two nodes, its threads on PostgreSQL, and roles that may read these."""
 
 from __future__ import annotations
 
@@ -35,24 +35,41 @@ def saver_of(url: str) -> Any:
     return PostgresSaver.from_conn_string(url)
 
 
-def graph_of(saver: Any, first: Any = None) -> Any:
+def graph_of(saver: Any, first: Any = None, *, asks: bool = False) -> Any:
+    """Return the graph, whose second node asks if it should."""
     from langgraph.graph import StateGraph
+    from langgraph.types import interrupt
+
+    def b(state: State) -> dict[str, Any]:
+        said = interrupt("sure?") if asks else "from b"
+        return {"items": [said], "messages": [SAID]}
 
     builder = StateGraph(State)
     usual = lambda state: {"items": ["from a"], "n": len(state["items"])}  # noqa: E731
     builder.add_node("a", first or usual)
-    builder.add_node("b", lambda state: {"items": ["from b"], "messages": [SAID]})
+    builder.add_node("b", b)
     builder.add_edge("__start__", "a")
     builder.add_edge("a", "b")
     return builder.compile(checkpointer=saver)
+
+
+def config_of(thread_id: str, **place: str) -> Any:
+    """Return where the root of a thread is, or a checkpoint of it."""
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", **place}}
+
+
+def talk(saver: Any, *threads: str, asks: bool = False) -> None:
+    """Run the graph once more in each thread."""
+    for thread in threads:
+        said = {"items": [f"in {thread}"]}
+        graph_of(saver, asks=asks).invoke(said, config_of(thread), durability="sync")
 
 
 def fill(url: str, *threads: str) -> None:
     """Write some threads with the official saver."""
     with saver_of(url) as saver:
         saver.setup()
-        for thread in threads:
-            graph_of(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": thread}})
+        talk(saver, *threads)
 
 
 @contextmanager

@@ -39,21 +39,23 @@ STAYS: dict[str, tuple[str, ...]] = {
         *("postgres-subgraph", "redis-", "mysql-command", "mongodb-command", "valkey"),
         *("langgraph-dev-command", "dynamodb"),
     ),
-    "tests/backends/test_dynamodb.py::test_a_hostile_item_is_shown_as_what_it_is": ("ref_loc",),
-    "tests/backends/test_lookalikes.py::test_what_speaks_mysqls_protocol_is_read_alike": (
+    "tests/engines/only/test_dynamodb.py::test_a_hostile_item_is_shown_as_what_it_is": ("ref_loc",),
+    "tests/engines/only/test_lookalikes.py::test_what_speaks_mysqls_protocol_is_read_alike": (
         "vitess",
     ),
-    "tests/backends/test_lookalikes.py::test_what_speaks_postgresqls_protocol_is_read_alike": (
+    "tests/engines/only/test_lookalikes.py::test_what_speaks_postgresqls_protocol_is_read_alike": (
         "cockroachdb",
     ),
-    "tests/backends/test_mysql.py::test_stores_of_each_release": ("4",),
-    "tests/backends/test_redis.py::test_a_change_of_one_thread_leaves_all_others": ("redis]",),
-    "tests/backends/test_redis_cluster.py::test_a_thread_goes_wholly_and_no_other": ("redis]",),
-    "tests/backends/test_redis_cluster.py::test_every_server_leads_to_the_whole_cluster": (
+    "tests/engines/only/test_mysql.py::test_stores_of_each_release": ("4",),
+    "tests/engines/only/test_redis.py::test_a_change_of_one_thread_leaves_all_others": ("redis]",),
+    "tests/engines/only/test_redis_cluster.py::test_a_thread_goes_wholly_and_no_other": ("redis]",),
+    "tests/engines/only/test_redis_cluster.py::test_every_server_leads_to_the_whole_cluster": (
         "redis]",
     ),
-    "tests/backends/test_redis_plain.py::test_broken_keys_break_nothing": (r"\x00", "{}"),
-    "tests/backends/test_redis_removal.py::test_an_agent_at_work_loses_no_checkpoint": ("redis]",),
+    "tests/engines/only/test_plainredis.py::test_broken_keys_break_nothing": (r"\x00", "{}"),
+    "tests/engines/only/test_redis_removal.py::test_an_agent_at_work_loses_no_checkpoint": (
+        "redis]",
+    ),
     "tests/cli/test_completions.py::test_a_server_that_does_not_answer_is_not_waited_for": (
         "True",
     ),

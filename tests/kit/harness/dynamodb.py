@@ -233,3 +233,8 @@ def _checkpoint_of(item: dict[str, Any]) -> str:
             return str(item[name]["S"])
     partition: str = item["PK"]["S"]
     return next(one for one in partition.split("#") if len(one) == 36 and one[14] == "6")
+
+
+def entry(checkpoint_id: str) -> dict[str, Any]:
+    """The key of a checkpoint."""
+    return {"PK": {"S": "CHECKPOINT_trip"}, "SK": {"S": f"#{checkpoint_id}"}}

@@ -54,7 +54,7 @@ OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
     "test_what_was_added_in_the_source_is_added_in_the_target",
 }
 """The tests of changes that `-m engines` runs on the layouts of `FEWEST`. The others test plans,
-which no engine changes, and locks, for which `tests/backends` has tests of these layouts."""
+which no engine changes, and locks, for which `tests/engines` has tests of these layouts."""
 
 PROVED_ON_SQLITE = frozenset(
     {

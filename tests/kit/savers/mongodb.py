@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from copy import copy
-from operator import add
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pymongo
 from langgraph.checkpoint.mongodb import MongoDBSaver
-from langgraph.graph import StateGraph
+
+from tests.kit.agents.steps import talk
 
 
 class InOrder:
@@ -36,28 +36,6 @@ def in_order(saver: Any) -> Any:
     return found
 
 
-class State(TypedDict):
-    """What the graph of these tests knows."""
-
-    items: Annotated[list[str], add]
-    n: int
-    messages: Annotated[list[Any], add]
-
-
-def graph(saver: Any) -> Any:
-    said = {"role": "assistant", "content": "from a friend"}
-    builder = StateGraph(State)
-    builder.add_node("a", lambda state: {"items": ["from a"], "n": len(state["items"])})
-    builder.add_node("b", lambda state: {"items": ["from b"], "messages": [said]})
-    builder.add_edge("__start__", "a")
-    builder.add_edge("a", "b")
-    return builder.compile(checkpointer=saver)
-
-
-def config(thread_id: str) -> Any:
-    return {"configurable": {"thread_id": thread_id}}
-
-
 class Place:
     """A database and a client of it."""
 
@@ -72,8 +50,7 @@ class Place:
         return made(self.client, self.name, *names, **options)
 
     def fill(self, *threads: str, saver: Any = None) -> None:
-        for thread in threads:
-            graph(saver or self.saver()).invoke({"items": ["in"]}, config(thread))
+        talk(saver or self.saver(), *threads)
 
     def age(self, match: Any) -> None:
         """Rewrite metadata as releases 0.1 to 0.2.1 stored it: leaves are JSON texts."""

@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.kit.agents.steps import graph_of, with_user
+from tests.kit.agents.steps import talk, with_user
 from tests.kit.servers import free_port, mysql_connection
 
 _END_OF_PATH = "\x1f"
@@ -81,15 +81,10 @@ def saver_of(url: str, *, exact: bool = False) -> Iterator[Any]:
         yield exactly(saver) if exact else saver
 
 
-def config_of(thread: str) -> Any:
-    return {"configurable": {"thread_id": thread}}
-
-
 def fill(url: str, *threads: str, exact: bool = False) -> None:
     """Let the official saver write some threads."""
     with saver_of(url, exact=exact) as saver:
-        for thread in threads:
-            graph_of(saver).invoke({"items": [f"in {thread}"]}, config_of(thread))
+        talk(saver, *threads)
 
 
 @contextmanager

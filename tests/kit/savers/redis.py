@@ -1,11 +1,10 @@
-"""Savers for Redis as the tests use them, what they fill, and the contents of a whole server."""
+"""Savers for Redis as the tests use them, and the contents of a whole server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from operator import add
-from typing import Annotated, Any, TypedDict
+from collections.abc import Iterator
+from typing import Any
 
 import redis
 from langgraph.checkpoint.base import (
@@ -15,10 +14,6 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
-from langgraph.types import interrupt
-
-from ckpt_backends.changes import Removal
-from ckpt_backends.registry import open_store
 
 
 class SeeingRedisSaver(RedisSaver):
@@ -275,92 +270,3 @@ def _ask_value(client: Any, kind: bytes, name: bytes) -> None:
             client.lrange(name, 0, -1)
         case _:
             raise AssertionError(f"an unexpected kind of key: {name!r}")
-
-
-ODD = [
-    "a",
-    "a:b",
-    "a:b:c",
-    "A",
-    "a$b",
-    "a$",
-    "a*",
-    "a[bc]",
-    "a,b",
-    "ab",
-    "a?",
-    "a\\b",
-    "a:__empty__",
-]
-"""Thread ids of which a pattern, a split or an index might take one for another."""
-
-
-class State(TypedDict):
-    """What the graph of these tests knows."""
-
-    items: Annotated[list[str], add]
-    messages: Annotated[list[Any], add]
-
-
-def graph(saver: Any, *, asks: bool = False) -> Any:
-    from langgraph.graph import StateGraph
-
-    def b(state: State) -> dict[str, Any]:
-        said = interrupt("sure?") if asks else "from b"
-        return {"items": [said], "messages": [{"role": "assistant", "content": "from b"}]}
-
-    builder = StateGraph(State)
-    builder.add_node("a", lambda state: {"items": ["from a"]})
-    builder.add_node("b", b)
-    builder.add_edge("__start__", "a")
-    builder.add_edge("a", "b")
-    return builder.compile(checkpointer=saver)
-
-
-def run(saver: Any, *threads: str, asks: bool = False) -> None:
-    for thread in threads:
-        config = {"configurable": {"thread_id": thread}}
-        graph(saver, asks=asks).invoke({"items": [f"in {thread}"]}, config, durability="sync")
-
-
-def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
-    """Let the official saver write some threads."""
-    with SeeingRedisSaver.from_conn_string(url, **options) as saver:
-        saver.setup()
-        run(saver, *threads, asks=asks)
-
-
-def fill_plain(url: str, *threads: str, separator: str = "$", seconds: int = 0) -> None:
-    """Let the plain saver write some threads."""
-    with redis.Redis.from_url(url) as client:
-        run(PlainRedisSaver(client, separator, seconds), *threads)
-
-
-def client(url: str) -> Any:
-    return redis.Redis.from_url(url, protocol=2)
-
-
-FILLS: dict[str, Callable[..., None]] = {"redis": fill, "redis-hash": fill_plain}
-
-
-def fill_shallow(url: str, *threads: str, asks: bool = False) -> None:
-    """Let the official saver that keeps the newest checkpoints write some threads."""
-    with ShallowRedisSaver.from_conn_string(url) as saver:
-        saver.setup()
-        run(saver, *threads, asks=asks)
-
-
-def config_of(thread_id: str) -> Any:
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-
-
-def removal_of(url: str, thread_id: str) -> Removal:
-    """The whole thread as it is now."""
-    with open_store(url) as store:
-        thread, size = store.thread(thread_id), store.size(thread_id)
-    assert thread is not None
-    return Removal(thread_id, thread.last_at, size.checkpoints, size.writes)
-
-
-def keys(url: str) -> dict[bytes, Any]:
-    return {name: held for name, held in dump(url).items() if name}

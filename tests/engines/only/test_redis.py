@@ -9,7 +9,6 @@ import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -29,46 +28,16 @@ from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.cli.test_tail import tailing, take
+from tests.engines.only.commands import COMMANDS
+from tests.kit.agents.steps import graph_of, talk
 from tests.kit.command import FIXTURES, ckpt
+from tests.kit.connecting import CANARY, QUOTED, shows_nothing
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import (
-    FILLS,
-    ODD,
-    PlainRedisSaver,
-    client,
-    dump,
-    fill,
-    fill_plain,
-    fill_shallow,
-    graph,
-    run,
-)
+from tests.kit.savers.redis import PlainRedisSaver, dump
+from tests.kit.savers.redis_threads import FILLS, ODD, client, fill, fill_plain, fill_shallow
 from tests.kit.servers import Server, free_port
 from tests.kit.stores import restore_keys
 
-COMMANDS = [
-    ["threads", "list", "--long", "-o", "json"],
-    ["threads", "list", "--all", "-o", "json"],
-    ["show", "--long", "trip"],
-    ["show", "trip", "--writes", "--metadata"],
-    ["show", "trip", "--tree", "--all-ns", "--unfold"],
-    ["show", "trip", "--raw"],
-    ["show", "trip", "--where"],
-    ["history", "trip", "--all-ns"],
-    ["diff", "trip"],
-    ["interrupts"],
-    ["messages", "trip"],
-    ["grep", "from"],
-    ["blame", "trip", "items"],
-    ["du"],
-    ["du", "trip", "--by", "channel"],
-    ["diff", "trip", "--writes"],
-    ["replay", "trip", "--verify"],
-    ["replay", "--all", "--verify"],
-    ["stats"],
-    ["stores"],
-    ["doctor"],
-]
 ALONE = {
     "list": ["threads", "list", "--long"],
     "show": ["show", "trip", "--writes"],
@@ -94,7 +63,7 @@ def test_the_layout_is_told_by_what_is_stored(redis_stack_url: str) -> None:
         make(redis_stack_url, "trip")
         (found,) = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
         assert found["layout"] == name
-        assert "inline_values" in found["capabilities"]
+        assert ("inline_values" in found["capabilities"]) == (name != "redis-plain")
 
 
 def test_the_older_separator_is_a_layout_of_its_own(redis_url: str) -> None:
@@ -137,7 +106,7 @@ def test_a_prefix_of_its_own_is_named_in_the_url(redis_stack_url: str) -> None:
     own: Any = {"checkpoint_prefix": "app", "checkpoint_write_prefix": "app_write"}
     with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
         saver.setup()
-        run(saver, "trip")
+        talk(saver, "trip")
         (found,) = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
         assert found["thread_id"] == "trip"
         url = f"{redis_stack_url}?prefix=app&write_prefix=app_write"
@@ -172,7 +141,7 @@ def test_an_empty_database_is_not_the_one_whose_indexes_it_names(redis_stack_url
     """RediSearch has the indexes of database 0 in every database."""
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
-        run(saver, "trip")
+        talk(saver, "trip")
     server, _, _ = redis_stack_url.rpartition("/")
     for words in (["threads", "list"], ["doctor"], ["du"], ["show", "trip"]):
         answer = ckpt("-s", f"{server}/1", *words)
@@ -521,7 +490,7 @@ def test_writes_that_the_saver_hides_are_shown(redis_stack_url: str) -> None:
         found = saver.get_tuple(config)
         assert found is not None
         assert not found.pending_writes
-        assert not graph(saver, asks=True).get_state(config).interrupts
+        assert not graph_of(saver, asks=True).get_state(config).interrupts
     (question,) = ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json
     assert question["value"] == "sure?"
     assert ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json[0]["status"] == (
@@ -730,7 +699,7 @@ def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
         config: Any = {"configurable": {"thread_id": "copy"}}
-        asked = graph(saver, asks=True)
+        asked = graph_of(saver, asks=True)
         assert [one.value for one in asked.get_state(config).interrupts] == ["sure?"]
         assert asked.invoke(Command(resume="yes"), config)["items"][-1] == "yes"
         saver.delete_thread("copy")
@@ -758,14 +727,6 @@ def test_a_saver_that_writes_meanwhile_wins(
 
 # Errors of a connection, and what they must not show.
 
-CANARY = "C4nary/@:?#&=%+ é"
-QUOTED = quote(CANARY, safe="")
-
-
-def _shows_nothing(text: str) -> None:
-    for form in (CANARY, QUOTED, "C4nary", CANARY[6:], QUOTED[6:]):
-        assert form not in text
-
 
 @pytest.fixture
 def guarded() -> Iterator[Server]:
@@ -784,7 +745,7 @@ def test_a_password_of_odd_characters_works(
         answer = ckpt("-s", url, "stores", "-o", "json")
         assert answer.code == 0, answer.err
         assert "error" not in answer.json[0]
-        _shows_nothing(answer.out + answer.err)
+        shows_nothing(answer.out + answer.err)
     monkeypatch.setenv("REDISCLI_AUTH", CANARY)
     assert ckpt("-s", guarded.url, "threads", "list").code == 0
 
@@ -795,7 +756,7 @@ def test_a_wrong_password_and_none(guarded: Server) -> None:
     assert wrong.code == 4
     assert "wrong user or password" in wrong.err
     assert "hint: " in wrong.err
-    _shows_nothing(wrong.out + wrong.err)
+    shows_nothing(wrong.out + wrong.err)
     none = ckpt("-s", guarded.url, "threads", "list")
     assert none.code == 4
     assert "REDISCLI_AUTH" in none.err

@@ -13,12 +13,12 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from ckpt_backends import servers as insecure_connection
-from tests.backends.test_redis import CANARY, QUOTED, _shows_nothing
 from tests.kit.command import CommandResult, ckpt
+from tests.kit.connecting import CANARY, QUOTED, shows_nothing
 from tests.kit.hostile.resp import Command, array, bulk, honest, serving
 from tests.kit.hostile.standin import standin
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import client, fill_plain
+from tests.kit.savers.redis_threads import client, fill_plain
 from tests.kit.servers import Server
 from tests.kit.tls import Authority, tls_in_front
 
@@ -62,7 +62,7 @@ def refused(answer: CommandResult, *says: str) -> None:
     assert hint.startswith("hint: ")
     for part in says:
         assert part in answer.err
-    _shows_nothing(answer.err)
+    shows_nothing(answer.err)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_authority_is_named_in_the_url(
     def known(*words: str) -> CommandResult:
         answer = asked(port, *words, host=host, scheme=scheme, ssl_ca_certs=authority.file)
         assert answer.code == 0, answer.err
-        _shows_nothing(answer.out + answer.err)
+        shows_nothing(answer.out + answer.err)
         return answer
 
     (row,) = known("stores", "-o", "json").json
@@ -146,7 +146,7 @@ def test_a_password_without_tls_is_warned_of_once(guarded: Server) -> None:
         f"warning: the password goes to '{ELSEWHERE}' over an unencrypted connection;"
         " use rediss:// if the server has TLS"
     ]
-    _shows_nothing(answer.out + answer.err)
+    shows_nothing(answer.out + answer.err)
 
 
 @pytest.mark.usefixtures("nobody_warned")
@@ -204,7 +204,7 @@ def test_each_server_of_a_cluster_is_warned_of() -> None:
     with standin(serving(reply)) as front:
         answer = ckpt("-s", f"redis://:{QUOTED}@127.0.0.1:{front}/0", "threads", "list")
     assert [line.split("'")[1] for line in warned(answer)] == ["0.0.0.0", "0.0.0.00"]
-    _shows_nothing(answer.err)
+    shows_nothing(answer.err)
     assert sum(command[0] == b"AUTH" for command in asked) > 3
 
 

@@ -17,7 +17,7 @@ from langgraph.types import interrupt
 
 from tests.kit.command import FIXTURES, ckpt, later
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.plainredis import fill as fill_plainredis
+from tests.kit.savers.redis_threads import fill_plainredis
 from tests.kit.stores import restore_javascript_keys
 
 

@@ -17,9 +17,9 @@ from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.kit.agents.steps import SAID, graph_of, with_user
+from tests.kit.agents.steps import SAID, config_of, graph_of, with_user
 from tests.kit.command import ckpt
-from tests.kit.savers.mysql import TABLES, config_of, fill, migrated, run, saver_of, user
+from tests.kit.savers.mysql import TABLES, fill, migrated, run, saver_of, user
 from tests.kit.servers import Server, free_port, mysql_connection, mysql_database
 
 COMMANDS = [

@@ -20,15 +20,30 @@ from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.valkey import layout as write
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
+from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
-from tests.kit.savers.redis import ODD, client, config_of, dump, fill_plain, graph, keys, removal_of
-from tests.kit.savers.valkey import fill, items, saver_of
+from tests.kit.savers.redis import dump
+from tests.kit.savers.redis_threads import (
+    ODD,
+    client,
+    fill_plain,
+    fill_valkey,
+    keys,
+    removal_of,
+    valkey_of,
+)
 
 pytestmark = pytest.mark.engines
 
 HOSTILE = [*ODD, 'o"b', "a\nb", "a}", "a}:x", "a}:x:y", "{a", "{}", "}", "a}:b}:c", "x}::1"]
 """Thread ids of which the braces, the colons or the pattern might be taken for something else."""
 HOUR = 3_600_000
+
+
+def items(url: str, thread_id: str, **options: Any) -> list[str]:
+    """What the official saver reads."""
+    found = graph_of(valkey_of(url, **options)).get_state(config_of(thread_id)).values
+    return list(found.get("items", []))
 
 
 def name_of(url: str, kind: str, thread_id: str = "trip", place: int = 0) -> str:
@@ -44,7 +59,7 @@ def test_its_urls_open_every_layout(redis_url: str) -> None:
     as_valkey = redis_url.replace("redis://", "valkey://")
     assert ckpt("-s", as_valkey, "threads", "list").code == 4
     assert "valkey://HOST:PORT/N" in ckpt("-s", as_valkey, "threads", "list").err
-    fill(redis_url, "trip")
+    fill_valkey(redis_url, "trip")
     for url in (redis_url, as_valkey):
         (found,) = ckpt("-s", url, "stores", "-o", "json").json
         assert found["layout"] == "valkey"
@@ -66,13 +81,13 @@ def test_it_is_found_among_many_keys_of_another_layout(redis_url: str) -> None:
         for number in range(20_000):
             pipe.set(f"checkpoint:{number}", "x")
         pipe.execute()
-    fill(redis_url, "trip")
+    fill_valkey(redis_url, "trip")
     assert ckpt("-s", redis_url, "stores", "-o", "json").json[0]["layout"] == "valkey"
 
 
 def test_a_password_is_never_printed_and_tls_is_meant(redis_url: str) -> None:
     host = redis_url.removeprefix("redis://")
-    fill(redis_url, "trip")
+    fill_valkey(redis_url, "trip")
     assert ckpt("-s", f"valkey://{host}", "threads", "list").code == 0
     url = f"valkeys://user:secret@{host}?connect_timeout=1&socket_timeout=1"
     refused = ckpt("-s", url, "threads", "list")
@@ -85,7 +100,7 @@ def test_a_password_is_never_printed_and_tls_is_meant(redis_url: str) -> None:
 
 
 def test_threads_never_leak_into_one_another(redis_url: str) -> None:
-    fill(redis_url, *HOSTILE)
+    fill_valkey(redis_url, *HOSTILE)
     with open_store(redis_url) as store:
         assert {one.thread_id for one in store.threads()} == set(HOSTILE)
         for thread_id in HOSTILE:
@@ -111,7 +126,7 @@ def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
     owned = {}
     for thread_id in HOSTILE:
         known = keys(redis_url).keys()
-        fill(redis_url, thread_id)
+        fill_valkey(redis_url, thread_id)
         owned[thread_id] = keys(redis_url).keys() - known
     for thread_id in HOSTILE:
         before = keys(redis_url)
@@ -126,7 +141,7 @@ def test_a_namespace_with_a_brace_is_told_by_the_checkpoint(redis_url: str) -> N
     """The keys are those of thread `a}:b` too; only the JSON of the checkpoint names the thread."""
     from langgraph.checkpoint.base import empty_checkpoint
 
-    saver = saver_of(redis_url)
+    saver = valkey_of(redis_url)
     config: Any = {"configurable": {"thread_id": "a", "checkpoint_ns": "b}:c"}}
     saver.put(config, one := empty_checkpoint(), {"source": "input", "step": -1}, {})
     place = {"configurable": {**config["configurable"], "checkpoint_id": one["id"]}}
@@ -145,8 +160,8 @@ def test_a_namespace_with_a_brace_is_told_by_the_checkpoint(redis_url: str) -> N
 
 def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
     """A checkpoint that is put again is in the list twice, and is the head."""
-    fill(redis_url, "trip")
-    saver = saver_of(redis_url)
+    fill_valkey(redis_url, "trip")
+    saver = valkey_of(redis_url)
     history = ckpt("-s", redis_url, "history", "trip", "-o", "json").json
     second = history[1]["checkpoint_id"]
     config = config_of("trip")
@@ -166,7 +181,7 @@ def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
 
 def test_a_head_that_is_gone_is_shown_and_can_be_replaced(redis_url: str) -> None:
     """The saver finds nothing then, though the other checkpoints are still stored."""
-    fill(redis_url, "trip", "other")
+    fill_valkey(redis_url, "trip", "other")
     gone = name_of(redis_url, "checkpoint")
     client(redis_url).delete(gone)
     assert items(redis_url, "trip") == []
@@ -194,7 +209,7 @@ def test_a_head_that_is_gone_is_shown_and_can_be_replaced(redis_url: str) -> Non
 
 
 def test_other_ids_without_a_checkpoint_are_left_out(redis_url: str) -> None:
-    fill(redis_url, "trip")
+    fill_valkey(redis_url, "trip")
     for place in (2, 3):
         client(redis_url).delete(name_of(redis_url, "checkpoint", place=place))
     assert len(ckpt("-s", redis_url, "history", "trip", "-o", "json").json) == 2
@@ -208,7 +223,7 @@ def test_other_ids_without_a_checkpoint_are_left_out(redis_url: str) -> None:
 
 def test_without_its_list_a_thread_is_still_found_and_goes(redis_url: str) -> None:
     """As after a removal that was interrupted: its first step removes the lists."""
-    fill(redis_url, "trip")
+    fill_valkey(redis_url, "trip")
     client(redis_url).delete("thread:{trip}:")
     (listed,) = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
     assert listed["checkpoints"] == 4
@@ -220,7 +235,7 @@ def test_without_its_list_a_thread_is_still_found_and_goes(redis_url: str) -> No
 
 
 def test_a_new_checkpoint_lives_as_long_as_its_list(redis_url: str) -> None:
-    fill(redis_url, "trip", asks=True, ttl=7200)
+    fill_valkey(redis_url, "trip", asks=True, ttl=7200)
     admin = client(redis_url)
     for name in admin.scan_iter():
         admin.pexpire(name, 2 * HOUR if name.startswith(b"thread:") else HOUR)
@@ -245,8 +260,8 @@ def test_a_new_checkpoint_lives_as_long_as_its_list(redis_url: str) -> None:
 
 
 def test_times_to_live_come_back(redis_url: str, tmp_path: Path) -> None:
-    fill(redis_url, "trip", asks=True, ttl=7200)
-    fill(redis_url, "stays")
+    fill_valkey(redis_url, "trip", asks=True, ttl=7200)
+    fill_valkey(redis_url, "stays")
     before = dump(redis_url)
     assert ckpt("-s", redis_url, "export", "trip", "--to", tmp_path).code == 0
     done = ckpt("-s", redis_url, "threads", "delete", "trip", "--yes")
@@ -267,14 +282,14 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new task adds no key: all writes of a checkpoint share one."""
-    fill(redis_url, "trip", asks=True)
+    fill_valkey(redis_url, "trip", asks=True)
     removal = removal_of(redis_url, "trip")
     config = config_of("trip")
     config["configurable"]["checkpoint_id"] = name_of(redis_url, "checkpoint").split(":")[-1]
     kept = purge_lock.PurgeLock.keep
 
     def late(lock: Any) -> None:
-        saver_of(redis_url).put_writes(config, [("items", ["late"])], "another")
+        valkey_of(redis_url).put_writes(config, [("items", ["late"])], "another")
         kept(lock)
 
     monkeypatch.setattr(purge_lock.PurgeLock, "keep", late)
@@ -287,12 +302,12 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
 def test_a_change_of_a_thread_that_goes_on_is_refused(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(redis_url, "trip")
+    fill_valkey(redis_url, "trip")
     planned = write.ValkeyPlan.commands
 
     def late(plan: Any) -> Any:
         yield from planned(plan)
-        saver = saver_of(redis_url)
+        saver = valkey_of(redis_url)
         found = saver.get_tuple(config_of("trip"))
         saver.put(found.parent_config, found.checkpoint, found.metadata, {})
 
@@ -304,12 +319,12 @@ def test_a_change_of_a_thread_that_goes_on_is_refused(
 
 def test_many_agents_and_rollbacks_lose_nothing(redis_url: str) -> None:
     """Threads of agents add checkpoints while others are rolled back."""
-    fill(redis_url, *"abcd")
+    fill_valkey(redis_url, *"abcd")
     codes: list[int] = []
 
     def agent() -> None:
         for _ in range(5):
-            fill(redis_url, "a")
+            fill_valkey(redis_url, "a")
 
     def back() -> None:
         for _ in range(5):
@@ -335,7 +350,7 @@ def test_an_encrypted_thread_is_read_copied_and_resumed(
 ) -> None:
     key = "0123456789abcdef"
     serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
-    fill(redis_url, "trip", serde=serde)
+    fill_valkey(redis_url, "trip", serde=serde)
     assert b'"msgpack+aes"' in client(redis_url).get(name_of(redis_url, "checkpoint"))
     monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
@@ -347,8 +362,8 @@ def test_an_encrypted_thread_is_read_copied_and_resumed(
     stored = client(redis_url).get(name_of(redis_url, "checkpoint", "new"))
     assert b'"thread_id":"new"' in stored
     assert b'"msgpack+aes"' in stored
-    saver = saver_of(redis_url, serde=serde)
-    went_on = graph(saver).invoke(None, {"configurable": done.json["configurable"]})
+    saver = valkey_of(redis_url, serde=serde)
+    went_on = graph_of(saver).invoke(None, {"configurable": done.json["configurable"]})
     assert went_on["items"] == ["in trip", "from a", "from b"]
     # The body of the new checkpoint has a new id, and is encrypted again.
     assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 0
@@ -403,7 +418,7 @@ all. All read a text by the same code."""
 def test_damaged_texts_are_shown_as_what_they_are(
     redis_url: str, what: str, kind: str, share: int
 ) -> None:
-    fill(redis_url, "trip", "other", asks=True)
+    fill_valkey(redis_url, "trip", "other", asks=True)
     name = name_of(redis_url, what)
     stored = json.loads(client(redis_url).get(name))
     text = BROKEN[kind](stored[0] if isinstance(stored, list) else stored)
@@ -421,7 +436,7 @@ def test_damaged_texts_are_shown_as_what_they_are(
 
 @pytest.mark.parametrize("what", ["checkpoint", "writes", "thread"])
 def test_keys_of_other_types_are_none_of_its_keys(redis_url: str, what: str) -> None:
-    fill(redis_url, "trip", "other")
+    fill_valkey(redis_url, "trip", "other")
     name = "thread:{trip}:" if what == "thread" else name_of(redis_url, what, place=1)
     client(redis_url).delete(name)
     client(redis_url).zadd(name, {"x": 1})
@@ -433,7 +448,7 @@ def test_keys_of_other_types_are_none_of_its_keys(redis_url: str, what: str) -> 
 
 def test_a_text_of_another_saver_keeps_its_fields(redis_url: str) -> None:
     """Blanks and unknown fields do not matter."""
-    fill(redis_url, "trip")
+    fill_valkey(redis_url, "trip")
     for place in range(4):
         name = name_of(redis_url, "checkpoint", place=place)
         stored = json.loads(client(redis_url).get(name))
@@ -448,7 +463,7 @@ def test_a_text_of_another_saver_keeps_its_fields(redis_url: str) -> None:
 def test_reading_sends_no_command_that_changes(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(redis_url, "trip", asks=True)
+    fill_valkey(redis_url, "trip", asks=True)
     before = dump(redis_url)
     sent: set[str] = set()
     ran = RedisConnection._run_all

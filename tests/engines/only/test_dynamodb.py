@@ -33,14 +33,15 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
 from ckpt_cli.complete import complete
-from tests.kit.command import ckpt, later
-from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.command import ckpt, ids_of, later
+from tests.kit.harness.dynamodb import DynamoDbHarness, entry
 from tests.kit.kill.anywhere import run_and_kill
-from tests.kit.savers.dynamodb import CONFIG, entry, graph, ids
 from tests.kit.servers import Server, free_port
 
 # The conformance suite reads and changes this layout in the first tier.
 pytestmark = pytest.mark.engines
+CONFIG = config_of("trip")
 READING = {"DescribeTable", "Query", "BatchGetItem", "Scan", "GetObject", "HeadObject"}
 READING |= {"DescribeTimeToLive"}
 
@@ -49,7 +50,7 @@ READING |= {"DescribeTimeToLive"}
 def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
     """A table with one thread."""
     with DynamoDbHarness(tmp_path, dynamodb_server) as made:
-        graph(made.kept_saver).invoke({"items": ["in"]}, CONFIG)
+        graph_of(made.kept_saver).invoke({"items": ["in"]}, CONFIG)
         yield made
 
 
@@ -88,7 +89,7 @@ def change(place: DynamoDbHarness, key: dict[str, Any], **attributes: Any) -> No
 
 @pytest.mark.slow
 def test_a_lost_payload_of_the_head_is_named(place: DynamoDbHarness) -> None:
-    head, before, *_ = ids(place)
+    head, before, *_ = ids_of(place.url, "trip")
     place.client.delete_item(TableName=place.table, Key=chunk(head))
     loaded = place.kept_saver.get_tuple(CONFIG)
     assert loaded.checkpoint["id"] == before
@@ -106,7 +107,7 @@ def test_a_lost_payload_of_the_head_is_named(place: DynamoDbHarness) -> None:
 
 
 def test_another_lost_payload_says_that_the_saver_leaves_it_out(place: DynamoDbHarness) -> None:
-    _, before, *_ = ids(place)
+    _, before, *_ = ids_of(place.url, "trip")
     place.client.delete_item(TableName=place.table, Key=chunk(before))
     shown = ckpt("-s", place.url, "show", "trip", before, "-o", "json")
     assert "is missing; the saver leaves this checkpoint out" in shown.out
@@ -116,13 +117,13 @@ def test_large_payloads_are_read_from_and_written_to_s3(
     place: DynamoDbHarness, tmp_path: Path
 ) -> None:
     saver = place.kept_saver
-    config: Any = {"configurable": {"thread_id": "large"}}
-    graph(saver).invoke({"items": ["x" * 400_000]}, config)
+    config = config_of("large")
+    graph_of(saver).invoke({"items": ["x" * 400_000]}, config)
     objects = place.objects()
     assert objects
     assert all(one.startswith("agents/one/large/checkpoints/") for one in objects)
     shown = ckpt("-s", place.url, "show", "large", "-o", "json").json
-    assert shown["values"]["items"][1:] == ["first", "second"]
+    assert shown["values"]["items"][1:] == ["from a", "from b"]
     listed = ckpt("-s", place.url, "threads", "list", "--long", "-o", "json").json
     size = next(one["bytes"] for one in listed if one["thread_id"] == "large")
     assert size > 3 * 400_000
@@ -134,11 +135,11 @@ def test_large_payloads_are_read_from_and_written_to_s3(
     back = ckpt("-s", place.url, "rollback", "large@~1", "--yes")
     assert back.code == 0, back.err
     assert len(place.objects()) == len(objects) + 1
-    ended = graph(saver).invoke(None, config)
-    assert ended["items"][1:] == ["first", "second"]
+    ended = graph_of(saver).invoke(None, config)
+    assert ended["items"][1:] == ["from a", "from b"]
     assert ckpt("-s", place.url, "copy", "large", "--as", "twin", "--yes").code == 0
-    twin: Any = {"configurable": {"thread_id": "twin"}}
-    assert graph(saver).get_state(twin).values == graph(saver).get_state(config).values
+    twin = config_of("twin")
+    assert graph_of(saver).get_state(twin).values == graph_of(saver).get_state(config).values
     before = place.rows("large"), place.objects()
     words = ["threads", "delete", "large", "--archive", str(tmp_path), "--yes"]
     assert ckpt("-s", place.url, *words).code == 0
@@ -150,13 +151,13 @@ def test_large_payloads_are_read_from_and_written_to_s3(
 
 def test_compressed_payloads_are_read_and_copied_compressed(place: DynamoDbHarness) -> None:
     place.compresses, place.ttl = True, 86_400
-    config: Any = {"configurable": {"thread_id": "small"}}
+    config = config_of("small")
     with place.saver() as saver:
-        graph(saver).invoke({"items": ["word " * 2000]}, config)
-        head, before, *_ = ids(place, "small")
+        graph_of(saver).invoke({"items": ["word " * 2000]}, config)
+        head, before, *_ = ids_of(place.url, "small")
         assert ckpt("-s", place.url, "rollback", "small", before, "--yes").code == 0
-        ended = graph(saver).invoke(None, config)
-        assert ended["items"][1:] == ["first", "second"]
+        ended = graph_of(saver).invoke(None, config)
+        assert ended["items"][1:] == ["from a", "from b"]
     items = [one for one in place.items() if one["PK"]["S"] == "CHECKPOINT_small"]
     packed = {one["id"]["S"] for one in items if "compression" in one}
     children = {one["id"]["S"] for one in items if one.get("parent_checkpoint_id") == {"S": before}}
@@ -190,7 +191,7 @@ def test_compressed_payloads_are_read_and_copied_compressed(place: DynamoDbHarne
     ids=",".join,
 )
 def test_a_hostile_item_is_shown_as_what_it_is(place: DynamoDbHarness, bad: Any) -> None:
-    head, *_ = ids(place)
+    head, *_ = ids_of(place.url, "trip")
     change(place, entry(head), **bad)
     for words in (
         ["threads", "list", "--long"],
@@ -210,7 +211,7 @@ def test_a_hostile_item_is_shown_as_what_it_is(place: DynamoDbHarness, bad: Any)
     ids=repr,
 )
 def test_a_damaged_payload_is_shown_as_what_it_is(place: DynamoDbHarness, payload: Any) -> None:
-    head, *_ = ids(place)
+    head, *_ = ids_of(place.url, "trip")
     change(place, chunk(head), payload=payload)
     done = ckpt("-s", place.url, "show", "trip", "-o", "json")
     assert done.code == 0, done.err
@@ -219,9 +220,9 @@ def test_a_damaged_payload_is_shown_as_what_it_is(place: DynamoDbHarness, payloa
 
 
 def test_a_payload_of_another_thread_is_not_removed(place: DynamoDbHarness) -> None:
-    config: Any = {"configurable": {"thread_id": "evil"}}
-    graph(place.kept_saver).invoke({"items": ["in"]}, config)
-    victim, evil = ids(place)[0], ids(place, "evil")[0]
+    config = config_of("evil")
+    graph_of(place.kept_saver).invoke({"items": ["in"]}, config)
+    victim, evil = ids_of(place.url, "trip")[0], ids_of(place.url, "evil")[0]
     key = {"PK": {"S": "CHECKPOINT_evil"}, "SK": {"S": f"#{evil}"}}
     change(place, key, ref_key=chunk(victim)["PK"])
     assert ckpt("-s", place.url, "threads", "delete", "evil", "--yes").code == 0
@@ -236,7 +237,7 @@ def test_a_gzip_bomb_is_not_unpacked(place: DynamoDbHarness) -> None:
     assert decompressed(bomb) is None
     with pytest.raises(ValueError, match="cut off"):
         decompressed(bomb[:1000])
-    head, *_ = ids(place)
+    head, *_ = ids_of(place.url, "trip")
     change(place, chunk(head), payload={"B": bomb})
     change(place, entry(head), compression={"S": "gzip"})
     shown = ckpt("-s", place.url, "show", "trip", "-o", "json")
@@ -249,21 +250,21 @@ def test_a_payload_that_is_encrypted_is_decrypted_before_it_is_split(
     from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
     key = "0123456789abcdef"
-    config: Any = {"configurable": {"thread_id": "closed"}}
+    config = config_of("closed")
     with place.saver() as saver:
         saver.serializer.serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
-        graph(saver).invoke({"items": ["secret"]}, config)
+        graph_of(saver).invoke({"items": ["secret"]}, config)
     assert NO_KEY in ckpt("-s", place.url, "show", "closed").out
     monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     shown = ckpt("-s", place.url, "show", "closed", "-o", "json").json
-    assert shown["values"]["items"] == ["secret", "first", "second"]
+    assert shown["values"]["items"] == ["secret", "from a", "from b"]
     assert shown["source"] == "loop"
     done = ckpt("-s", place.url, "rollback", "closed@~1", "--yes")
     assert done.code == 0, done.err
     with place.saver() as saver:
         saver.serializer.serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
-        assert graph(saver).get_state(config).next == ("second",)
-        assert graph(saver).invoke(None, config)["items"] == ["secret", "first", "second"]
+        assert graph_of(saver).get_state(config).next == ("b",)
+        assert graph_of(saver).invoke(None, config)["items"] == ["secret", "from a", "from b"]
 
 
 @pytest.mark.slow
@@ -271,7 +272,7 @@ def test_a_hash_sign_in_ids_mixes_no_threads(place: DynamoDbHarness) -> None:
     saver = place.kept_saver
     names = ["a", "a#", "a#b", "#a", "a##"]
     for name in names:
-        graph(saver).invoke({"items": [name]}, {"configurable": {"thread_id": name}})
+        graph_of(saver).invoke({"items": [name]}, config_of(name))
     before = {name: place.rows(name)["CHECKPOINT"] for name in names}
     for name in names:
         shown = ckpt("-s", place.url, "show", name, "--writes", "-o", "json").json
@@ -279,15 +280,15 @@ def test_a_hash_sign_in_ids_mixes_no_threads(place: DynamoDbHarness) -> None:
     assert ckpt("-s", place.url, "threads", "delete", "a#", "--yes").code == 0
     for name in set(names) - {"a#"}:
         assert place.rows(name)["CHECKPOINT"] == before[name]
-        state = graph(saver).get_state({"configurable": {"thread_id": name}})
-        assert state.values["items"] == [name, "first", "second"]
+        state = graph_of(saver).get_state(config_of(name))
+        assert state.values["items"] == [name, "from a", "from b"]
 
 
 def test_a_namespace_with_a_hash_sign_is_whole(place: DynamoDbHarness) -> None:
     from langgraph.checkpoint.base import empty_checkpoint
 
     made = empty_checkpoint()
-    config: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": "in#ner:1"}}
+    config = config_of("trip", checkpoint_ns="in#ner:1")
     config = place.kept_saver.put(config, made, {"source": "loop", "step": 0}, {})
     place.kept_saver.put_writes(config, [("items", ["x"])], "task")
     with open_store(place.url) as store:
@@ -337,7 +338,7 @@ def test_a_list_says_what_its_scan_costs(place: DynamoDbHarness, called: Counter
         ["du"],
         ["show"],
         ["doctor"],
-        ["grep", "first", "--match", "t*"],
+        ["grep", "from a", "--match", "t*"],
     ):
         done = ckpt("-s", place.url, *words)
         assert done.code == 0, done.err
@@ -352,7 +353,7 @@ def test_pages_of_a_scan_and_of_a_query_are_joined(place: DynamoDbHarness) -> No
     # A page has at most 1 MB.
     for number in range(6):
         config: Any = {"configurable": {"thread_id": f"page-{number}"}}
-        graph(place.kept_saver).invoke({"items": ["y" * 90_000]}, config)
+        graph_of(place.kept_saver).invoke({"items": ["y" * 90_000]}, config)
     listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
     assert len(listed) == 7
     for number in range(20):
@@ -476,14 +477,14 @@ def test_a_thread_that_moved_is_not_changed(
 ) -> None:
     """An agent adds a checkpoint between the check and the transaction."""
     saver = place.kept_saver
-    again = partial(graph(saver).invoke, {"items": ["again"]}, CONFIG)
+    again = partial(graph_of(saver).invoke, {"items": ["again"]}, CONFIG)
     on_call(monkeypatch, "TransactWriteItems", 1, again)
     done = ckpt("-s", place.url, "rollback", "trip@~1", "--yes")
     assert (done.code, "nothing was written" in done.err) == (6, True), done.err
     sources = [one.metadata["source"] for one in saver.list(CONFIG)]
     assert "fork" not in sources
-    state = graph(saver).get_state(CONFIG)
-    assert state.values["items"][3:] == ["again", "first", "second"]
+    state = graph_of(saver).get_state(CONFIG)
+    assert state.values["items"][3:] == ["again", "from a", "from b"]
     assert not [one for one in place.items() if one["PK"]["S"] == PARTITION]
 
 
@@ -492,16 +493,16 @@ def test_a_thread_that_moved_is_not_changed(
 def test_a_long_thread_is_copied_and_removed_whole(place: DynamoDbHarness) -> None:
     """It needs more than one transaction."""
     for number in range(11):
-        graph(place.kept_saver).invoke({"items": [str(number)]}, CONFIG)
+        graph_of(place.kept_saver).invoke({"items": [str(number)]}, CONFIG)
     assert len(place.rows("trip")["CHUNK"]) > 100
     assert ckpt("-s", place.url, "copy", "trip", "--as", "twin", "--yes").code == 0
-    config: Any = {"configurable": {"thread_id": "twin"}}
-    kept = graph(place.kept_saver).get_state(CONFIG)
-    assert graph(place.kept_saver).get_state(config).values == kept.values
+    config = config_of("twin")
+    kept = graph_of(place.kept_saver).get_state(CONFIG)
+    assert graph_of(place.kept_saver).get_state(config).values == kept.values
     done = ckpt("-s", place.url, "threads", "delete", "twin", "--yes", "-o", "json").json
     assert done["after"]["checkpoints"] == done["after"]["bytes"] == 0
     assert not place.rows("twin")
-    assert graph(place.kept_saver).get_state(CONFIG) == kept
+    assert graph_of(place.kept_saver).get_state(CONFIG) == kept
 
 
 def test_a_lease_of_another_run_is_waited_for_and_ends(
@@ -552,8 +553,8 @@ def kept_items(place: DynamoDbHarness) -> list[dict[str, Any]]:
 
 def large(place: DynamoDbHarness) -> dict[str, str]:
     """Make a thread with payloads in S3, and return all objects."""
-    config: Any = {"configurable": {"thread_id": "large"}}
-    graph(place.kept_saver).invoke({"items": ["x" * 400_000]}, config)
+    config = config_of("large")
+    graph_of(place.kept_saver).invoke({"items": ["x" * 400_000]}, config)
     return place.objects()
 
 
@@ -598,12 +599,12 @@ def test_an_undo_stops_when_an_agent_continues(
 ) -> None:
     """It continues just before the transaction, on top of what is removed."""
     assert ckpt("-s", place.url, "rollback", "trip@~1", "--yes").code == 0
-    head, *before = ids(place)
+    head, *before = ids_of(place.url, "trip")
     writes = [one for one in kept_items(place) if one["PK"]["S"].endswith(head)]
 
     def agent() -> None:
         if number == 1:
-            graph(place.kept_saver).invoke(None, CONFIG)
+            graph_of(place.kept_saver).invoke(None, CONFIG)
         else:
             config: Any = {"configurable": {**CONFIG["configurable"], "checkpoint_ns": ""}}
             config["configurable"]["checkpoint_id"] = head
@@ -612,9 +613,9 @@ def test_an_undo_stops_when_an_agent_continues(
     on_call(monkeypatch, "TransactWriteItems", 1, agent)
     done = ckpt("-s", place.url, "undo", "trip", "--yes")
     assert (done.code, "nothing was written" in done.err) == (6, True), done.err
-    assert set(ids(place)) >= {head, *before}
+    assert set(ids_of(place.url, "trip")) >= {head, *before}
     assert all(one in kept_items(place) for one in writes)
-    assert graph(place.kept_saver).get_state(CONFIG).values["items"][:2] == ["in", "first"]
+    assert graph_of(place.kept_saver).get_state(CONFIG).values["items"][:2] == ["in", "from a"]
 
 
 def test_a_purge_stops_when_an_agent_continues(
@@ -625,21 +626,21 @@ def test_a_purge_stops_when_an_agent_continues(
         monkeypatch,
         "TransactWriteItems",
         1,
-        lambda: graph(place.kept_saver).invoke({"items": ["again"]}, CONFIG),
+        lambda: graph_of(place.kept_saver).invoke({"items": ["again"]}, CONFIG),
     )
     done = ckpt("-s", place.url, "purge", "--match", "trip", "--yes")
     assert "changed since the plan was made" in re.sub(r"\s+", " ", done.out + done.err)
     assert all(one in kept_items(place) for one in before)
-    state = graph(place.kept_saver).get_state(CONFIG)
-    assert state.values["items"] == ["in", "first", "second", "again", "first", "second"]
+    state = graph_of(place.kept_saver).get_state(CONFIG)
+    assert state.values["items"] == ["in", "from a", "from b", "again", "from a", "from b"]
 
 
 def test_a_conflict_in_one_thread_stops_no_purge(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "pqr":
-        config: Any = {"configurable": {"thread_id": name}}
-        graph(place.kept_saver).invoke({"items": ["in"]}, config)
+        config = config_of(name)
+        graph_of(place.kept_saver).invoke({"items": ["in"]}, config)
     name = "TransactWriteItems"
     on_call(monkeypatch, name, 2, failing("TransactionCanceledException", name))
     done = ckpt("-s", place.url, "purge", "--match", "[pqr]", "--yes", "-o", "json").json
@@ -654,7 +655,7 @@ def test_an_undo_of_a_long_copy_is_whole_or_says_so(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
     for number in range(11):
-        graph(place.kept_saver).invoke({"items": [str(number)]}, CONFIG)
+        graph_of(place.kept_saver).invoke({"items": [str(number)]}, CONFIG)
     assert ckpt("-s", place.url, "copy", "trip", "--at", "head", "--as", "twin", "--yes").code == 0
     before = kept_items(place)
     seen = count(1)
@@ -675,9 +676,9 @@ def test_an_undo_of_a_long_copy_is_whole_or_says_so(
     else:
         assert (done.code, "was changed in part" in done.err) == (7, True), done.err
         # Its head is whole.
-        config: Any = {"configurable": {"thread_id": "twin"}}
-        state = graph(place.kept_saver).get_state(config)
-        assert state.values == graph(place.kept_saver).get_state(CONFIG).values
+        config = config_of("twin")
+        state = graph_of(place.kept_saver).get_state(config)
+        assert state.values == graph_of(place.kept_saver).get_state(CONFIG).values
         assert ckpt("-s", place.url, "threads", "delete", "twin", "--yes").code == 0
     assert not place.rows("twin")
 
@@ -712,9 +713,9 @@ def restore(place: DynamoDbHarness, rows: list[Row]) -> Any:
 
 @pytest.mark.parametrize("row", ["checkpoint", "write"])
 def test_an_import_damages_no_thread_with_the_same_keys(place: DynamoDbHarness, row: str) -> None:
-    config: Any = {"configurable": {"thread_id": "a#b"}}
-    graph(place.kept_saver).invoke({"items": ["in"]}, config)
-    head, *_ = ids(place, "a#b")
+    config = config_of("a#b")
+    graph_of(place.kept_saver).invoke({"items": ["in"]}, config)
+    head, *_ = ids_of(place.url, "a#b")
     before = place.items()
     rows = [row_of(head, ns="b#", checkpoint=b"\x80")]
     if row == "write":
@@ -765,7 +766,7 @@ def test_a_killed_purge_leaves_a_remainder_that_the_next_one_removes(
     for _ in range(6):
         for number in range(4):
             config: Any = {"configurable": {"thread_id": f"old-{number}"}}
-            graph(place.kept_saver).invoke({"items": ["in"]}, config)
+            graph_of(place.kept_saver).invoke({"items": ["in"]}, config)
         words: list[str | Path] = ["-s", place.url, "purge", "--match", "old-*", "--yes"]
         begun = partial(_has_fewer_items, place, len(place.items()))
         ended = run_and_kill(words, dice, 3.0, begun)

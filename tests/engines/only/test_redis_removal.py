@@ -27,34 +27,19 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
+from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ROOT, ckpt, later
-from tests.kit.savers.redis import (
+from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.savers.redis_threads import (
     FILLS,
     ODD,
-    PlainRedisSaver,
-    SeeingRedisSaver,
     client,
-    config_of,
-    dump,
     fill,
     fill_plain,
     fill_shallow,
-    graph,
     keys,
     removal_of,
-    run,
 )
-
-
-def fill_colon(url: str, *threads: str) -> None:
-    fill_plain(url, *threads, separator=":")
-
-
-MAKES: dict[str, Callable[..., None]] = {
-    **FILLS,
-    "redis-shallow": fill_shallow,
-    "redis-hash-colon": fill_colon,
-}
 
 
 @pytest.fixture(params=["redis", "redis-hash", *later("redis-shallow", "redis-hash-colon")])
@@ -73,7 +58,7 @@ def test_no_key_stays_and_none_of_another_thread_goes(redis_stack_url: str, layo
     owned = {}
     for thread_id in ODD:
         before = keys(redis_stack_url)
-        MAKES[layout](redis_stack_url, thread_id)
+        FILLS[layout](redis_stack_url, thread_id)
         owned[thread_id] = keys(redis_stack_url).keys() - before.keys()
     for thread_id in ODD:
         before = keys(redis_stack_url)
@@ -143,14 +128,14 @@ def test_a_saver_with_a_prefix_of_its_own_loses_its_thread_only(redis_stack_url:
     before = keys(redis_stack_url)
     with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
         saver.setup()
-        run(saver, "trip")
+        talk(saver, "trip")
     url = f"{redis_stack_url}?prefix=app&write_prefix=app_write"
     assert ckpt("-s", url, "threads", "delete", "trip", "--yes").code == 0
     assert keys(redis_stack_url) == before
     # Before 0.5 the pointer began as that of any other saver.
     with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
         saver.setup()
-        run(saver, "old")
+        talk(saver, "old")
     admin = client(redis_stack_url)
     admin.rename("app_latest:old:__empty__", "checkpoint_latest:old:__empty__")
     assert ckpt("-s", url, "threads", "delete", "old", "--yes").code == 0
@@ -159,7 +144,7 @@ def test_a_saver_with_a_prefix_of_its_own_loses_its_thread_only(redis_stack_url:
 
 @pytest.mark.parametrize("layout", ["redis", "redis-hash", "redis-hash-colon"], indirect=True)
 def test_writes_of_no_checkpoint_go_and_the_rest_stays(redis_stack_url: str, layout: str) -> None:
-    MAKES[layout](redis_stack_url, "trip", "other")
+    FILLS[layout](redis_stack_url, "trip", "other")
     words = [
         "-s",
         redis_stack_url,
@@ -264,7 +249,7 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
     assert {name for name in before if b"trip" in name} <= keys(redis_stack_url).keys()
     with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
-        values = graph(saver).get_state(config_of("trip")).values["items"]
+        values = graph_of(saver).get_state(config_of("trip")).values["items"]
     assert values == ["in trip", "from a", "from b"] * 2
     with open_writable(parse_url(redis_stack_url)) as writable:
         assert [one.skipped for one in writable.remove(removals[1:2])] == [GONE]
@@ -288,7 +273,7 @@ def test_what_was_stored_after_the_first_look_is_seen(
                     assert head is not None
                     saver.put_writes(head.config, [("items", ["late"])], "task")
                 else:
-                    run(saver, "trip")
+                    talk(saver, "trip")
             yield owned
 
     monkeypatch.setattr(KeyFinder, "find", slow)
@@ -311,7 +296,7 @@ def test_an_agent_at_work_loses_no_checkpoint(redis_stack_url: str, layout: str)
         number = 3
         while not stop.is_set():
             number += 3
-            found = graph(saver).invoke({"items": ["in busy"]}, config_of("busy"))
+            found = graph_of(saver).invoke({"items": ["in busy"]}, config_of("busy"))
             if len(found["items"]) != number:
                 wrong.append(len(found["items"]))
                 return
@@ -331,7 +316,7 @@ def test_an_agent_at_work_loses_no_checkpoint(redis_stack_url: str, layout: str)
             stop.set()
             agent.join()
         assert wrong == []
-        assert len(graph(saver).get_state(config_of("busy")).values["items"]) % 3 == 0
+        assert len(graph_of(saver).get_state(config_of("busy")).values["items"]) % 3 == 0
 
 
 # The lock
@@ -494,7 +479,7 @@ def test_a_long_thread_goes_in_several_transactions(redis_url: str) -> None:
     """More keys than go at once."""
     with redis.Redis.from_url(redis_url) as connected:
         saver = PlainRedisSaver(connected)
-        run(saver, "long")
+        talk(saver, "long")
         head = saver.get_tuple(config_of("long"))
         for number in range(30):
             saver.put_writes(head.config, [("items", ["x"])] * 50, f"task-{number}")
@@ -593,7 +578,7 @@ def test_a_thread_that_was_used_since_is_not_touched(
     redis_stack_url: str, layout: str, tmp_path: Path
 ) -> None:
     url = f"{redis_stack_url}?layout={layout}"
-    MAKES[layout](redis_stack_url, "trip")
+    FILLS[layout](redis_stack_url, "trip")
     assert ckpt("-s", url, "export", "trip", "--to", tmp_path).code == 0
     (bundle,) = tmp_path.iterdir()
     admin = client(redis_stack_url)
@@ -635,7 +620,7 @@ def test_the_saver_goes_on_in_an_emptied_store_that_was_filled_again(
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
         assert len(list(saver.list(config_of("trip")))) == 3
-        assert graph(saver, asks=True).get_state(config_of("trip")).next == ("b",)
+        assert graph_of(saver, asks=True).get_state(config_of("trip")).next == ("b",)
 
 
 # What is refused

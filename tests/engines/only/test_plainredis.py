@@ -24,10 +24,18 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.backends.test_redis import COMMANDS
-from tests.kit.command import ckpt
-from tests.kit.savers.plainredis import fill, items, saver_of
-from tests.kit.savers.redis import ODD, client, config_of, dump, graph, keys, removal_of
+from tests.engines.only.commands import COMMANDS
+from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.command import ckpt, ids_of
+from tests.kit.savers.redis import dump
+from tests.kit.savers.redis_threads import (
+    ODD,
+    client,
+    fill_plainredis,
+    keys,
+    plainredis_of,
+    removal_of,
+)
 
 pytestmark = pytest.mark.engines
 
@@ -39,16 +47,19 @@ def held(url: str) -> dict[bytes, Any]:
     return {name: value for name, value in keys(url).items() if name != SEQ}
 
 
-def ids(url: str, thread_id: str) -> list[str]:
-    told = ckpt("-s", url, "history", "-o", "json", "--", thread_id).json
-    return [one["checkpoint_id"] for one in told]
+def items(url: str, thread_id: str, **place: str) -> list[str]:
+    """What the official saver reads."""
+    config = config_of(thread_id)
+    config["configurable"].update(place)
+    found: list[str] = graph_of(plainredis_of(url)).get_state(config).values.get("items", [])
+    return found
 
 
 # Layouts
 
 
 def test_the_layout_is_told_by_its_registry(redis_url: str) -> None:
-    fill(redis_url, "trip")
+    fill_plainredis(redis_url, "trip")
     (found,) = ckpt("-s", redis_url, "stores", "-o", "json").json
     assert found["layout"] == "redis-plain"
     assert "inline_values" not in found["capabilities"]
@@ -60,8 +71,8 @@ def test_the_layout_is_told_by_its_registry(redis_url: str) -> None:
 
 
 def test_a_prefix_of_its_own_is_named_in_the_url(redis_url: str) -> None:
-    fill(redis_url, "trip", prefix="my:app:")
-    fill(redis_url, "other")
+    fill_plainredis(redis_url, "trip", prefix="my:app:")
+    fill_plainredis(redis_url, "other")
     listed = ckpt("-s", f"{redis_url}?prefix=my:app", "threads", "list", "-o", "json").json
     assert [one["thread_id"] for one in listed] == ["trip"]
     before = held(redis_url)
@@ -78,7 +89,7 @@ def test_a_prefix_of_its_own_is_named_in_the_url(redis_url: str) -> None:
 @pytest.mark.slow
 def test_threads_never_leak_into_one_another(redis_url: str) -> None:
     odd = [*ODD, 'o"b', "a\nb", "100%", "a:"]
-    fill(redis_url, *odd)
+    fill_plainredis(redis_url, *odd)
     with open_store(redis_url) as store:
         assert {one.thread_id for one in store.threads()} == set(odd)
         for thread_id in odd:
@@ -106,7 +117,7 @@ def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
     owned = {}
     for thread_id in ODD:
         known = held(redis_url).keys()
-        fill(redis_url, thread_id)
+        fill_plainredis(redis_url, thread_id)
         owned[thread_id] = held(redis_url).keys() - known - {b"lg:threads"}
     for thread_id in ODD:
         before = held(redis_url)
@@ -122,7 +133,7 @@ def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
 
 @pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
 def test_no_key_of_any_namespace_stays(redis_url: str, name: str) -> None:
-    drive(saver_of(redis_url), SCENARIOS[name])
+    drive(plainredis_of(redis_url), SCENARIOS[name])
     with open_store(redis_url) as store:
         named = {
             (one.key.checkpoint_ns, channel)
@@ -136,8 +147,8 @@ def test_no_key_of_any_namespace_stays(redis_url: str, name: str) -> None:
 
 def test_a_value_that_two_threads_could_have_is_that_of_who_names_it(redis_url: str) -> None:
     """`lg:blob:a::node:x:1` is of the root of `a`, or of the namespace `node` of `a:`."""
-    fill(redis_url, "a")
-    saver = saver_of(redis_url)
+    fill_plainredis(redis_url, "a")
+    saver = plainredis_of(redis_url)
     head = saver.get_tuple(config_of("a"))
     place = {"configurable": {"thread_id": "a:", "checkpoint_ns": "node"}}
     saver.put(place, {**head.checkpoint, "channel_values": {"x": 1}}, {}, {"x": 9})
@@ -160,7 +171,7 @@ def test_a_value_that_two_threads_could_have_is_that_of_who_names_it(redis_url: 
 
 
 def test_commands_send_only_what_reads(redis_url: str) -> None:
-    fill(redis_url, "trip", "other", ttl=3600)
+    fill_plainredis(redis_url, "trip", "other", ttl=3600)
     admin = client(redis_url)
     rights = ["+@read", "+@connection", "+info", "-@write"]
     admin.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", *rights)
@@ -178,7 +189,7 @@ def test_commands_send_only_what_reads(redis_url: str) -> None:
 
 
 def test_a_list_reads_no_value(redis_url: str) -> None:
-    fill(redis_url, *(f"thread-{number}" for number in range(20)))
+    fill_plainredis(redis_url, *(f"thread-{number}" for number in range(20)))
     admin = client(redis_url)
     admin.config_resetstat()
     assert ckpt("-s", redis_url, "threads", "list", "--all", "-o", "json").code == 0
@@ -197,14 +208,16 @@ def test_a_list_reads_no_value(redis_url: str) -> None:
 
 def test_both_branches_keep_their_values(redis_url: str) -> None:
     """The saver numbers versions per branch: without a lift, one would overwrite the other."""
-    fill(redis_url, "trip")
-    head, _, target, _ = ids(redis_url, "trip")
+    fill_plainredis(redis_url, "trip")
+    head, _, target, _ = ids_of(redis_url, "trip")
     before = held(redis_url)
     record = ckpt("-s", redis_url, "rollback", "trip", target, "--yes", "-o", "json").json
-    saver = saver_of(redis_url)
-    run_on = graph(saver).invoke(None, {"configurable": record["configurable"]}, durability="sync")
+    saver = plainredis_of(redis_url)
+    run_on = graph_of(saver).invoke(
+        None, {"configurable": record["configurable"]}, durability="sync"
+    )
     assert run_on["items"] == ["in trip", "from a", "from b"]
-    graph(saver).update_state(config_of("trip"), {"items": ["new"]})
+    graph_of(saver).update_state(config_of("trip"), {"items": ["new"]})
     after = held(redis_url)
     for name, value in before.items():
         if name not in {b"lg:threads", b"lg:idx:trip:"}:
@@ -215,17 +228,17 @@ def test_both_branches_keep_their_values(redis_url: str) -> None:
 
 def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
     """Not the greatest id: so the saver has it."""
-    fill(redis_url, "trip")
-    newest, _, older, _ = ids(redis_url, "trip")
+    fill_plainredis(redis_url, "trip")
+    newest, _, older, _ = ids_of(redis_url, "trip")
     client(redis_url).zadd("lg:idx:trip:", {older: 1000})
     client(redis_url).set(SEQ, 1000)
-    assert ids(redis_url, "trip")[0] == older
+    assert ids_of(redis_url, "trip")[0] == older
     shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
     assert shown["checkpoint_id"] == older
     tree = ckpt("-s", redis_url, "show", "trip", "--tree").out.splitlines()
     (marked,) = (line for line in tree if "head" in line)
     assert older[-4:] in marked
-    stored = saver_of(redis_url).get_tuple(config_of("trip")).checkpoint["channel_values"]
+    stored = plainredis_of(redis_url).get_tuple(config_of("trip")).checkpoint["channel_values"]
     assert stored["items"] == shown["values"]["items"] == ["in trip"]
     assert ckpt("-s", redis_url, "rollback", "trip", newest, "--yes").code == 0
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"]
@@ -234,21 +247,21 @@ def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
 def test_a_saver_that_writes_meanwhile_wins(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(redis_url, "trip")
+    fill_plainredis(redis_url, "trip")
     original = write.PlainPlan.last
 
     def late(self: Any) -> Iterator[Any]:
         yield from original(self)
-        fill(redis_url, "trip")
+        fill_plainredis(redis_url, "trip")
 
     monkeypatch.setattr(write.PlainPlan, "last", late)
     answer = ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes")
     assert answer.code == 6, answer.err
-    assert len(ids(redis_url, "trip")) == 8
+    assert len(ids_of(redis_url, "trip")) == 8
 
 
 def test_a_lost_value_is_put_back(redis_url: str) -> None:
-    drive(saver_of(redis_url), SCENARIOS["linear"])
+    drive(plainredis_of(redis_url), SCENARIOS["linear"])
     before = held(redis_url)
     (name, *_) = sorted(one for one in before if one.startswith(b"lg:blob:linear::items:"))[1:]
     client(redis_url).delete(name)
@@ -267,11 +280,11 @@ def test_a_lost_value_is_put_back(redis_url: str) -> None:
 
 def test_what_went_by_itself_counts_for_nothing(redis_url: str) -> None:
     """The timeline is kept alive by each checkpoint, and keeps the ids of those that are gone."""
-    fill(redis_url, "trip", "other", ttl=3600)
-    *_, oldest = ids(redis_url, "trip")
+    fill_plainredis(redis_url, "trip", "other", ttl=3600)
+    *_, oldest = ids_of(redis_url, "trip")
     admin = client(redis_url)
     admin.delete(f"lg:cp:trip::{oldest}")
-    assert len(ids(redis_url, "trip")) == 3
+    assert len(ids_of(redis_url, "trip")) == 3
     with open_store(redis_url) as store:
         assert {one.thread_id: one.checkpoints for one in store.threads()} == {
             "trip": 3,
@@ -288,7 +301,7 @@ def test_what_went_by_itself_counts_for_nothing(redis_url: str) -> None:
 
 
 def test_a_rollback_takes_the_time_that_its_target_has_left(redis_url: str) -> None:
-    fill(redis_url, "trip", ttl=3600)
+    fill_plainredis(redis_url, "trip", ttl=3600)
     before = dump(redis_url)
     assert ckpt("-s", redis_url, "rollback", "trip", "~2", "--yes").code == 0
     assert ckpt("-s", redis_url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
@@ -306,11 +319,11 @@ def test_a_rollback_takes_the_time_that_its_target_has_left(redis_url: str) -> N
 
 def test_what_comes_back_stands_before_what_is_stored_next(redis_url: str, tmp_path: Any) -> None:
     """Also in a server that never counted so far."""
-    fill(redis_url, "first", "trip")
+    fill_plainredis(redis_url, "first", "trip")
     before = held(redis_url)
     assert ckpt("-s", redis_url, "export", "trip", "--to", tmp_path).code == 0
     client(redis_url).flushall()
-    fill(redis_url, "other")
+    fill_plainredis(redis_url, "other")
     (bundle,) = tmp_path.iterdir()
     done = ckpt("-s", redis_url, "import", bundle, "--yes")
     assert done.code == 0, done.err
@@ -318,7 +331,7 @@ def test_what_comes_back_stands_before_what_is_stored_next(redis_url: str, tmp_p
     mine = {name: value for name, value in before.items() if b"trip" in name}
     assert mine
     assert {name: value for name, value in after.items() if b"trip" in name} == mine
-    fill(redis_url, "trip")
+    fill_plainredis(redis_url, "trip")
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
     refused = ckpt("-s", redis_url, "import", bundle, "--yes")
     assert refused.code == 6, refused.err
@@ -343,7 +356,7 @@ def test_what_a_break_leaves_is_the_end_of_the_thread_and_goes_next(
     monkeypatch.setattr(plain_removal, "run", broken)
     left = []
     for steps in range(1, 20):
-        fill(redis_url, "trip", asks=True)
+        fill_plainredis(redis_url, "trip", asks=True)
         removal = removal_of(redis_url, "trip")
         most = steps
         try:
@@ -353,7 +366,7 @@ def test_what_a_break_leaves_is_the_end_of_the_thread_and_goes_next(
             left.append(len(keys(redis_url)))
         else:
             break
-        state = graph(saver_of(redis_url), asks=True).get_state(config_of("trip"))
+        state = graph_of(plainredis_of(redis_url), asks=True).get_state(config_of("trip"))
         assert [one.value for one in state.interrupts] == ["sure?"]
         assert state.values["items"] == ["in trip", "from a"]
         most = 1000
@@ -368,13 +381,13 @@ def test_what_a_break_leaves_is_the_end_of_the_thread_and_goes_next(
 def test_a_thread_that_goes_on_in_the_last_moment_stays(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(redis_url, "trip", "other")
+    fill_plainredis(redis_url, "trip", "other")
     removals = [removal_of(redis_url, name) for name in ("trip", "other")]
     ran = thread_removal.run
 
     def late(pipe: Any, step: Any, rows: Any) -> None:
-        if len(ids(redis_url, "trip")) == 4:
-            fill(redis_url, "trip")
+        if len(ids_of(redis_url, "trip")) == 4:
+            fill_plainredis(redis_url, "trip")
         ran(pipe, step, rows)
 
     monkeypatch.setattr(plain_removal, "run", late)
@@ -388,22 +401,22 @@ def test_a_thread_that_goes_on_between_two_steps_stays_from_there(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain_removal, "KEYS_AT_ONCE", 4)
-    fill(redis_url, "trip")
-    removal, head = removal_of(redis_url, "trip"), max(ids(redis_url, "trip"))
+    fill_plainredis(redis_url, "trip")
+    removal, head = removal_of(redis_url, "trip"), max(ids_of(redis_url, "trip"))
     ran, number = thread_removal.run, 0
 
     def late(pipe: Any, step: Any, rows: Any) -> None:
         nonlocal number
         number += 1
         if number == 2:
-            fill(redis_url, "trip")
+            fill_plainredis(redis_url, "trip")
         ran(pipe, step, rows)
 
     monkeypatch.setattr(plain_removal, "run", late)
     with open_writable(parse_url(redis_url)) as writable:
         (done,) = writable.remove([removal])
     assert (done.skipped, done.rows["checkpoint"]) == (MOVED, 1)
-    assert head in ids(redis_url, "trip")
+    assert head in ids_of(redis_url, "trip")
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
 
 
@@ -411,8 +424,8 @@ def test_a_subgraph_with_writes_goes_in_an_earlier_step_than_the_root(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain_removal, "KEYS_AT_ONCE", 4)
-    fill(redis_url, "trip")
-    saver = saver_of(redis_url)
+    fill_plainredis(redis_url, "trip")
+    saver = plainredis_of(redis_url)
     config: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": "inner"}}
     config = saver.put(config, empty_checkpoint(), {"source": "loop", "step": 0}, {})
     saver.put_writes(config, [("items", ["x"])], "task")
@@ -424,15 +437,15 @@ def test_a_subgraph_with_writes_goes_in_an_earlier_step_than_the_root(
 
 @pytest.mark.slow
 def test_an_agent_at_work_loses_no_checkpoint(redis_url: str) -> None:
-    fill(redis_url, "busy", *(f"old-{number}" for number in range(10)))
+    fill_plainredis(redis_url, "busy", *(f"old-{number}" for number in range(10)))
     stop, wrong = threading.Event(), []
-    saver = saver_of(redis_url)
+    saver = plainredis_of(redis_url)
 
     def work() -> None:
         number = 3
         while not stop.is_set():
             number += 3
-            found = graph(saver).invoke({"items": ["in busy"]}, config_of("busy"))
+            found = graph_of(saver).invoke({"items": ["in busy"]}, config_of("busy"))
             if len(found["items"]) != number:
                 wrong.append(len(found["items"]))
                 return
@@ -450,11 +463,11 @@ def test_an_agent_at_work_loses_no_checkpoint(redis_url: str) -> None:
 
 
 def test_values_and_writes_of_nothing_go(redis_url: str) -> None:
-    fill(redis_url, "trip", "other")
+    fill_plainredis(redis_url, "trip", "other")
     before = held(redis_url)
     words = ["gc", "--scope", "all", "--grace", "0s", "--yes", "-o", "json"]
     assert ckpt("-s", redis_url, *words).json["threads"] == []
-    saver = saver_of(redis_url)
+    saver = plainredis_of(redis_url)
     lost = {"thread_id": "trip", "checkpoint_ns": "", "checkpoint_id": _OLD}
     saver.put_writes({"configurable": lost}, [("items", ["lost"]), ("x", 1)], "task")
     saver.client.set("lg:blob:trip::items:77", '{"t": "msgpack", "d": "wA=="}')
@@ -475,8 +488,8 @@ class Odd:
 
 def test_pickled_writes_are_taken_apart_and_nothing_is_loaded(redis_url: str) -> None:
     serde = JsonPlusSerializer(pickle_fallback=True)
-    saver = saver_of(redis_url, serde=serde)
-    fill(redis_url, "trip")
+    saver = plainredis_of(redis_url, serde=serde)
+    fill_plainredis(redis_url, "trip")
     head = saver.get_tuple(config_of("trip"))
     written: list[Any] = [("odd", Odd()), ("list", [Odd(), 1]), ("n", 7), ("t", (Odd(), "x"))]
     saver.put_writes(head.config, written, "task")
@@ -493,7 +506,7 @@ def test_encrypted_checkpoints_are_named_as_such(
 ) -> None:
     """Metadata, parent and names of channels are encrypted with them, so nothing can be told."""
     monkeypatch.setenv("LANGGRAPH_AES_KEY", "0123456789abcdef")
-    fill(redis_url, "trip", serde=EncryptedSerializer.from_pycryptodome_aes())
+    fill_plainredis(redis_url, "trip", serde=EncryptedSerializer.from_pycryptodome_aes())
     shown = ckpt("-s", redis_url, "show", "trip")
     assert shown.code in {0, 4}
     assert "encrypted" in shown.out + shown.err
@@ -519,8 +532,8 @@ def test_encrypted_checkpoints_are_named_as_such(
     ],
 )
 def test_broken_keys_break_nothing(redis_url: str, stored: bytes) -> None:
-    fill(redis_url, "trip", "other")
-    head, *_ = ids(redis_url, "trip")
+    fill_plainredis(redis_url, "trip", "other")
+    head, *_ = ids_of(redis_url, "trip")
     admin = client(redis_url)
     for name in [one for one in keys(redis_url) if b"blob:trip::items" in one]:
         admin.set(name, stored)

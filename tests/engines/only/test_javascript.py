@@ -13,7 +13,8 @@ import redis
 
 from ckpt_backends.registry import open_store
 from tests.kit.command import FIXTURES, ckpt
-from tests.kit.savers.redis import client, dump, fill
+from tests.kit.savers.redis import dump
+from tests.kit.savers.redis_threads import client, fill
 from tests.kit.stores import restore_javascript_documents, restore_javascript_keys
 
 pytestmark = pytest.mark.engines

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -22,21 +20,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.kit.command import SAMPLE, ckpt
 from tests.kit.locked import lock, unprivileged
+from tests.kit.planting.journals import CACHED, MAGIC, journal, killed
 
-KILLED = """
-import os, signal, sqlite3, sys
-path, mode, pages = sys.argv[1:]
-writer = sqlite3.connect(path, isolation_level=None)
-writer.execute(f"PRAGMA journal_mode = {mode}")
-writer.execute(f"PRAGMA cache_size = {pages}")
-writer.execute("BEGIN IMMEDIATE")
-writer.execute("UPDATE checkpoints SET thread_id = 'UNCOMMITTED' || thread_id")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-SPILLED, CACHED = "1", "-20000"
-"""With a cache of one page, changed pages stand in the file; with a large one, none do."""
 THREADS = 8
-MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
@@ -47,20 +33,6 @@ COMMANDS = [
     ["rollback", "trip-to-kyoto", "~1", "--yes"],
     ["threads", "delete", "trip-to-kyoto", "--yes"],
 ]
-
-
-def journal(store: Path) -> Path:
-    return store.with_name(store.name + "-journal")
-
-
-def killed(store: Path, mode: str = "delete", pages: str = SPILLED) -> Path:
-    """A store in which a writer was killed in the middle of a transaction."""
-    shutil.copyfile(SAMPLE, store)
-    subprocess.run([sys.executable, "-c", KILLED, store, mode, pages], check=False)
-    # SQLite writes the magic number when the journal is synced, before it changes the file.
-    assert journal(store).read_bytes()[:8] == (MAGIC if pages == SPILLED else bytes(8))
-    assert (b"UNCOMMITTED" in store.read_bytes()) == (pages == SPILLED)
-    return store
 
 
 def torn_tail(store: Path) -> Path:

@@ -20,9 +20,10 @@ from ckpt_backends.mongodb.engine.connect import MongoConnection, connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.tail import Tail
+from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer
-from tests.kit.savers.mongodb import Place, config, graph
+from tests.kit.savers.mongodb import Place
 from tests.kit.servers import (
     Server,
     free_port,
@@ -76,7 +77,7 @@ def test_collections_are_found_by_shape_whatever_their_names(place: Place) -> No
     for words in COMMANDS:
         answer = ckpt("-s", place.url, *words)
         assert answer.code == 0, (words, answer.err)
-    assert items(place.url) == ["in", "from a", "from b"]
+    assert items(place.url) == ["in trip", "from a", "from b"]
     (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
     assert found["layout"] == "mongodb"
     assert found["tables"] == [f"{place.name}.odd name", f"{place.name}.of.it"]
@@ -86,7 +87,7 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
     place.fill("trip")
     place.fill("aio", saver=place.saver("checkpoints_aio", "checkpoint_writes_aio"))
     kaflow = MongoDBCheckpointer(place.url, place.name, "memory")
-    graph(kaflow).invoke({"items": ["in"]}, config("ka"))
+    graph_of(kaflow).invoke({"items": ["in"]}, config_of("ka"))
     kaflow.client.close()
     answer = ckpt("-s", place.url, "threads", "list")
     assert answer.code == 4
@@ -100,7 +101,7 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
         url = f"{place.url}?collection={name}"
         listed = ckpt("-s", url, "threads", "list", "-o", "json").json
         assert [row["thread_id"] for row in listed] == [thread]
-        assert items(url, thread) == ["in", "from a", "from b"]
+        assert items(url, thread) == ["in trip", "from a", "from b"]
     assert ckpt("-s", f"{place.url}?layout=kaflow", "show", "ka").code == 0
     pinned = f"{place.url}?collection=checkpoints&writes_collection=checkpoint_writes_aio"
     with open_store(pinned) as store:
@@ -248,10 +249,10 @@ def test_both_generations_of_metadata_read_where_the_saver_fails(place: Place) -
     place.age({"thread_id": "trip"})
     assert ckpt("-s", place.url, "history", "trip", "-o", "json").json == before
     with pytest.raises(ValueError, match="too many values to unpack"):
-        place.saver().get_tuple(config("trip"))
+        place.saver().get_tuple(config_of("trip"))
     (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
     assert "no release reads both" in found["saver"]
-    assert place.saver().get_tuple(config("new")) is not None
+    assert place.saver().get_tuple(config_of("new")) is not None
 
 
 def test_savers_of_both_languages_in_one_collection_are_named(place: Place) -> None:
@@ -275,7 +276,7 @@ def test_a_copy_is_written_as_its_source_is(place: Place) -> None:
         stored = place.database["checkpoints"].find_one({"checkpoint_id": made["checkpoint_id"]})
         assert {type(one) for one in stored["metadata"].values()} == {kind, dict}
         assert ckpt("-s", place.url, "show", thread, "-o", "json").json["source"] == "fork"
-    assert graph(place.saver()).get_state(config("new")).next == ("b",)
+    assert graph_of(place.saver()).get_state(config_of("new")).next == ("b",)
 
 
 def test_documents_that_expire_get_copies_that_expire(place: Place) -> None:
@@ -297,7 +298,7 @@ def test_parallel_writes_of_a_delta_channel_come_in_order(place: Place) -> None:
         drive(place.saver(), scenario)
         values = ckpt("-s", place.url, "show", "delta-rarely", "-o", "json").json["values"]
         assert values["items"] == values["items_plain"]  # which LangGraph itself put together
-        theirs = scenario.build(place.saver()).get_state(config("delta-rarely")).values
+        theirs = scenario.build(place.saver()).get_state(config_of("delta-rarely")).values
         assert sorted(theirs["items"]) == sorted(values["items"])
         differ.append(theirs["items"] != theirs["items_plain"])
     assert any(differ)
@@ -315,9 +316,9 @@ def test_encrypted_values_and_leaves(place: Place, monkeypatch: pytest.MonkeyPat
     rows = ckpt("-s", place.url, "history", "trip", "-o", "json").json
     assert [row["source"] for row in rows] == ["loop", "loop", "loop", "input"]
     assert [row["metadata"]["step"] for row in rows] == [2, 1, 0, -1]
-    assert items(place.url) == ["in", "from a", "from b"]
+    assert items(place.url) == ["in trip", "from a", "from b"]
     assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 0
-    assert items(place.url) == ["in", "from a"]
+    assert items(place.url) == ["in trip", "from a"]
 
 
 def test_odd_thread_ids_do_not_leak_into_one_another(place: Place) -> None:
@@ -348,7 +349,7 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
     place.fill("42", "7")
     for name in ("checkpoints", "checkpoint_writes"):
         place.database[name].update_many({"thread_id": "42"}, {"$set": {"thread_id": 42}})
-    assert items(place.url, "42") == items(place.url, "7") == ["in", "from a", "from b"]
+    assert items(place.url, "42") == items(place.url, "7") == ["in trip", "from a", "from b"]
     listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
     assert {row["thread_id"] for row in listed} == {"42", "7"}
     before = list(place.database["checkpoints"].find().sort("_id", 1))
@@ -375,7 +376,7 @@ def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:
             answer = ckpt("-s", place.url, *words)
             found = {1, 7} if words[0] == "doctor" else set()
             answer.ends_cleanly(0, 3, 4, *found)
-        assert items(place.url, "other") == ["in", "from a", "from b"]
+        assert items(place.url, "other") == ["in trip", "from a", "from b"]
 
 
 def test_an_agent_that_goes_on_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +425,7 @@ def test_a_standalone_server_takes_a_change_of_one_document() -> None:
         answer = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes")
         assert answer.code == 0, answer.err
         assert "standalone" in answer.err
-        assert graph(place.saver()).get_state(config("trip")).next == ("b",)
+        assert graph_of(place.saver()).get_state(config_of("trip")).next == ("b",)
         assert ckpt("-s", place.url, "undo", "trip", "--yes").code == 0
         refused = ckpt("-s", place.url, "copy", "trip@head", "--as", "copy", "--yes")
         assert refused.code == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from ckpt_backends.redis.engine import connection as cluster
 from ckpt_backends.registry import open_sessions, open_store
 from ckpt_backends.url import parse_url
 from tests.kit import servers
+from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ckpt
-from tests.kit.savers import plainredis, valkey
-from tests.kit.savers.redis import FILLS, PlainRedisSaver, client, config_of, graph, removal_of, run
+from tests.kit.savers.redis import PlainRedisSaver
+from tests.kit.savers.redis_threads import FILLS, client, removal_of
 
 pytestmark = pytest.mark.engines
 
@@ -38,14 +38,10 @@ COMMANDS = [
     ["purge", "--match", "a*", "--dry-run"],
     ["doctor"],
 ]
-MAKES: dict[str, Callable[..., None]] = {
-    **FILLS,
-    "redis-plain": plainredis.fill,
-    "valkey": valkey.fill,
-}
+LAYOUTS = ("redis", "redis-hash", "redis-plain", "valkey")
 
 
-@pytest.fixture(params=MAKES)
+@pytest.fixture(params=LAYOUTS)
 def layout(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -76,7 +72,7 @@ def dumped(redis_cluster: servers.Cluster) -> dict[bytes, bytes]:
 @pytest.fixture
 def filled(cluster_url: str, redis_stack_url: str, layout: str) -> str:
     """Threads of a layout on a cluster, and the same on one server."""
-    MAKES[layout](redis_stack_url, *THREADS)
+    FILLS[layout](redis_stack_url, *THREADS)
     move(redis_stack_url, cluster_url)
     return layout
 
@@ -178,7 +174,7 @@ def test_what_a_break_leaves_goes_with_the_next_run(
     ("layout", "words"),
     [
         *((name, ["rollback", "trip", "~1"]) for name in ("redis", "redis-hash")),
-        *((name, ["copy", "trip@head", "--as", "n"]) for name in MAKES),
+        *((name, ["copy", "trip@head", "--as", "n"]) for name in LAYOUTS),
     ],
     indirect=["layout"],
 )
@@ -201,7 +197,7 @@ def test_a_change_over_several_slots_is_refused(
     assert dumped(redis_cluster) == before
 
 
-@pytest.mark.parametrize("layout", [*FILLS, "valkey"], indirect=True)
+@pytest.mark.parametrize("layout", ["redis", "redis-hash", "valkey"], indirect=True)
 def test_a_thread_in_one_slot_is_changed_as_on_one_server(
     redis_cluster: servers.Cluster, filled: str
 ) -> None:
@@ -222,18 +218,18 @@ def test_the_official_graph_resumes_a_fork_of_plainredis(
     """Its saver needs all keys in one slot, which a prefix in braces gives."""
     connected = driver(cluster_url)
     saver = langgraph_checkpoint_plainredis.RedisSaver(connected, prefix="{lg}")
-    run(saver, "trip", "other")
+    talk(saver, "trip", "other")
     url = f"{cluster_url}?prefix=%7Blg%7D"
     history = ckpt("-s", url, "history", "trip", "-o", "json").json
     old = {name: held for name, held in dumped(redis_cluster).items() if b":blob:" in name}
     done = ckpt("-s", url, "rollback", "trip", "~2", "--yes", "-o", "json")
     assert done.code == 0, done.err
-    went_on = graph(saver).invoke(None, {"configurable": done.json["configurable"]})
+    went_on = graph_of(saver).invoke(None, {"configurable": done.json["configurable"]})
     assert went_on["items"] == ["in trip", "from a", "from b"]
     assert dumped(redis_cluster).items() >= old.items()
     config = config_of("trip")
     config["configurable"]["checkpoint_id"] = history[0]["checkpoint_id"]
-    values = graph(saver).get_state(config).values
+    values = graph_of(saver).get_state(config).values
     assert values["items"] == ["in trip", "from a", "from b"]
     assert ckpt("-s", url, "threads", "delete", "trip", "--yes").code == 0
     assert saver.get_tuple(config_of("trip")) is None
@@ -244,10 +240,10 @@ def test_the_official_graph_resumes_a_fork_of_plainredis(
 def test_the_graph_resumes_a_fork_of_hashes(cluster_url: str) -> None:
     connected = driver(cluster_url)
     saver = PlainRedisSaver(connected)
-    run(saver, "trip")
+    talk(saver, "trip")
     done = ckpt("-s", cluster_url, "rollback", "trip", "~2", "--yes", "-o", "json")
     assert done.code == 0, done.err
-    went_on = graph(saver).invoke(None, {"configurable": done.json["configurable"]})
+    went_on = graph_of(saver).invoke(None, {"configurable": done.json["configurable"]})
     assert went_on["items"] == ["in trip", "from a", "from b"]
     connected.close()
 

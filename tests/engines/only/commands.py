@@ -1,0 +1,27 @@
+"""Commands that read, which each store must answer."""
+
+from __future__ import annotations
+
+COMMANDS = [
+    ["threads", "list", "--long", "-o", "json"],
+    ["threads", "list", "--all", "-o", "json"],
+    ["show", "--long", "trip"],
+    ["show", "trip", "--writes", "--metadata"],
+    ["show", "trip", "--tree", "--all-ns", "--unfold"],
+    ["show", "trip", "--raw"],
+    ["show", "trip", "--where"],
+    ["history", "trip", "--all-ns"],
+    ["diff", "trip"],
+    ["interrupts"],
+    ["messages", "trip"],
+    ["grep", "from"],
+    ["blame", "trip", "items"],
+    ["du"],
+    ["du", "trip", "--by", "channel"],
+    ["diff", "trip", "--writes"],
+    ["replay", "trip", "--verify"],
+    ["replay", "--all", "--verify"],
+    ["stats"],
+    ["stores"],
+    ["doctor"],
+]

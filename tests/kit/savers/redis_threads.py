@@ -1,0 +1,92 @@
+"""Threads of the small graph in Redis, as each of its savers stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import langgraph_checkpoint_plainredis
+import redis
+from langgraph.checkpoint.redis import ShallowRedisSaver
+from langgraph_checkpoint_aws.checkpoint.valkey import ValkeySaver
+from valkey import Valkey
+
+from ckpt_backends.changes import Removal
+from ckpt_backends.registry import open_store
+from tests.kit.agents.steps import talk
+from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+
+ODD = [
+    *("a", "a:b", "a:b:c", "A", "a$b", "a$", "a*", "a[bc]", "a,b", "ab", "a?", "a\\b"),
+    "a:__empty__",
+]
+"""Thread ids of which a pattern, a split or an index might take one for another."""
+
+
+def client(url: str) -> Any:
+    return redis.Redis.from_url(url, protocol=2)
+
+
+def keys(url: str) -> dict[bytes, Any]:
+    """Return all keys with what they hold."""
+    return {name: held for name, held in dump(url).items() if name}
+
+
+def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
+    """Let the official saver of documents write some threads."""
+    with SeeingRedisSaver.from_conn_string(url, **options) as saver:
+        saver.setup()
+        talk(saver, *threads, asks=asks)
+
+
+def fill_shallow(url: str, *threads: str, asks: bool = False) -> None:
+    """Let the official saver that keeps the newest checkpoints write some threads."""
+    with ShallowRedisSaver.from_conn_string(url) as saver:
+        saver.setup()
+        talk(saver, *threads, asks=asks)
+
+
+def fill_plain(url: str, *threads: str, separator: str = "$", seconds: int = 0) -> None:
+    """Let the saver of hashes write some threads."""
+    with redis.Redis.from_url(url) as connected:
+        talk(PlainRedisSaver(connected, separator, seconds), *threads)
+
+
+def fill_colon(url: str, *threads: str) -> None:
+    fill_plain(url, *threads, separator=":")
+
+
+def plainredis_of(url: str, **options: Any) -> Any:
+    return langgraph_checkpoint_plainredis.RedisSaver(client(url), **options)
+
+
+def fill_plainredis(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
+    """Let langgraph-checkpoint-plainredis write some threads."""
+    talk(plainredis_of(url, **options), *threads, asks=asks)
+
+
+def valkey_of(url: str, **options: Any) -> Any:
+    return ValkeySaver(Valkey.from_url(url), **options)
+
+
+def fill_valkey(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
+    """Let the saver of langgraph-checkpoint-aws write some threads."""
+    talk(valkey_of(url, **options), *threads, asks=asks)
+
+
+FILLS: dict[str, Callable[..., None]] = {
+    "redis": fill,
+    "redis-hash": fill_plain,
+    "redis-shallow": fill_shallow,
+    "redis-hash-colon": fill_colon,
+    "redis-plain": fill_plainredis,
+    "valkey": fill_valkey,
+}
+
+
+def removal_of(url: str, thread_id: str) -> Removal:
+    """Return the removal of a whole thread as it is now."""
+    with open_store(url) as store:
+        thread, size = store.thread(thread_id), store.size(thread_id)
+    assert thread is not None
+    return Removal(thread_id, thread.last_at, size.checkpoints, size.writes)
