@@ -27,7 +27,6 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.cli.test_tail import tailing, take
 from tests.engines.only.commands import COMMANDS
 from tests.kit.agents.steps import graph_of, talk
 from tests.kit.command import FIXTURES, ckpt
@@ -37,6 +36,7 @@ from tests.kit.savers.redis import PlainRedisSaver, dump
 from tests.kit.savers.redis_threads import FILLS, ODD, client, fill, fill_plain, fill_shallow
 from tests.kit.servers import Server, free_port
 from tests.kit.stores import restore_keys
+from tests.kit.tailing import tailing, take
 
 ALONE = {
     "list": ["threads", "list", "--long"],
@@ -404,10 +404,10 @@ def test_documents_are_read_without_an_index(redis_stack_url: str) -> None:
 
 def test_tail_sees_what_a_saver_adds(redis_stack_url: str, layout: str) -> None:
     FILLS[layout](redis_stack_url, "live")
-    with tailing(redis_stack_url, "-n", "2", "-o", "ndjson") as process:
-        assert [one["step"] for one in take(process.stdout, 2)] == [1, 2]
+    with tailing(redis_stack_url, "live", "-n", "2", "-o", "ndjson") as process:
+        assert [one["step"] for one in take(process, 2)] == [1, 2]
         FILLS[layout](redis_stack_url, "live")
-        assert [one["step"] for one in take(process.stdout, 4)] == [3, 4, 5, 6]
+        assert [one["step"] for one in take(process, 4)] == [3, 4, 5, 6]
 
 
 # Values that are large

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
+from tests.kit.agents import small
+from tests.kit.agents.small import Log, beside, nested
+
 INPUT: Any = {"log": []}
-
-
-class Log(TypedDict):
-    log: Annotated[list[str], operator.add]
 
 
 @dataclass
@@ -62,65 +58,49 @@ class World:
         time.sleep(0.1 if self.others else 0)
 
 
-Build = Callable[[World], StateGraph[Any]]
+Build = Callable[[World], Any]
 
 
-def crashed(world: World) -> StateGraph[Any]:
+def crashed(world: World) -> Any:
     """One node fails."""
-    return _parallel(crash=world.node("crash"))
+    return beside(Log, {"crash": world.node("crash")})
 
 
-def two_failed(world: World) -> StateGraph[Any]:
+def two_failed(world: World) -> Any:
     """Two tasks of one step fail."""
     world.others = 1
-    return _parallel(first=world.node("first"), second=world.node("second"))
+    return beside(Log, {"first": world.node("first"), "second": world.node("second")})
 
 
-def question(world: World) -> StateGraph[Any]:
+def question(world: World) -> Any:
     """One node asks."""
-    return _parallel(ask=world.asking("ask"))
+    return beside(Log, {"ask": world.asking("ask")})
 
 
-def two_questions(world: World) -> StateGraph[Any]:
+def two_questions(world: World) -> Any:
     """Two tasks of one step ask."""
-    return _parallel(ask=world.asking("ask"), also=world.asking("also"))
+    return beside(Log, {"ask": world.asking("ask"), "also": world.asking("also")})
 
 
-def error_and_question(world: World) -> StateGraph[Any]:
+def error_and_question(world: World) -> Any:
     """One task fails while another asks."""
     world.others = 1
-    return _parallel(ask=world.asking("ask"), crash=world.node("crash"))
+    return beside(Log, {"ask": world.asking("ask"), "crash": world.node("crash")})
 
 
-def inner_question(world: World) -> StateGraph[Any]:
+def inner_question(world: World) -> Any:
     """A node in a subgraph asks."""
-    return _nested(question(world))
+    return nested(Log, question(world), "research")
 
 
-def inner_crash(world: World) -> StateGraph[Any]:
+def inner_crash(world: World) -> Any:
     """A node in a subgraph of a subgraph fails."""
-    return _nested(_nested(crashed(world), "inner"))
+    return nested(Log, crashed(world), "research", "inner")
 
 
-def _parallel(**nodes: Any) -> StateGraph[Any]:
-    graph = StateGraph(Log)
-    for name, node in nodes.items():
-        graph.add_node(name, node).add_edge(START, name)
-    return graph
-
-
-def _nested(inner: StateGraph[Any], name: str = "research") -> StateGraph[Any]:
-    return StateGraph(Log).add_node(name, inner.compile()).add_edge(START, name)
-
-
-@contextmanager
-def running(path: Path, build: Build, world: World) -> Iterator[Any]:
+def running(path: Path, build: Build, world: World) -> AbstractContextManager[Any]:
     """The graph on a SQLite store, as its application runs it."""
-    connection = sqlite3.connect(path, check_same_thread=False)
-    try:
-        yield build(world).compile(checkpointer=SqliteSaver(connection))
-    finally:
-        connection.close()
+    return small.running(path, build(world))
 
 
 def fill(path: Path, build: Build, thread_id: str, *, marks: int = 1) -> World:

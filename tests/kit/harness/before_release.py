@@ -120,11 +120,10 @@ STAYS: dict[str, tuple[str, ...]] = {
         *("postgres]", "redis]", "three-table]", "kaflow"),
     ),
     "tests/executor/test_cluster.py::test_a_command_answers_the_same_wherever_it_runs": ("grep",),
-    "tests/incidents/test_errors_of_eras.py::"
-    "test_errors_are_those_of_the_threads_with_this_status": (
+    "tests/commands/test_errors.py::test_errors_are_those_of_the_threads_with_this_status": (
         *("lg-0.2.14-json", "lg-1.2.22", "js-1"),
     ),
-    "tests/incidents/test_metrics.py::test_the_numbers_are_those_of_the_other_commands": (
+    "tests/commands/test_metrics.py::test_the_numbers_are_those_of_the_other_commands": (
         *("Sqlite", "Postgres", "Redis"),
     ),
     "tests/many/test_killed.py::test_some_kills": ("last-good",),

@@ -1,4 +1,4 @@
-"""`ckpt metrics` prints what Prometheus reads, with the numbers of the other commands."""
+"""`metrics` prints what Prometheus reads, with the numbers of the other commands."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any, TypedDict
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, RemoveMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+
+from tests.kit.agents.small import chain
 
 SPENT: Counter[tuple[str, str]] = Counter()
 """By model and kind: the tokens of all calls."""
@@ -35,23 +36,18 @@ class CountingModel(BaseChatModel):
         return {**tokens, "input_token_details": details, "output_token_details": {"reasoning": 5}}
 
     def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
-        said = AIMessage(
-            "a whole answer",
-            usage_metadata=self._usage(messages),
-            response_metadata={"model_name": self.name},
-        )
+        said = AIMessage("a whole answer", **self._told(messages))
         return ChatResult(generations=[ChatGeneration(message=said)])
 
     def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
         for text in ("a streamed ", "answer"):
             yield ChatGenerationChunk(message=AIMessageChunk(content=text))
-        last = AIMessageChunk(
-            content="",
-            usage_metadata=self._usage(messages),
-            response_metadata={"model_name": self.name},
-            chunk_position="last",
-        )
+        last = AIMessageChunk(content="", chunk_position="last", **self._told(messages))
         yield ChatGenerationChunk(message=last)
+
+    def _told(self, messages: list[Any]) -> dict[str, Any]:
+        usage = self._usage(messages)
+        return {"usage_metadata": usage, "response_metadata": {"model_name": self.name}}
 
 
 class Chat(TypedDict, total=False):
@@ -70,15 +66,6 @@ def trim(state: Any) -> Any:
 
 def agent(saver: Any) -> Any:
     """Compile: a model, its messages trimmed, and a subgraph with another model."""
-    inner: Any = StateGraph(Chat)
-    inner.add_node("dig", talk("small"))
-    inner.add_edge(START, "dig")
-    builder: Any = StateGraph(Chat)
-    nodes = {"chat": talk("big"), "trim": trim, "research": inner.compile(), "sum": talk("big")}
-    before = START
-    for name, node in nodes.items():
-        builder.add_node(name, node)
-        builder.add_edge(before, name)
-        before = name
-    builder.add_edge(before, END)
-    return builder.compile(checkpointer=saver)
+    inner = chain(Chat, {"dig": talk("small")}).compile()
+    nodes = {"chat": talk("big"), "trim": trim, "research": inner, "sum": talk("big")}
+    return chain(Chat, nodes).compile(checkpointer=saver)

@@ -1,4 +1,4 @@
-"""`ckpt errors` lists the failed tasks of official graphs."""
+"""`errors` lists the failed tasks of official graphs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.errors import NodeError
 from langgraph.func import entrypoint, task
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 import ckpt_cli
 from tests.kit.agents import failing as agents
-from tests.kit.command import ckpt
+from tests.kit.agents.small import Log, chain, nested, run, saver_of
+from tests.kit.command import ckpt, copy_store, eras
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +26,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     agents.fill(path, agents.error_and_question, "both", marks=2)
     agents.fill(path, agents.inner_crash, "inner")
     agents.fill(path, agents.question, "asks")
-    world = agents.fill(path, agents.inner_crash, "retried")
-    world.is_down = False
-    with agents.running(path, agents.inner_crash, world) as graph:
-        graph.invoke(None, {"configurable": {"thread_id": "retried"}})
-    world = agents.fill(path, agents.crashed, "left")
-    world.is_down = False
-    with agents.running(path, agents.crashed, world) as graph:
-        graph.invoke(agents.INPUT, {"configurable": {"thread_id": "left"}})
+    for thread, build, value in (
+        ("retried", agents.inner_crash, None),
+        ("left", agents.crashed, agents.INPUT),
+    ):
+        world = agents.fill(path, build, thread)
+        world.is_down = False
+        run(path, build(world), value, thread=thread)
     return path
 
 
@@ -78,7 +78,7 @@ def test_the_history_tells_what_became_of_each_failure(store: Path) -> None:
     assert [one["resume"] for one in found if one["state"] != "failed"] == [None, None]
 
 
-def test_what_is_printed_retries_the_task(store: Path, tmp_path: Path) -> None:
+def test_what_is_printed_retries_the_task(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
     world = agents.fill(path, agents.inner_crash, "inner")
     (found,) = _errors(path)
@@ -147,7 +147,7 @@ def test_a_function_that_failed_at_once_is_named(tmp_path: Path) -> None:
     def count_words(page: str, least: int) -> int:
         return max(len(page), least)
 
-    with SqliteSaver.from_conn_string(str(path)) as saver:
+    with saver_of(path) as saver:
 
         @entrypoint(checkpointer=saver)
         def flow(page: str) -> Any:
@@ -155,77 +155,91 @@ def test_a_function_that_failed_at_once_is_named(tmp_path: Path) -> None:
                 return count_words(page).result()  # type: ignore[call-arg]
             return fetch_page(page).result()
 
-        def run(page: str) -> None:
-            with suppress(ValueError, TypeError):
-                flow.invoke(page, {"configurable": {"thread_id": page}})
-
         def writers(thread: str) -> list[str | None]:
             found = ckpt("-s", path, "show", thread, "--writes", "-o", "json").json
             return sorted((one["node"] for one in found["writes"]), key=str)
 
-        for page in ("alone", "bad", "ask"):
-            run(page)
+        for page in ("alone", "bad", "ask", "good"):
+            if page == "good":
+                assert writers("bad") == writers("ask") == [None, "flow"]
+            with suppress(ValueError, TypeError):
+                flow.invoke(page, {"configurable": {"thread_id": page}})
         assert writers("alone") == ["count_words", "flow"]
-        assert writers("bad") == writers("ask") == [None, "flow"]
-        run("good")
         assert writers("bad") == writers("ask") == ["fetch_page", "flow"]
 
 
-def _with_handlers(saver: Any) -> Any:
+def _with_handlers() -> Any:
     """A subgraph fails, and the error handler of the node that calls it takes the failure; then a
     node fails whose handler fails, asks, or works, as the input says."""
-    from langgraph.errors import NodeError
-    from langgraph.graph import START, StateGraph
-    from langgraph.types import Command, interrupt
 
-    def fail(_: agents.Log) -> Any:
+    def fail(_: Log) -> Any:
         raise ValueError("card declined")
 
-    def take(_: agents.Log, error: NodeError) -> Any:
+    def take(_: Log, error: NodeError) -> Any:
         return Command(update={"log": [f"took {error.node}"]}, goto="pay")
 
-    def refund(state: agents.Log, error: NodeError) -> Any:
+    def refund(state: Log, error: NodeError) -> Any:
         if state["log"][0] == "fails":
             raise ConnectionError("bank down")
         if state["log"][0] == "asks":
             interrupt("refund by hand?")
         return {"log": [f"refunded {error.node}"]}
 
-    inner: Any = StateGraph(agents.Log)
-    inner.add_node("j", fail).add_edge(START, "j")
-    graph: Any = StateGraph(agents.Log)
-    graph.add_node("sub", inner.compile(), error_handler=take)
+    graph = chain(Log, {})
+    graph.add_node("sub", chain(Log, {"j": fail}).compile(), error_handler=take)
     graph.add_node("pay", fail, error_handler=refund)
-    graph.add_edge(START, "sub")
-    return graph.compile(checkpointer=saver)
+    return graph.add_edge("__start__", "sub")
 
 
 @pytest.mark.parametrize(
-    ("how", "pay", "conditions"),
+    ("how", "pay", "conditions", "open_"),
     [
-        ("works", "handled", ["done"]),
-        ("asks", "handled", ["interrupted"]),
-        ("fails", "failed", ["error"]),
+        ("works", "handled", ["done"], set()),
+        ("asks", "handled", ["interrupted"], set()),
+        ("fails", "failed", ["error"], {"pay", "__error_handler__pay"}),
     ],
 )
 def test_a_failure_is_handled_once_its_handler_ran(
-    tmp_path: Path, how: str, pay: str, conditions: list[str]
+    tmp_path: Path, how: str, pay: str, conditions: list[str], open_: set[str]
 ) -> None:
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
     path = tmp_path / "agent.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        config: Any = {"configurable": {"thread_id": how}}
-        try:
-            _with_handlers(saver).invoke({"log": [how]}, config)
-        except ConnectionError:
-            assert how == "fails"
+    with suppress(ConnectionError):
+        run(path, _with_handlers(), {"log": [how]}, thread=how)
     found = {(one["node"], one["state"]) for one in _errors(path, "--history")}
-    if how == "fails":
-        assert ("__error_handler__pay", "failed") in found
-    assert found - {("__error_handler__pay", "failed")} == {("j", "handled"), ("pay", pay)}
+    assert found == {("j", "handled"), ("pay", pay), *((one, "failed") for one in open_)}
     (row,) = ckpt("-s", path, "threads", "list", "-o", "json").json
     assert row["conditions"] == conditions
-    assert {one["node"] for one in _errors(path)} == {"fails": {"pay", "__error_handler__pay"}}.get(
-        how, set()
-    )
+    assert {one["node"] for one in _errors(path)} == open_
+
+
+def test_the_innermost_node_is_named_by_show_with_its_error_on_one_line(tmp_path: Path) -> None:
+    def crash(state: Log) -> Any:
+        raise ValueError("no stock\nsee the log")
+
+    path = tmp_path / "agent.db"
+    with pytest.raises(ValueError, match="no stock"):
+        run(path, nested(Log, chain(Log, {"crash": crash}), "research"), {"log": []})
+    (task_,) = ckpt("-s", path, "show", "t", "-o", "json").json["tasks"]
+    assert task_["failed_in"] == ["research", "crash"]
+    shown = ckpt("-s", path, "show", "t", "-o", "table").out
+    assert "research > crash: ValueError('no stock ⏎ see the log')\n" in shown
+    assert "graph.invoke(None, config)" in shown
+
+
+@pytest.mark.parametrize("era", [*eras()], ids=lambda path: path.name)
+def test_errors_are_those_of_the_threads_with_this_status(era: Path, tmp_path: Path) -> None:
+    """Also in stores of older versions and of LangGraph.js."""
+    store = copy_store(era / "store.db", tmp_path)
+    listed = ckpt("-s", store, "threads", "list", "--long", "--all", "-o", "json").json
+    found, history = _errors(store), _errors(store, "--history")
+    assert {one["thread_id"] for one in found} == {
+        row["thread_id"] for row in listed if "error" in row["conditions"]
+    }
+    assert {one["state"] for one in found} == {"failed"}
+    assert [one for one in history if one["state"] == "failed"] == found
+    others = {(one["thread_id"], one["state"]) for one in history if one["state"] != "failed"}
+    # These releases left no error behind when a task was retried with success.
+    is_old = era.name in {"lg-0.2.14", "lg-0.2.14-json", "js-0.2.74"}
+    expected = set() if is_old else {("error-retried", "retried"), ("error-handled", "handled")}
+    names = {row["thread_id"] for row in listed}
+    assert others == {one for one in expected if one[0] in names}

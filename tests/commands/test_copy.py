@@ -1,0 +1,40 @@
+"""`copy` on the command line; the copies between layouts are tested in tests/copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.words import asks_first, refuses
+from tests.kit.command import ckpt
+
+
+def test_a_thread_is_copied_to_a_new_one(sample: Path) -> None:
+    asks_first(sample, "copy refund-4711 --as again")
+    old, new = (
+        ckpt("-s", sample, "messages", one, "-o", "json") for one in ("refund-4711", "again")
+    )
+    assert new.json == old.json != []
+
+
+def test_a_store_is_made_for_the_copy_if_it_is_asked_for(sample: Path) -> None:
+    target = sample.with_name("new.db")
+    words = ("-s", sample, "copy", "refund-4711", "--to", target, "--yes")
+    refused = ckpt(*words)
+    assert (refused.code, target.exists()) == (4, False)
+    assert ckpt(*words, "--create").code == 0
+    (copied,) = ckpt("-s", target, "threads", "list", "-o", "json").json
+    assert copied["thread_id"] == "refund-4711"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("copy trip-to-kyoto", 2, "no target given"),
+        ("copy trip-to-kyoto --as trip-to-kyoto", 5, "already exists"),
+        ("copy nobody --as new", 3, "no thread 'nobody'"),
+    ],
+)
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)

@@ -1,0 +1,64 @@
+"""`du` tells what takes room in a store."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.words import refuses
+from tests.kit.command import ckpt
+
+
+def du(store: Path, *words: str) -> Any:
+    return ckpt("-s", store, "du", *words, "-o", "json").json
+
+
+@pytest.mark.parametrize(
+    ("by", "part"), [("thread", "threads"), ("ns", "namespaces"), ("type", "types")]
+)
+def test_each_part_holds_every_byte_once(sample: Path, by: str, part: str) -> None:
+    whole = du(sample)
+    rows = du(sample, "--by", by)
+    assert sum(one["bytes"] for one in rows) == whole["bytes"] > 0
+    assert rows[: len(whole[part])] == whole[part]
+    assert du(sample, "--by", by, "--top", "1") == rows[:1]
+    (kyoto,) = du(sample, "trip-to-kyoto", "--by", "thread")
+    assert sum(one["bytes"] for one in du(sample, "trip-to-kyoto", "--by", by)) == kyoto["bytes"]
+
+
+def test_channels_come_with_what_is_no_value(sample: Path) -> None:
+    rows = du(sample, "--by", "channel")
+    assert rows[:8] == du(sample)["channels"][:8]
+    assert {"bookkeeping", "metadata", "channel"} <= {one["part"] for one in rows}
+    assert 0.95 < sum(one["share"] for one in rows) <= 1
+    assert {one["channel"] for one in rows} > {"messages", "offers", None}
+
+
+def test_a_row_counts_once_for_each_type(sample: Path) -> None:
+    counted = {one["type"]: one["rows"] for one in du(sample, "--by", "type")}
+    with closing(sqlite3.connect(sample)) as connection:
+        ((bodies, writes),) = connection.execute(
+            "SELECT (SELECT count(*) FROM checkpoints), (SELECT count(*) FROM writes)"
+        )
+        assert counted["json"] == bodies
+        assert sum(counted.values()) == 2 * bodies + writes
+        connection.execute("UPDATE checkpoints SET type = 'json', checkpoint = '{}'")
+        connection.commit()
+    assert {one["type"]: one["rows"] for one in du(sample, "--by", "type")}["json"] == bodies
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("du --by colour", 2, "'colour' is not one of 'thread', 'channel'"),
+        ("du --top 0", 2, "--top"),
+        ("du nobody", 3, "no thread 'nobody'"),
+        ("du trip-to-kyoto --match t*", 2, "cannot be combined with --match"),
+    ],
+)
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)

@@ -1,0 +1,36 @@
+"""`erase` on the command line; what is left of a person is tested in tests/erase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.words import asks_first, refuses
+from tests.kit.command import ckpt
+
+
+def test_a_thread_is_erased_with_its_operations(sample: Path) -> None:
+    assert ckpt("-s", sample, "rollback", "trip-to-kyoto", "~1", "--yes").code == 0
+    asks_first(sample, "erase trip-to-kyoto")
+    assert ckpt("-s", sample, "show", "trip-to-kyoto").code == 3
+    assert b"trip-to-kyoto" not in sample.read_bytes()
+    again = ckpt("-s", sample, "erase", "trip-to-kyoto", "--yes")
+    assert (again.code, "nothing to erase" in again.err) == (0, True)
+
+
+def test_a_value_is_erased_and_its_thread_stays(sample: Path) -> None:
+    asks_first(sample, "erase --value trip-to-kyoto:destination")
+    values = ckpt("-s", sample, "show", "trip-to-kyoto", "-o", "json").json["values"]
+    assert (values["destination"], values["hotel"] is None) == ("[erased]", False)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("erase", 2, "nothing selected"),
+        ("erase --value trip-to-kyoto", 2, "'trip-to-kyoto' names no value"),
+    ],
+)
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)

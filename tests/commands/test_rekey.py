@@ -1,0 +1,33 @@
+"""`rekey` on the command line; what LangGraph reads afterwards is tested in tests/rekey."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.words import asks_first, refuses
+from tests.kit.command import ckpt
+
+
+def test_threads_are_encrypted_and_read_with_the_key_only(sample: Path) -> None:
+    key = sample.with_name("new.key")
+    key.write_text("k" * 32)
+    key.chmod(0o600)
+    asks_first(sample, f"rekey trip-to-kyoto --encrypt --new-key-file {key}")
+    assert b"Kyoto" not in sample.read_bytes()
+    words = ("show", "trip-to-kyoto", "--path", "destination")
+    assert "LANGGRAPH_AES_KEY" in ckpt("-s", sample, *words).err
+    assert "Kyoto" in ckpt("-s", sample, "--aes-key-file", key, *words).out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("rekey", 2, "nothing to do"),
+        ("rekey trip-to-kyoto --encrypt", 2, "no key to encrypt with"),
+        ("rekey trip-to-kyoto --decrypt", 2, "no key to decrypt with"),
+    ],
+)
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)

@@ -1,0 +1,31 @@
+"""`repair` on the command line; what it mends is tested in tests/repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.words import contents, refuses
+from tests.kit.command import ckpt
+
+
+@pytest.mark.parametrize("kind", ["messages", "values", "writes"])
+def test_a_sound_store_is_left_as_it_is(sample: Path, kind: str) -> None:
+    before = contents(sample)
+    answer = ckpt("-s", sample, "repair", kind, "--all", "--yes")
+    assert (answer.code, answer.err) == (0, "note: nothing to repair\n")
+    assert contents(sample) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("repair messages", 2, "no thread given"),
+        ("repair messages nobody", 3, "no thread 'nobody'"),
+        ("repair values nobody", 3, "no thread 'nobody'"),
+        ("repair writes nobody", 3, "no thread 'nobody'"),
+    ],
+)
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)

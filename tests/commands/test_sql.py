@@ -1,0 +1,35 @@
+"""`sql` on the command line; tables and files are tested in tests/sql."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.words import refuses
+from tests.kit.command import ckpt
+
+
+def test_a_query_is_answered_in_each_form(sample: Path) -> None:
+    query = ("sql", "SELECT thread_id, status FROM threads WHERE status = 'error'")
+    row = {"thread_id": "invoice-import", "status": "error"}
+    assert ckpt("-s", sample, *query, "-o", "json").json == [row]
+    assert ckpt("-s", sample, *query).out == "thread_id\tstatus\ninvoice-import\terror\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELEC", 'syntax error at or near "SELEC"'),
+        ("DELETE FROM threads", "cannot run DELETE here"),
+        ("SELECT nothing FROM threads", 'column "nothing" not found'),
+    ],
+)
+def test_a_wrong_query_is_shown_with_its_place(sample: Path, query: str, said: str) -> None:
+    answer = ckpt("-s", sample, "sql", query)
+    assert (answer.code, answer.out, said in answer.err) == (2, "", True), answer.err
+
+
+@pytest.mark.parametrize(("words", "code", "said"), [("sql", 2, "no query")])
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)

@@ -1,0 +1,494 @@
+"""`tail` tells what happens to a thread, or in the whole store."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+from langgraph.graph import MessagesState
+from langgraph.types import Command, interrupt
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.harness import Harness
+from ckpt_cli.api.opening import open as open_handle
+from ckpt_cli.core.filters import parse_filter
+from ckpt_cli.queries import tail as followed
+from ckpt_cli.queries.tail import Movement, StoreTail, Tail
+from ckpt_cli.reading.store import RedactedStore
+from ckpt_cli.render.history import movement_line, movement_record
+from tests.commands.words import refuses
+from tests.kit.agents import small
+from tests.kit.agents.small import beside, chain, saver_of
+from tests.kit.command import ROOT, ckpt
+from tests.kit.harness import HARNESSES
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.tiers import FAST
+from tests.kit.opening import empty_store
+from tests.kit.tailing import tailing, take
+
+HELLO: Any = {"messages": [("user", "hello")]}
+HOSTILE = "evil\x1b[31m\n'; DROP TABLE [bold]\u202e"
+WRITER = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.commands.test_tail import answer, ask, fail, run_sqlite
+for number in range({threads}):
+    run_sqlite({path!r}, f"agent-{{number}}", [answer, ask, fail][number % 3])
+"""
+
+
+def answer(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [("ai", f"answer {len(state['messages'])}")]}
+
+
+def ask(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [("ai", interrupt("go on?"))]}
+
+
+def fail(state: MessagesState) -> dict[str, Any]:
+    raise ValueError("no connection to the printer")
+
+
+def run(saver: Any, thread: str, node: Any, value: Any = HELLO, **options: Any) -> None:
+    """Run a thread of a graph whose only node may fail."""
+    graph = chain(MessagesState, {"answer": node}).compile(checkpointer=saver, **options)
+    with suppress(ValueError):
+        graph.invoke(value, {"configurable": {"thread_id": thread}})
+
+
+def run_sqlite(path: Path | str, thread: str, node: Any, value: Any = HELLO, **more: Any) -> None:
+    with saver_of(path) as saver:
+        run(saver, thread, node, value, **more)
+
+
+def delete(path: Path, *threads: str) -> None:
+    with saver_of(path) as saver:
+        for thread in threads:
+            saver.delete_thread(thread)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    path = tmp_path / "live.db"
+    run_sqlite(path, "first", answer)
+    return path
+
+
+class Following:
+    """A tail of an open store, from what is stored when it starts."""
+
+    def __init__(self, store: Store, match: str | None = None, where: str | None = None) -> None:
+        self.store = store
+        self.tail = StoreTail(match, parse_filter(where) if where else None, all_ns=False)
+        self.last = list(self.tail.last(store, 9))
+
+    def new(self) -> list[Movement]:
+        """What is new, and is told only once."""
+        self.store.refresh()
+        found = list(self.tail.new(self.store))
+        self.store.refresh()
+        assert list(self.tail.new(self.store)) == []
+        return found
+
+
+@pytest.fixture
+def following(live: Path) -> Iterator[Following]:
+    with open_store(str(live)) as store:
+        yield Following(store)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The number of threads that are remembered; fewer than usual."""
+    monkeypatch.setattr(followed, "WATCHED", 8)
+    return 8
+
+
+def told(found: list[Movement]) -> list[tuple[str, str, int | None]]:
+    return [(one.event, one.thread_id, step(one)) for one in found]
+
+
+def step(one: Movement) -> int | None:
+    return None if one.moment is None else one.moment.number
+
+
+def records(found: list[Movement]) -> list[dict[str, Any]]:
+    return json.loads(json.dumps(list(map(movement_record, found))))  # type: ignore[no-any-return]
+
+
+def text(found: Movement) -> str:
+    return movement_line(movement_record(found), UTC).text
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(one, id=one.name, marks=() if one.name == "sqlite" else pytest.mark.engines)
+        for one in HARNESSES
+        if one.name in FAST and not one.read_only
+    ],
+)
+def test_each_new_checkpoint_of_any_thread_is_told_once(
+    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with empty_store(kind, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            run(saver, "first", answer)
+        with open_store(harness.url) as store:
+            following = Following(store)
+            assert [step(one) for one in following.last][-2:] == [0, 1]
+            with harness.saver() as saver:
+                run(saver, "second", answer)
+                run(saver, "first", answer)
+            found = following.new()
+            assert [one.thread_id for one in found] == ["second"] * 3 + ["first"] * 3
+            assert [one.children != () for one in found] == [True, True, False] * 2
+            if not harness.values_only:
+                assert [step(one) for one in found] == [-1, 0, 1, 2, 3, 4]
+                assert [one.nodes for one in found[1:3]] == [("__start__",), ("answer",)]
+                assert [one["changed"] for one in records(found[1:3])] == [["messages"]] * 2
+            if harness.has_writes and not harness.values_only:
+                _check_questions_and_errors(harness, following)
+
+
+def _check_questions_and_errors(harness: Harness, following: Following) -> None:
+    with harness.saver() as saver:
+        run(saver, "stops", answer, interrupt_before=["answer"])
+    assert told(following.new()) == [("checkpoint", "stops", -1), ("checkpoint", "stops", 0)]
+    with harness.saver() as saver:
+        run(saver, "stops", ask, None)
+    (asked,) = following.new()
+    assert told([asked]) == [("step", "stops", 0)]
+    assert "interrupted  answer: go on?" in text(asked)
+    with harness.saver() as saver:
+        run(saver, "stops", fail, Command(resume="yes"))
+    (failed,) = following.new()
+    assert "error" in text(failed)
+    assert "ValueError" in text(failed)
+
+
+def test_a_failure_that_is_retried_between_two_looks_is_told(live: Path) -> None:
+    run_sqlite(live, "stops", answer, interrupt_before=["answer"])
+    with open_store(str(live)) as store:
+        following, alone = Following(store), Tail(store, "stops", None, all_ns=False)
+        (head,) = alone.last(1)
+        assert head.moment.status == "pending"
+        run_sqlite(live, "stops", fail, None)
+        run_sqlite(live, "stops", answer, None)
+        failed, done = alone.new()
+        assert failed.moment.key == head.moment.key
+        assert failed.moment.step.tasks[0].error == "ValueError('no connection to the printer')"
+        assert (done.moment.status, done.nodes) == ("done", ("answer",))
+        first, second = following.new()
+        assert told([first, second]) == [("step", "stops", 0), ("checkpoint", "stops", 1)]
+        assert "  retried  answer: ValueError" in text(first)
+
+
+def test_checkpoints_of_subgraphs_are_told_if_they_are_wanted(live: Path) -> None:
+    inner = chain(MessagesState, {"think": answer}).compile()
+    graph = beside(MessagesState, {"left": inner, "right": inner})
+    with open_store(str(live)) as store:
+        tails = {all_ns: StoreTail(None, None, all_ns=all_ns) for all_ns in (False, True)}
+        for tail in tails.values():
+            list(tail.last(store, 0))
+        store.refresh()
+        for thread in ("nested", "first"):
+            small.run(live, graph, HELLO, thread=thread)
+        with closing(sqlite3.connect(live)) as connection:
+            (stored,) = connection.execute("SELECT count(*) FROM checkpoints").fetchone()
+        root, everything = ([*tails[all_ns].new(store)] for all_ns in (False, True))
+        assert [one.moment.key.checkpoint_ns for one in root if one.moment] == [""] * len(root)
+        keys = [one.moment.key for one in everything if one.moment]
+        assert len(keys) == len(set(keys)) == stored - 3
+        times = [str(one.at) for one in everything if one.thread_id == "nested"]
+        assert times == sorted(times)
+        nested = next(one for one in everything if one.moment and one.moment.key.checkpoint_ns)
+        assert re.search(r"  in (left|right):[0-9a-f]{8}…$", text(nested))
+        assert [list(tail.new(store)) for tail in tails.values()] == [[], []]
+
+
+def test_a_line_tells_what_a_step_changed(live: Path, following: Following) -> None:
+    _, said, answered = following.last
+    assert text(said).endswith("  first    0  __start__  +1 human: hello  next: answer")
+    assert text(answered).endswith("  first    1  answer  +1 ai: answer 1  next: nothing  done")
+    with RedactedStore(open_store(str(live))) as redacted:
+        shown = json.dumps(records(Following(redacted).last))
+    assert "first" in shown
+    assert "hello" not in shown
+    assert "answer 1" not in shown
+
+
+class Plan(TypedDict):
+    notes: list[str]
+    count: int
+
+
+def test_values_that_are_no_messages_are_named_by_their_channels(tmp_path: Path) -> None:
+    path = tmp_path / "plan.db"
+    graph = chain(Plan, {"grow": lambda _: {"notes": ["a", "b", "c"], "count": 2}})
+    small.run(path, graph, {"notes": ["a"], "count": 1})
+    with open_store(str(path)) as store:
+        *_, grown = Following(store).last
+    assert "  grow  count 1 → 2, notes +2  " in text(grown)
+    assert records([grown])[0]["added"] == {"notes": ["b", "c"]}
+    assert records([grown])[0]["turned"] == {"count": [1, 2]}
+
+
+def test_a_hostile_id_is_escaped(live: Path, following: Following) -> None:
+    run_sqlite(live, HOSTILE, answer)
+    found = following.new()
+    assert {one.thread_id for one in found} == {HOSTILE}
+    assert all(one.isprintable() for one in map(text, found))
+
+
+def test_a_deleted_thread_is_named(live: Path, following: Following) -> None:
+    delete(live, "first")
+    (gone,) = following.new()
+    assert told([gone]) == [("deleted", "first", None)]
+    assert text(gone).endswith("  first  deleted")
+    run_sqlite(live, "first", answer)
+    assert len(following.new()) == 3
+
+
+def test_a_deleted_thread_is_named_if_it_matched(live: Path) -> None:
+    for thread in ("agent-1", "agent-2", "agent-2"):
+        run_sqlite(live, thread, answer)
+    with open_store(str(live)) as store:
+        tails = [Following(store, "agent-*"), Following(store, where="step > 2")]
+        delete(live, "first", "agent-1", "agent-2")
+        gone = [sorted(one.thread_id for one in tail.new()) for tail in tails]
+        assert gone == [["agent-1", "agent-2"], ["agent-2"]]
+
+
+def test_an_old_thread_that_moves_is_told_without_its_history(live: Path, watched: int) -> None:
+    for number in range(watched):
+        run_sqlite(live, f"filler-{number}", answer)
+    with open_store(str(live)) as store:
+        following = Following(store)
+        assert "first" not in following.tail._threads._seen
+        run_sqlite(live, "first", answer)
+        assert told(following.new()) == [("checkpoint", "first", n) for n in (2, 3, 4)]
+        delete(live, *(f"filler-{number}" for number in range(0, watched, 2)))
+        store.refresh()
+        assert {one.event for one in following.tail.new(store)} == {"deleted"}
+        assert len(following.tail._threads._seen) <= watched
+
+
+def test_more_threads_than_are_remembered_may_move_at_once(
+    live: Path, watched: int, following: Following
+) -> None:
+    for number in range(watched + 5):
+        run_sqlite(live, f"burst-{number}", answer)
+    assert len(following.new()) == 3 * (watched + 5)
+
+
+def test_a_checkpoint_that_is_stored_late_is_told(live: Path) -> None:
+    """A parallel subgraph may store a checkpoint after a newer one of its thread."""
+    run_sqlite(live, "other", answer)
+    run_sqlite(live, "first", answer)
+    with closing(sqlite3.connect(live, isolation_level=None)) as connection:
+        rows = connection.execute(
+            "SELECT * FROM checkpoints WHERE thread_id = 'first' ORDER BY checkpoint_id"
+        ).fetchall()
+        insert = f"INSERT INTO checkpoints VALUES ({', '.join('?' * len(rows[0]))})"
+        connection.execute("DELETE FROM checkpoints WHERE checkpoint_id >= ?", [rows[3][2]])
+        with open_store(str(live)) as store:
+            following = Following(store)
+            connection.executemany(insert, [rows[3], rows[5]])
+            assert told(following.new()) == [("checkpoint", "first", n) for n in (2, 4)]
+            connection.execute(insert, rows[4])
+            assert told(following.new()) == [("checkpoint", "first", 3)]
+
+
+def test_a_store_without_threads_is_followed(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    with saver_of(path) as saver:
+        saver.setup()
+    with open_store(str(path)) as store:
+        following = Following(store)
+        assert following.last == []
+        run_sqlite(path, "new", answer)
+        found = following.new()
+    assert told(found) == [("checkpoint", "new", n) for n in (-1, 0, 1)]
+    assert found[0].at is not None
+    assert found[0].at < datetime.now(UTC)
+
+
+class Stopped(Exception):
+    pass
+
+
+def _threads(found: Iterator[Any]) -> list[str]:
+    """The threads that are told until the wait for more is stopped."""
+    names = []
+    with suppress(Stopped):
+        for one in found:
+            names.append(one["thread_id"])
+    return names
+
+
+def test_only_threads_that_match_are_told(live: Path) -> None:
+    def stop(seconds: float) -> None:
+        raise Stopped
+
+    with open_store(str(live)) as store:
+        following = Following(store, "agent-*")
+        assert following.last == []
+        run_sqlite(live, "first", answer)
+        run_sqlite(live, "agent-1", answer)
+        assert {one.thread_id for one in following.new()} == {"agent-1"}
+    with open_handle(live) as handle:
+        assert _threads(handle.tail(9, where="metadata.step > 2", wait=stop)) == ["first"] * 6
+
+
+def test_a_lost_connection_is_opened_again(
+    live: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[Store] = []
+    pauses: list[float] = []
+
+    def look(self: StoreTail, store: Store) -> Iterator[Movement]:
+        looks.append(store)
+        if len(looks) in {2, 3}:
+            raise StoreUnavailable("cannot read: the server is gone")
+        yield from new(self, store)
+
+    def wait(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 5:
+            raise Stopped
+        run_sqlite(live, f"pause-{len(pauses)}", answer)
+
+    new = StoreTail.new
+    monkeypatch.setattr(StoreTail, "new", look)
+    with open_handle(live) as handle:
+        names = _threads(handle.tail(0, interval=2.0, wait=wait))
+    assert names == [f"pause-{number}" for number in (1, 2, 3, 4) for _ in range(3)]
+    assert pauses == [2, 2, 4, 8, 2]
+    assert caplog.messages == [
+        "the connection is lost; trying again: cannot read: the server is gone",
+        "connected again",
+    ]
+
+
+@pytest.mark.engines
+def test_a_connection_that_the_server_ends_is_opened_again(
+    request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 4:
+            raise Stopped
+        with harness.saver() as saver:
+            run(saver, f"pause-{len(waits)}", answer)
+            if len(waits) == 2:
+                saver.conn.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+                )
+
+    with empty_store(PostgresHarness, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            run(saver, "first", answer)
+        with open_handle(harness.url) as handle:
+            names = _threads(handle.tail(0, interval=0.1, wait=wait))
+    assert names == [f"pause-{number}" for number in (1, 2, 3) for _ in range(3)]
+    assert caplog.messages[-1] == "connected again"
+
+
+def test_it_starts_with_the_last_ones_and_goes_on_with_the_new_ones(live: Path) -> None:
+    with tailing(live, "first", "-n", "2", "-o", "ndjson") as process:
+        assert [one["step"] for one in take(process, 2)] == [0, 1]
+        run_sqlite(live, "first", answer)
+        assert [one["step"] for one in take(process, 3)] == [2, 3, 4]
+        run_sqlite(live, "first", ask)
+        found = take(process, 2)
+        assert [one["step"] for one in found] == [5, 6]
+        while found[-1]["status"] != "interrupted":
+            found += take(process, 1)
+        assert found[-1]["interrupts"][0]["value"] == "go on?"
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=30)
+        assert (rest, err.strip(), process.returncode) == ("", "", 130)
+
+
+@pytest.mark.slow
+def test_it_follows_another_process_until_ctrl_c(live: Path) -> None:
+    with tailing(live, "-n", "1", "-o", "ndjson") as process:
+        assert take(process, 1)[0]["thread_id"] == "first"
+        writer = WRITER.format(root=str(ROOT), path=str(live), threads=6)
+        subprocess.run([sys.executable, "-c", writer], check=True)
+        told: dict[str, list[dict[str, Any]]] = {}
+        while not _is_complete(told):
+            (one,) = take(process, 1)
+            told.setdefault(one["thread_id"], []).append(one)
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=30)
+        assert (rest, err, process.returncode) == ("", "", 130)
+    for name, found in told.items():
+        ids = [one["checkpoint_id"] for one in found if one["event"] == "checkpoint"]
+        assert len(ids) == len(set(ids)) == (3 if name in {"agent-0", "agent-3"} else 2)
+
+
+def _is_complete(told: dict[str, list[dict[str, Any]]]) -> bool:
+    states = ["done", "interrupted", "error"] * 2
+    return all(told.get(f"agent-{n}", [{}])[-1].get("status") == s for n, s in enumerate(states))
+
+
+def test_it_stops_where_the_thread_is_deleted(live: Path) -> None:
+    with tailing(live, "first", "-n", "1", "-o", "tsv") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("checkpoint_id\t")
+        assert process.stdout.readline()
+        delete(live, "first")
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (6, "ckpt: thread 'first' was deleted meanwhile\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "head"), [(["first"], "checkpoint_id\t"), ([], "ts\tevent\t")], ids=["thread", "all"]
+)
+def test_it_ends_as_soon_as_nobody_reads_on(live: Path, words: list[str], head: str) -> None:
+    with tailing(live, *words, "-n", "2", "-o", "tsv", "--interval", "30") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(head)
+        process.stdout.close()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("tail --ns x", 2, "--ns requires THREAD"),
+        ("tail trip-to-kyoto --match f*", 2, "cannot be combined"),
+        ("tail trip-to-kyoto --where 'step > 1'", 2, "cannot be combined"),
+        ("tail --interval 0", 2, "--interval"),
+        *((f"tail --interval {one}", 2, "--interval") for one in ("nan", "inf", "1e400", "1e18")),
+        ("--copy tail trip-to-kyoto --interval 0.05 -o tsv", 4, "--copy"),
+        ("tail nobody", 3, "no thread 'nobody'"),
+        ("tail trip-to-kyoto --ns gone", 3, "no namespace 'gone'"),
+        ("tail trip-to-kyoto@head", 3, " show trip-to-kyoto@head`"),
+    ],
+)
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)
+
+
+def test_an_answer_without_an_end_is_no_json_document(live: Path) -> None:
+    answer = ckpt("-s", live, "tail", "first", "-o", "json")
+    assert (answer.code, answer.out) == (2, "")
+    assert "use -o ndjson" in json.loads(answer.err)["hint"]

@@ -1,0 +1,219 @@
+"""`threads list` says how each thread stands, why it waits, and what it is about."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langgraph.graph import MessagesState
+from langgraph.types import interrupt
+
+from ckpt_cli.render.table import table_lines
+from ckpt_cli.render.text import Ui, cell_len
+from ckpt_cli.render.threads import thread_columns
+from tests.commands.words import refuses
+from tests.kit.agents import failing as agents
+from tests.kit.agents.small import chain, run
+from tests.kit.command import ckpt
+from tests.kit.savers.dev import FileSaver
+
+UUID = "0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11"
+LONG = "Where is my parcel? " * 30
+BOTH = "4711"
+"""A thread in whose last step one task failed while another asks."""
+
+
+def _answer(state: MessagesState) -> dict[str, Any]:
+    if "refund" in state["messages"][-1].text:
+        raise ConnectionError("no route to payments\nfor 30 s")
+    if "parcel" in state["messages"][-1].text:
+        return {"messages": [AIMessage(interrupt({"question": "Send another one?"}))]}
+    return {"messages": [AIMessage("Hello.")]}
+
+
+GRAPH = chain(MessagesState, {"answer": _answer})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Conversations under ids that say something, and under ids that do not."""
+    path = tmp_path_factory.mktemp("why") / "agent.db"
+
+    def say(thread_id: str, *messages: Any) -> None:
+        run(path, GRAPH, {"messages": list(messages)}, thread=thread_id)
+
+    say(UUID, SystemMessage("be kind"), HumanMessage(f"\n  {LONG}\nThanks"))
+    say("17", HumanMessage([{"type": "text", "text": "Hi"}, {"type": "image_url"}]))
+    say("visit-anna", HumanMessage("Hi"))
+    with pytest.raises(ConnectionError):
+        say("refund-4711", HumanMessage("a refund, please"))
+    agents.fill(path, agents.error_and_question, BOTH, marks=2)
+    return path
+
+
+def _rows(store: Path, *words: str) -> dict[str, dict[str, Any]]:
+    rows = ckpt("-s", store, "threads", "list", *words, "-o", "json").json
+    return {row["thread_id"]: row for row in rows}
+
+
+def test_a_list_has_the_error_and_the_question_of_each_thread(store: Path) -> None:
+    rows = _rows(store)
+    assert rows["refund-4711"]["error"] == (
+        "answer: ConnectionError('no route to payments\\nfor 30 s')"
+    )
+    assert rows[UUID]["question"] == {"question": "Send another one?"}
+    assert rows[BOTH]["error"].startswith("crash: TimeoutError(")
+    assert rows[BOTH]["question"] == "ask: ship it?"
+    assert not {"error", "question"} & set(rows["visit-anna"])
+
+
+def test_the_worst_condition_is_the_status_and_all_are_listed(store: Path) -> None:
+    shown = ckpt("-s", store, "show", BOTH, "-o", "json").json
+    for found in (_rows(store)[BOTH], shown):
+        assert (found["status"], found["conditions"]) == ("error", ["error", "interrupted"])
+    head = ckpt("-s", store, "history", BOTH, "-o", "json").json[0]
+    assert head["conditions"] == ["error", "interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("status", "found"),
+    [
+        ("error", {BOTH, "refund-4711"}),
+        ("interrupted", {BOTH, UUID}),
+        ("pending", set()),
+        ("done", {"17", "visit-anna"}),
+    ],
+)
+def test_a_thread_is_found_by_each_of_its_conditions(
+    store: Path, status: str, found: set[str]
+) -> None:
+    assert _rows(store, "--status", status).keys() == found
+
+
+def test_a_purge_says_what_is_wrong_with_what_it_keeps_and_removes(store: Path) -> None:
+    words = ["-s", str(store), "purge", "--match", BOTH, "--older-than", "0s", "--dry-run"]
+    (kept,) = ckpt(*words, "-o", "json").json["skipped"]
+    assert kept["reason"] == (
+        "its last step failed and a question waits for an answer"
+        " (to remove: --include-error --include-interrupted)"
+    )
+    words += ["--include-error", "--include-interrupted", "-o", "json"]
+    (going,) = ckpt(*words).json["threads"]
+    assert going["reason"].startswith("error, interrupted; idle for ")
+
+
+def test_an_id_that_says_nothing_gets_a_title(store: Path) -> None:
+    rows = _rows(store)
+    title = rows[UUID]["title"]
+    assert title.startswith("Where is my parcel? Where")
+    assert (len(title), title[-1]) == (200, "…")
+    assert rows["17"]["title"] == "Hi[image_url]"
+    assert not any("title" in rows[one] for one in ("visit-anna", "refund-4711", BOTH))
+    assert _rows(store, "--long", "--all")["visit-anna"]["title"] == "Hi"
+
+
+def test_messages_that_are_stored_apart_are_read_for_a_title_unless_they_are_large(
+    tmp_path: Path,
+) -> None:
+    saver = FileSaver(tmp_path)
+    rules = SystemMessage("be kind " * 5_000)
+    for thread_id, text in ((UUID, "Hi"), ("17", f"Hi{' there' * 50_000}"), ("anna", "Hi")):
+        said: Any = {"messages": [rules, HumanMessage(text)]}
+        GRAPH.compile(checkpointer=saver).invoke(said, {"configurable": {"thread_id": thread_id}})
+    saver.sync()
+    titles = {name: row.get("title") for name, row in _rows(tmp_path).items()}
+    assert titles == {UUID: "Hi", "17": None, "anna": None}
+    assert _rows(tmp_path, "--long")["anna"]["title"] == "Hi"
+
+
+def _table(rows: list[dict[str, Any]], width: int) -> list[str]:
+    columns = thread_columns(details=True, wide=width >= 100)
+    return [one.text for one in table_lines(rows, columns, Ui(datetime.now(UTC), width=width))]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_the_table_fits_and_never_cuts_an_id(store: Path, width: int) -> None:
+    rows = list(_rows(store).values())
+    lines = _table(rows, width)
+    assert max(map(cell_len, lines)) <= width
+    text = "\n".join(lines)
+    assert all(row["thread_id"] in text for row in rows)
+    assert ("WHY" in lines[0]) is ("Connec" in text) is (width >= 80)
+    # The node stands before an error only if no column names it.
+    assert ("answer: Connec" in text) is ("WHY" in lines[0] and "NEXT" not in lines[0])
+    assert ("TITLE" in lines[0]) is (width >= 120)
+    assert ("  Send another one?  " in text) is (width == 200)
+    assert ("  ConnectionError('no route to payments …" in text) is (width == 200)
+
+
+def test_an_error_and_a_question_get_room_before_counts_and_sizes() -> None:
+    said = "Shall I refund 89 EUR to the card that ends 4242 today?"
+    node = ["ask_for_approval_of_the_refund"]
+    one: dict[str, Any] = {
+        **{"thread_id": "refund-4711", "status": "interrupted", "conditions": ["interrupted"]},
+        **{"step": 12, "checkpoints": 13, "namespaces": 1, "bytes": 4711},
+        **{"runs": node, "asked_by": node, "question": {"question": said, "amount": 89}},
+    }
+    two = one | {"runs": ["send", "check"], "asked_by": ["check", "ask"], "question": {"n": 1}}
+    head, first, second = _table([one, two], 90)
+    assert said[:39] in first
+    assert "check > ask: {n: 1}" in second
+    assert "NEXT" in head
+    assert not any(name in head for name in ("STEP", "CHECKPOINTS", "SIZE"))
+    head, first, _ = _table([one, two], 160)
+    assert f"  {said}  " in first
+    assert all(name in head for name in ("STEP", "CHECKPOINTS", "SIZE"))
+
+
+def test_tsv_has_every_part_in_a_column_of_its_own(store: Path) -> None:
+    head, *lines = ckpt("-s", store, "threads", "list", "-o", "tsv").out.splitlines()
+    assert {"error", "question", "title"} < set(head.split("\t"))
+    assert "why" not in head.lower()
+    assert [line.count("\t") for line in lines] == [head.count("\t")] * 5
+
+
+def test_redacted_lists_show_neither_titles_nor_questions(store: Path) -> None:
+    shown = ckpt("-s", store, "--redact", "threads", "list", "--long", "-o", "json")
+    titles = {row["thread_id"]: row.get("title") for row in shown.json}
+    assert titles[UUID] == "redacted, 200 characters"
+    texts = ("parcel", "ship it", "another", "route", '"Hi')
+    assert not any(text in shown.out for text in texts)
+
+
+def test_a_page_past_the_end_is_not_called_an_empty_store(sample: Path) -> None:
+    assert ckpt("-s", sample, "threads", "list", "--page", "9").err == "note: there is no page 9\n"
+    nobody = ckpt("-s", sample, "threads", "list", "--where", "thread = nobody")
+    assert (nobody.code, nobody.err) == (0, "note: no thread matches\n")
+
+
+def test_deleted_threads_are_gone_and_no_others(sample: Path) -> None:
+    before = set(_rows(sample, "--all"))
+    words = ("-s", sample, "threads", "delete", "trip-to-kyoto", "nobody")
+    assert ckpt(*words).code == 5
+    assert ckpt(*words, "--dry-run").code == 7
+    assert set(_rows(sample, "--all")) == before
+    done = ckpt(*words, "--yes")
+    assert (done.code, "not found: nobody" in done.err) == (7, True)
+    assert set(_rows(sample, "--all")) == before - {"trip-to-kyoto"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("threads lst", 2, "did you mean 'list'"),
+        ("threads show trip-to-kyoto", 2, "use `ckpt show THREAD`"),
+        ("threads list extra", 2, "unexpected extra argument"),
+        ("threads list --limit 0", 2, "--limit"),
+        ("threads list --limit many", 2, "--limit"),
+        ("threads list --sort colour", 2, "'colour' is not one of 'last', "),
+        ("threads list --status sleepy", 2, "'sleepy' is not one of 'error', "),
+        ("threads list --since soon", 2, "'soon' is not a time"),
+        ("threads delete", 2, "no thread given"),
+        ("threads delete nobody --yes", 3, "no thread 'nobody'"),
+    ],
+)
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)

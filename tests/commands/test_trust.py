@@ -1,0 +1,37 @@
+"""`trust` on the command line; what an unknown file may not do is tested in tests/security."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.words import refuses
+from tests.kit.command import ckpt
+
+
+def test_a_file_is_trusted_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "ckpt.toml"
+    file.write_text('[stores.x]\nurl = "redis://127.0.0.1:1/0"\n')
+    used = ("-s", "x", "threads", "list")
+    assert "is not trusted" in ckpt(*used).err
+    asked = ckpt("trust")
+    assert (asked.code, "confirmation needed" in asked.err) == (5, True)
+    assert ckpt("trust", "--yes").code == 0
+    assert ckpt(*used).code == 4  # it is asked, and does not answer
+    file.write_text(file.read_text() + "# changed\n")
+    assert "changed since it was trusted" in ckpt(*used).err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("trust", 2, "no configuration file in this folder or above it"),
+        ("trust none.toml", 2, "none.toml': no such file"),
+    ],
+)
+def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
+    refuses(sample, words, code, said)

@@ -1,0 +1,65 @@
+"""Small graphs, and how an application runs them on a SQLite file."""
+
+from __future__ import annotations
+
+import operator
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+
+
+class Log(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+
+
+def chain(schema: Any, nodes: Mapping[str, Any]) -> Any:
+    """Return a graph whose nodes run one after another."""
+    graph: Any = StateGraph(schema)
+    before = START
+    for name, node in nodes.items():
+        graph.add_node(name, node).add_edge(before, name)
+        before = name
+    return graph
+
+
+def beside(schema: Any, nodes: Mapping[str, Any]) -> Any:
+    """Return a graph whose nodes run in one step."""
+    graph: Any = StateGraph(schema)
+    for name, node in nodes.items():
+        graph.add_node(name, node).add_edge(START, name)
+    return graph
+
+
+def nested(schema: Any, graph: Any, *names: str) -> Any:
+    """Return a graph that calls a graph as a node, which others of these names call, outermost
+    first.
+    """
+    for name in reversed(names):
+        graph = chain(schema, {name: graph.compile()})
+    return graph
+
+
+@contextmanager
+def saver_of(path: Path | str) -> Iterator[SqliteSaver]:
+    """Yield the saver of a SQLite file."""
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        yield SqliteSaver(connection)
+
+
+@contextmanager
+def running(path: Path | str, graph: Any, **options: Any) -> Iterator[Any]:
+    """Yield the graph on a SQLite file; the options are those of `compile`."""
+    with saver_of(path) as saver:
+        yield graph.compile(checkpointer=saver, **options)
+
+
+def run(path: Path | str, graph: Any, *inputs: Any, thread: str = "t", **options: Any) -> None:
+    """Run a thread of the graph with each input."""
+    with running(path, graph, **options) as agent:
+        for value in inputs:
+            agent.invoke(value, {"configurable": {"thread_id": thread}})
