@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.run import run
-from tests.kit.hostile.mysql_standin import END, OK, Wire, answering, catalog, column, row
-from tests.kit.hostile.resp import Command, honest, serving
-from tests.kit.hostile.sql_servers import url_at
+from tests.kit.hostile.mysql import END, MysqlWire, column, row
+from tests.kit.hostile.redis import Command, honest, serving
+from tests.kit.hostile.sql import url_at
 from tests.kit.hostile.standin import standin
 from tests.kit.hostile.watched import check, in_child
 
@@ -23,15 +23,15 @@ SAID = "needs more"
 """Part of what is said of too little memory."""
 
 
-def flooding(wire: Wire) -> None:
+def flooding(wire: MysqlWire) -> None:
     """Send rows for ever."""
-    wire.greet()
-    wire.send(OK)
-    while b"SELECT" not in (said := wire.receive()):
-        wire.send(*(catalog(said) or [OK]))
-    wire.send(b"\x01", column(), END)
+    wire.begin()
+    wire.let_in()
+    while b"SELECT" not in (said := wire.query()):
+        wire.say(*(wire.catalog(said) or wire.done))
+    wire.say(b"\x01", column(), END)
     while True:
-        wire.client.sendall(wire.packet(row(b"x" * 200_000)))
+        wire.say(row(b"x" * 200_000))
 
 
 def one_long_text(command: Command) -> bytes:
@@ -46,7 +46,7 @@ def test_an_answer_without_end_ends_at_the_limit_of_memory(
 ) -> None:
     monkeypatch.setenv("CKPT_MEMORY_LIMIT", "200M")
     if server == "mysql":
-        with url_at("mysql", answering(flooding), "") as url:
+        with url_at(MysqlWire, flooding) as url:
             answer, used = in_child("-s", url, "threads", "list")
     else:
         with standin(serving(one_long_text)) as port:

@@ -15,7 +15,7 @@ import pytest
 from ckpt_backends import servers as insecure_connection
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.connecting import CANARY, QUOTED, shows_nothing
-from tests.kit.hostile.resp import Command, array, bulk, honest, serving
+from tests.kit.hostile.redis import Command, array, bulk, honest, serving
 from tests.kit.hostile.standin import standin
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers.redis_threads import client, fill_plain

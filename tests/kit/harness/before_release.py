@@ -162,17 +162,8 @@ STAYS: dict[str, tuple[str, ...]] = {
         *("subgraph", "async"),
     ),
     "tests/report/test_page.py::test_states_are_those_of_show": ("lg-1",),
-    "tests/security/test_commands_on_hostile_data.py::test_half_of_the_rows_are_shown_or_named": (
-        "show -o json",
-    ),
     "tests/security/test_hostile_archives.py::test_a_bomb_is_refused_with_bounded_memory": (
         *("deep lists", "many tables"),
-    ),
-    "tests/security/test_hostile_mongodb.py::test_a_server_that_closes_early": (
-        *("threads list", "rollback"),
-    ),
-    "tests/security/test_hostile_redis.py::test_a_server_that_closes_early": (
-        *("threads list", "history", "threads delete"),
     ),
     "tests/security/test_oversize.py::test_memory_does_not_follow_the_number_of_values": (
         *("words0", "words1"),

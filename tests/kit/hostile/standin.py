@@ -1,4 +1,6 @@
-"""A TCP server for tests that answers every connection with a given function."""
+"""A TCP server for tests that answers every connection with a given function: a stand-in of a
+server, or a man in the middle before one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
+from typing import TypeVar
 
 Answer = Callable[[socket.socket], None]
+_Asked = TypeVar("_Asked")
 
 
 @contextmanager
@@ -49,3 +54,37 @@ def exactly(client: socket.socket, size: int) -> bytes:
             raise EOFError
         found += more
     return found
+
+
+def serving(
+    read: Callable[[BufferedReader], _Asked], reply: Callable[[_Asked], bytes | None]
+) -> Answer:
+    """Answer every request that `read` finds as `reply` says; None closes the connection."""
+
+    def answer(client: socket.socket) -> None:
+        with client.makefile("rb") as asked:
+            while (said := reply(read(asked))) is not None:
+                client.sendall(said)
+
+    return answer
+
+
+def between(
+    port: int,
+    read: Callable[[BufferedReader], _Asked],
+    packed: Callable[[_Asked], bytes],
+    whole: Callable[[BufferedReader], bytes],
+    change: Callable[[_Asked, bytes], bytes | None],
+) -> Answer:
+    """Pass requests on to the server at a port, and its whole answers back as `change` says."""
+
+    def answer(client: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as server, server.makefile("rb") as told:
+
+            def reply(request: _Asked) -> bytes | None:
+                server.sendall(packed(request))
+                return change(request, whole(told))
+
+            serving(read, reply)(client)
+
+    return answer

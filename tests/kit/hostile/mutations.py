@@ -1,6 +1,6 @@
 """Damage a small store at random, and run commands that read it.
 
-`python -m tests.security.mutations FOLDER SEED COUNT COMMANDS` tries stores in one process with
+`python -m tests.kit.hostile.mutations FOLDER SEED COUNT COMMANDS` tries stores in one process with
 limited memory; it prints the command lines that did not end as documented, and exits with 1 if
 there are any.
 """
@@ -21,114 +21,28 @@ from typing import Any
 from ormsgpack import OPT_NON_STR_KEYS, OPT_PASSTHROUGH_BIG_INT, Ext, packb, unpackb
 
 from tests.kit.command import SAMPLE, ckpt
-from tests.kit.hostile.watched import CODES, FORBIDDEN
+from tests.kit.hostile.commands import CHANGING, EVERY_ROW, ON_THREAD, WHOLE, on
+from tests.kit.hostile.watched import check
 
 MEMORY = 3 << 30
 """Bytes that one process may use, for all stores together."""
 _LONG = "x" * 100_000
-ODD: list[Any] = [
-    *(
-        None,
-        0,
-        -1,
-        2**62,
-        -(2**63),
-        1.5,
-        float("inf"),
-        b"",
-        b"\xff\x00\x1b[2J",
-        "",
-        "\x1b[31m\u202e",
-    ),
-    *(_LONG, "a\x00b", "\n", "[]", "{}", "null", "1e999", "9" * 5000, "[" * 50_000, "~1", "head"),
-    *(b"\x91" * 5000, b"\xdf\xff\xff\xff\xff", b"\x80\x04.", "pickle", "msgpack", "json", "null"),
-    *("msgpack+aes", "__start__", "__error__", "__interrupt__", "__resume__", "a|b:c|d", "é\u0301"),
-    *("1f0a0000-0000-6000-8000-000000000001", "ffffffff-ffff-6fff-bfff-ffffffffffff", "\ud7ff"),
+_UUIDS = ("1f0a0000-0000-6000-8000-000000000001", "ffffffff-ffff-6fff-bfff-ffffffffffff")
+_ODD: list[Any] = [
+    *(None, 0, -1, 2**62, -(2**63), 1.5, float("inf"), b"", b"\xff\x00\x1b[2J", "", "\n"),
+    *("\x1b[31m\u202e", _LONG, "a\x00b", "[]", "{}", "null", "1e999", "9" * 5000, "[" * 50_000),
+    *(b"\x91" * 5000, b"\xdf\xff\xff\xff\xff", b"\x80\x04.", "pickle", "msgpack", "json", "~1"),
+    *("msgpack+aes", "__start__", "__error__", "__interrupt__", "__resume__", "a|b:c|d", "head"),
+    *("é\u0301", "\ud7ff", *_UUIDS),
 ]
+"""Values of a cell."""
 _INNER: list[Any] = [
-    *(
-        None,
-        True,
-        -1,
-        2**63,
-        1.5,
-        float("nan"),
-        b"\xff",
-        "",
-        "\x1b[2J",
-        "x",
-        [],
-        {},
-        [None],
-        {"": 1},
-    ),
-    *(
-        "9" * 5000,
-        _LONG,
-        {"a": {"b": []}},
-        [[], {}],
-        Ext(0, b"\xc1"),
-        Ext(99, b""),
-        Ext(5, b"\x90"),
-    ),
-    *(Ext(7, b"\xc0"), Ext(2, packb(["m", "C", {"a": 1}])), {"id": "x", "value": 1}, {1: 2}),
+    *(None, True, -1, 2**63, 1.5, float("nan"), b"\xff", "", "\x1b[2J", "x", [], {}, [None]),
+    *({"": 1}, "9" * 5000, _LONG, {"a": {"b": []}}, [[], {}], Ext(0, b"\xc1"), Ext(99, b"")),
+    *(Ext(5, b"\x90"), Ext(7, b"\xc0"), Ext(2, packb(["m", "C", {"a": 1}])), {1: 2}),
+    {"id": "x", "value": 1},
 ]
-ON_THREAD = [
-    *(["show"], ["show", "--writes", "--metadata"], ["show", "-o", "json"], ["show", "--mermaid"]),
-    *(["show", "--tree"], ["show", "--tree", "--all-ns", "-o", "json"], ["show", "--where"]),
-    *(["history", "--all-ns", "-o", "table"], ["history", "-o", "json"], ["diff"], ["replay"]),
-    ["replay", "--all-steps"],
-    *(["diff", "--writes", "-o", "json"], ["replay", "--verify", "-o", "json"], ["stats"]),
-    *(
-        ["timeline"],
-        ["timeline", "-o", "json"],
-        ["stats", "--by", "channel"],
-        ["stats", "--by", "model"],
-    ),
-    *(["replay", "--repair", "--dry-run"], ["interrupts"], ["show", "--long"], ["messages"]),
-    ["errors", "--history", "-o", "json"],
-    *(["messages", "--full", "-o", "json"], ["rollback", "--steps", "1", "--dry-run"], ["du"]),
-    *(["rollback", "--at", "head", "--dry-run", "-o", "json"], ["undo", "--dry-run"], ["export"]),
-    *(["copy", "--at", "head", "--as", "another", "--dry-run"], ["du", "--by", "channel"]),
-    *(["fork", "--at", "head", "--append", "messages=1", "--dry-run"], ["export", "-o", "json"]),
-    *(
-        ["show", "--redact"],
-        ["show", "--at", "step:0"],
-        ["diff", "--stat"],
-        ["show", "--as-of", "1d"],
-    ),
-    *(["blame", "--", "{}", "messages"], ["copy", "--as", "new", "--dry-run", "--", "{}"]),
-    *(["threads", "delete", "--dry-run"], ["messages", "--stat"], ["show", "--redact", "--writes"]),
-    *(
-        ["fork", "--at", "head", "--set", "messages=[]", "--dry-run"],
-        ["memory", "sessions", "--thread"],
-    ),
-    *(["show", "--svg"], ["report", "--all-ns"]),
-]
-"""Command lines with a thread as their last word, or where `{}` is."""
-WHOLE = [
-    *(["threads", "list"], ["threads", "list", "--long", "--all", "-o", "json"], ["stores"]),
-    *(["threads", "list", "--limit", "1000", "-o", "table"], ["interrupts", "-o", "json"]),
-    *(["threads", "list", "--where", "metadata.user=1", "--all"], ["grep", "."], ["stats"]),
-    ["errors", "--by", "error", "-o", "table"],
-    *(["grep", "(a|e)+x?", "-i", "-o", "table"], ["grep", ".", "-o", "json", "--head-only"]),
-    *(["replay", "--all", "-o", "json"], ["replay", "--all", "-o", "table"], ["du", "-o", "json"]),
-    *(["du", "--by", "thread", "--top", "9", "-o", "table"], ["gc", "--scope", "all", "--dry-run"]),
-    *(["purge", "--older-than", "1d", "--dry-run"], ["purge", "--keep-last", "1", "--dry-run"]),
-    *(["purge", "--keep-tips", "--dry-run", "-o", "json"], ["memory", "list", "--all"]),
-    *(["memory", "list", "--flat", "-o", "json"], ["memory", "search", "a"], ["memory", "export"]),
-    *(["threads", "list", "--status", "done", "--all"], ["purge", "--match", "*", "--dry-run"]),
-]
-CHANGING = [
-    *(["rollback", "--steps", "1", "--yes"], ["undo", "--yes"], ["replay", "--repair", "--yes"]),
-    *(["fork", "--at", "head", "--append", "messages=1", "--yes"], ["export", "--to", "archive"]),
-    *(["copy", "--at", "head", "--as", "another", "--yes"], ["undo", "--yes", "--", "another"]),
-    *(["threads", "delete", "--archive", "archive", "--yes"], ["threads", "list"]),
-    ["gc", "--scope", "all", "--grace", "0s", "--archive", "archive", "--yes"],
-    ["purge", "--keep-last", "1", "--archive", "archive", "--yes"],
-    ["purge", "--older-than", "0s", "--include-pending", "--include-error", "--yes"],
-]
-"""Command lines that change the store, in this order."""
+"""Values inside of a value."""
 _NO_THREAD = {"gc", "purge", "list"}
 
 
@@ -166,7 +80,7 @@ def _damage_row(
     column, held = columns[place], row[place + 1]
     other = chance.choice(rows)
     new: list[Any] = [
-        chance.choice(ODD),
+        chance.choice(_ODD),
         other[place + 1],
         other[chance.randrange(len(columns)) + 1],
         damaged(held, chance),
@@ -196,13 +110,10 @@ def damaged(held: Any, chance: random.Random) -> Any:
     """Return a value that differs a little from a stored one."""
     if isinstance(held, str):
         at = chance.randint(0, len(held))
-        return (
-            held[:at]
-            + chance.choice(["\x1b", "\x00", "\u202e", "9", "-", _LONG, ""])
-            + held[at + 1 :]
-        )
+        new = chance.choice(["\x1b", "\x00", "\u202e", "9", "-", _LONG, ""])
+        return held[:at] + new + held[at + 1 :]
     if not isinstance(held, bytes):
-        return chance.choice(ODD)
+        return chance.choice(_ODD)
     if chance.random() < 0.6:
         try:
             return _damaged_value(held, chance)
@@ -224,9 +135,7 @@ def _damaged_value(data: bytes, chance: random.Random) -> bytes:
 
 def _replaced(value: Any, chance: random.Random) -> Any:
     if isinstance(value, dict | list) and value and chance.random() < 0.85:
-        key = (
-            chance.choice(list(value)) if isinstance(value, dict) else chance.randrange(len(value))
-        )
+        key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
         match chance.randrange(6):
             case 0:
                 del value[key]
@@ -248,14 +157,12 @@ def flipped(data: bytes, chance: random.Random) -> bytes:
             return data[: chance.randrange(len(data))]
         case 1:
             at = chance.randrange(len(data))
-            return (
-                data[:at] + data[at : at + chance.randrange(64)] * chance.randrange(4) + data[at:]
-            )
+            again = data[at : at + chance.randrange(64)] * chance.randrange(4)
+            return data[:at] + again + data[at:]
         case _:
             for _ in range(chance.randint(1, 8)):
-                changed[chance.randrange(len(changed))] = chance.choice(
-                    [0, 1, 0x7F, 0x80, 0xC1, 0xFF, chance.randrange(256)]
-                )
+                new = chance.choice([0, 1, 0x7F, 0x80, 0xC1, 0xFF, chance.randrange(256)])
+                changed[chance.randrange(len(changed))] = new
     return bytes(changed)
 
 
@@ -296,36 +203,24 @@ def words_for(seed: int, threads: list[str], count: int) -> Iterator[list[str]]:
     change the store.
     """
     chance = random.Random(seed)
-    reading = [_on(chance.choice(threads), words) for words in ON_THREAD] + WHOLE
+    reading = [on(chance.choice(threads), words) for words in (*EVERY_ROW, *ON_THREAD)] + WHOLE
     yield from chance.sample(reading, count) if count else reading
     for words in CHANGING if count == 0 or chance.random() < 0.3 else []:
         needs_none = "--" in words or words[0] in _NO_THREAD or words[1] in _NO_THREAD
-        yield words if needs_none else _on(chance.choice(threads), words)
-
-
-def _on(thread: str, words: list[str]) -> list[str]:
-    """Return a command line with its thread."""
-    if "{}" in words:
-        return [thread if word == "{}" else word for word in words]
-    if words[-1] == "--thread":
-        return [*words, thread]
-    return [*words, "--", thread]
+        yield words if needs_none else on(chance.choice(threads), words)
 
 
 def fault_of(store: Path, words: list[str]) -> str | None:
     """Run a command line; return what is wrong with its end, its exit code or its output."""
     answer = ckpt("-s", store, *words)
-    if answer.code not in CODES:
-        return f"exit code {answer.code}: {answer.err}"
-    if "no such option" in answer.err or "argument" in answer.err or "Usage" in answer.err:
-        return f"is no command line: {answer.err}"
-    if "Traceback" in answer.err or "internal error" in answer.err:
+    if any(one in answer.err for one in ("no such option", "argument", "Usage", "internal error")):
         return answer.err
-    for text in (answer.out, answer.err):
-        if found := FORBIDDEN.search(text):
-            return f"prints {text[max(found.start() - 40, 0) : found.end() + 40]!r}"
-    if "json" in words and answer.code in {0, 1} and answer.out:
-        json.loads(answer.out)
+    try:
+        check(answer)
+        if "json" in words and answer.code in {0, 1} and answer.out:
+            json.loads(answer.out)
+    except (AssertionError, ValueError) as error:
+        return f"{error}: {answer.err}"
     return None
 
 

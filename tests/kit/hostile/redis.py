@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from io import BufferedReader
 
+from tests.kit.hostile import standin
 from tests.kit.hostile.standin import Answer
 
 Command = list[bytes]
@@ -15,35 +15,12 @@ Reply = Callable[[Command], bytes | None]
 
 def serving(reply: Reply) -> Answer:
     """Answer every command as `reply` says."""
-
-    def answer(client: socket.socket) -> None:
-        with client.makefile("rb") as stream:
-            while (command := _command(stream)) is not None:
-                said = reply(command)
-                if said is None:
-                    return
-                client.sendall(said)
-
-    return answer
+    return standin.serving(_command, reply)
 
 
 def between(port: int, change: Callable[[Command, bytes], bytes | None]) -> Answer:
     """Pass commands on to the server at a port, and its answers back as `change` returns them."""
-
-    def answer(client: socket.socket) -> None:
-        with (
-            socket.create_connection(("127.0.0.1", port)) as server,
-            client.makefile("rb") as asked,
-            server.makefile("rb") as told,
-        ):
-            while (command := _command(asked)) is not None:
-                server.sendall(_packed(command))
-                said = change(command, _one(told))
-                if said is None:
-                    return
-                client.sendall(said)
-
-    return answer
+    return standin.between(port, _command, _packed, _one, change)
 
 
 def honest(command: Command) -> bytes:
@@ -78,10 +55,10 @@ def _packed(command: Command) -> bytes:
     return array(*map(bulk, command))
 
 
-def _command(stream: BufferedReader) -> Command | None:
+def _command(stream: BufferedReader) -> Command:
     line = stream.readline()
     if not line:
-        return None
+        raise EOFError
     return [stream.read(int(stream.readline()[1:]) + 2)[:-2] for _ in range(int(line[1:]))]
 
 

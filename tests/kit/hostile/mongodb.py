@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from typing import Any
 
 import bson
 
-from tests.kit.hostile.standin import Answer, exactly
+from tests.kit.hostile import standin
+from tests.kit.hostile.standin import Answer
 
 MESSAGE, QUERY, REPLY, COMPRESSED = 2013, 2004, 1, 2012
 """Opcodes."""
@@ -26,10 +27,15 @@ class Request:
     number: int
     opcode: int
     document: dict[str, Any]
+    raw: bytes = b""
 
     @property
     def name(self) -> str:
         return next(iter(self.document))
+
+    def answered(self, said: Said) -> bytes | None:
+        """What is sent of an answer."""
+        return said if said is None or isinstance(said, bytes) else self.packed(said)
 
     def packed(self, said: Mapping[str, Any] | bytes, **header: int) -> bytes:
         """An answer with this document, or the bytes of one; `header` replaces parts."""
@@ -48,37 +54,15 @@ def _message(
 
 def serving(reply: Callable[[Request], Said]) -> Answer:
     """Answer every command as `reply` says."""
-
-    def answer(client: socket.socket) -> None:
-        while True:
-            request = _request(_whole(client))
-            said = reply(request)
-            if said is None:
-                return
-            client.sendall(said if isinstance(said, bytes) else request.packed(said))
-
-    return answer
+    return standin.serving(_request, lambda asked: asked.answered(reply(asked)))
 
 
-def between(port: int, change: Callable[[Request], Said]) -> Answer:
-    """Pass commands on to the server at a port; `change` returns another answer, or {} for none."""
-
-    def answer(client: socket.socket) -> None:
-        with socket.create_connection(("127.0.0.1", port)) as server:
-            while True:
-                asked = _whole(client)
-                request = _request(asked)
-                server.sendall(asked)
-                told = _whole(server)
-                said = change(request)
-                if said is None:
-                    return
-                if said == {}:
-                    client.sendall(told)
-                else:
-                    client.sendall(said if isinstance(said, bytes) else request.packed(said))
-
-    return answer
+def between(port: int, change: Callable[[Request, bytes], Said]) -> Answer:
+    """Pass commands on to the server at a port, and its answers back as `change` returns them."""
+    return standin.between(
+        *(port, _request, lambda asked: asked.raw, _whole),
+        lambda asked, told: asked.answered(change(asked, told)),
+    )
 
 
 def honest(request: Request) -> dict[str, Any]:
@@ -108,16 +92,18 @@ def cursor(batch: object, number: object = bson.Int64(0)) -> dict[str, Any]:
     return {"ok": 1, "cursor": {"id": number, "ns": "x.checkpoints", "firstBatch": batch}}
 
 
-def _whole(stream: socket.socket) -> bytes:
-    head = exactly(stream, 4)
-    (size,) = struct.unpack("<i", head)
-    return head + exactly(stream, size - 4)
+def _whole(stream: BufferedReader) -> bytes:
+    head = stream.read(4)
+    if not head:
+        raise EOFError
+    return head + stream.read(struct.unpack("<i", head)[0] - 4)
 
 
-def _request(whole: bytes) -> Request:
+def _request(stream: BufferedReader) -> Request:
+    whole = _whole(stream)
     _, number, _, opcode = struct.unpack("<iiii", whole[:16])
     body = whole[21:]
     if opcode == QUERY:
         body = whole[whole.index(b"\0", 20) + 9 :]
     (size,) = struct.unpack("<i", body[:4])
-    return Request(number, opcode, bson.decode(body[:size]))
+    return Request(number, opcode, bson.decode(body[:size]), whole)
