@@ -716,6 +716,11 @@ def _other_fields(found: JoinedSession) -> dict[str, Value] | None:
     return {name: one for name, one in fields.items() if name not in FACTS} if fields else None
 
 
+def _status(found: JoinedSession) -> str | None:
+    """Return the status as plain text, as Python is given it."""
+    return found.status and found.status.value
+
+
 SESSION = Shape(
     "A chat session of an application.",
     Field("session_id", TEXT, "Session.", "session.session_id"),
@@ -726,7 +731,7 @@ SESSION = Shape(
     Field("bytes", BYTES, "Stored size.", "session.size"),
     Field("key", TEXT, "Key in the database.", "session.key"),
     optional("expires_at", TIME, "When it expires.", "session.expires_at"),
-    known("status", TEXT, "Status of the thread, if it is in the same store."),
+    known("status", TEXT, "Status of the thread, if it is in the same store.", _status),
     Part(Shape("The thread.", Field("head", TEXT.or_null, "Its head.")), "thread"),
     known("fields", VALUE.by_name, "The other fields of a single session.", _other_fields),
 )
