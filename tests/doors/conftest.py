@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.doors.mcp_client import Conversation
 from tests.kit.command import SAMPLE, copy_store
-from tests.mcp.client import Conversation
 
 
 @pytest.fixture(scope="session")

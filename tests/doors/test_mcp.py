@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 
+from tests.doors.mcp_client import Conversation, call, each_tool, items, talk, text_of
 from tests.kit.command import SAMPLE, ckpt
-from tests.mcp.client import Conversation, call, each_tool, items, talk, text_of
 
 THREAD = "trip-to-kyoto"
 

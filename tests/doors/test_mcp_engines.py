@@ -11,11 +11,11 @@ from mcp import Client
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from tests.doors.mcp_client import call, each_tool, items, talk, text_of
 from tests.kit.command import ckpt
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.tiers import FAST
 from tests.kit.opening import empty_store
-from tests.mcp.client import call, each_tool, items, talk, text_of
 
 # The other tests are about SQLite.
 LAYOUTS = [

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
+from tests.doors.mcp_client import call, each_tool, talk, text_of
 from tests.kit.command import SAMPLE, copy_store
 from tests.kit.hostile.corpus import build_store, light_rows
 from tests.kit.hostile.watched import FORBIDDEN
-from tests.mcp.client import call, each_tool, talk, text_of
 
 pytestmark = pytest.mark.engines
 

@@ -16,8 +16,8 @@ import anyio
 import pytest
 from mcp import Client
 
+from tests.doors.mcp_client import call, items, talk, text_of
 from tests.kit.command import SAMPLE
-from tests.mcp.client import call, items, talk, text_of
 
 THREAD = "trip-to-kyoto"
 HELLO = {

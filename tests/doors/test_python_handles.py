@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import UTC, date, datetime
+from datetime import UTC, date
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +90,6 @@ def test_a_subgraph_is_reached_by_its_namespace(store: StoreHandle) -> None:
     assert {one.ns for one in thread.history(all_ns=True)} == {"", ns}
 
 
-def test_history_is_newest_first(store: StoreHandle) -> None:
-    found = list(store[TRIP].history(limit=3))
-    assert [one.step for one in found] == [12, 11, 10]
-    assert found[0].id == store[TRIP].head.id
-    assert [one.id for one in store[TRIP].history()][:3] == [one.id for one in found]
-
-
 def test_the_facts_of_a_checkpoint(store: StoreHandle) -> None:
     head = store["refund-4711"].head
     assert head.status == store["refund-4711"].status == "interrupted"
@@ -135,13 +128,6 @@ def test_a_diff_goes_from_the_other_to_this_one(store: StoreHandle) -> None:
     assert len(head.diff()) == 3
 
 
-def test_a_thread_draws_its_tree(store: StoreHandle) -> None:
-    drawn = store[TRIP].tree()
-    assert drawn.startswith(f"thread {TRIP}")
-    assert "● head" in drawn
-    assert len(store[TRIP].tree(unfold=True).splitlines()) > len(drawn.splitlines())
-
-
 def test_representations_name_what_they_are(store: StoreHandle, sample: Path) -> None:
     thread = store[TRIP]
     assert repr(thread) == f"<ThreadHandle {TRIP}>"
@@ -178,41 +164,6 @@ def test_redacted_values_are_replaced(sample: Path) -> None:
         assert head.values["hotel"] != "Hotel Kanra Kyoto"
         with pytest.raises(ckpt_cli.UsageError):
             head.raw()
-
-
-def test_a_store_can_be_refreshed(sample: Path) -> None:
-    with ckpt_cli.open(sample) as opened:
-        before = opened.newest().last_at
-        opened.refresh()
-        assert opened.newest().last_at == before
-        assert before is not None
-        assert before < datetime.now(UTC)
-
-
-def test_the_json_form_has_plain_types_only(store: StoreHandle) -> None:
-    thread = store[TRIP]
-    answers: list[ckpt_cli.Answer[Any]] = [
-        *store.listed(),
-        *store.interrupts(),
-        thread.summary(),
-        thread.head.show(),
-        thread.head.listed(),
-        thread.head.diff(),
-        thread.head.diff_writes(),
-        thread.head.blame("hotel"),
-        thread.replay(),
-    ]
-    for answer in answers:
-        assert _types(answer.to_dict()) <= {dict, list, str, int, float, bool, type(None)}
-
-
-def _types(value: object) -> set[type]:
-    inner: list[object] = []
-    if isinstance(value, dict):
-        inner = [*value, *value.values()]
-    elif isinstance(value, list):
-        inner = value
-    return {type(value)}.union(*map(_types, inner))
 
 
 def test_a_parent_is_found_by_its_whole_id(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ STAYS: dict[str, tuple[str, ...]] = {
     ),
     "tests/many/test_killed.py::test_some_kills": ("last-good",),
     "tests/many/test_layouts.py::test_many_are_put_back_and_taken_back": ("redis",),
-    "tests/mcp/test_engines.py::test_every_tool_answers": ("postgres",),
+    "tests/doors/test_mcp_engines.py::test_every_tool_answers": ("postgres",),
     "tests/operations/test_killed.py::test_some_kills": ("purge", "undo-purge"),
     "tests/operations/test_recorded_layouts.py::test_the_rows_of_before_come_back": ("postgres",),
     "tests/plugin_package/test_installed.py::"
