@@ -172,7 +172,7 @@ def test_a_thread_is_stored_as_the_saver_stores_it(place: Place, target: Place) 
     assert sorted(map(_sorted, stored), key=key) == sorted(map(_sorted, given), key=key)
     assert history(target, "trip") == history(place, "trip")
     again = graph_of(target.saver()).invoke({"items": ["more"]}, config_of("trip"))
-    assert again["items"] == ["in", "from a", "from b", "more", "from a", "from b"]
+    assert again["items"] == ["in trip", "from a", "from b", "more", "from a", "from b"]
 
 
 def _sorted(document: Any) -> Any:
@@ -268,7 +268,7 @@ def test_encrypted_values_stay_as_they_are(place: Place, target: Place) -> None:
     place.fill("trip", saver=place.saver(serde=serde))
     move(place.url, target.url, "trip")
     found = graph_of(target.saver(serde=serde)).get_state(config_of("trip"))
-    assert found.values["items"] == ["in", "from a", "from b"]
+    assert found.values["items"] == ["in trip", "from a", "from b"]
     assert found.metadata["source"] == "loop"
 
 

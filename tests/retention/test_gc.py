@@ -90,7 +90,7 @@ def test_values_that_no_checkpoint_names_go(postgres_server: Server) -> None:
         assert after == before - 1
         with saver_of(url) as saver:
             state = graph_of(saver).get_state({"configurable": {"thread_id": "a"}})
-            assert state.values["items"] == ["in", "from a", "from b"]
+            assert state.values["items"] == ["in a", "from a", "from b"]
 
 
 def test_a_scope_must_be_given(store: Path) -> None:

@@ -37,7 +37,7 @@ from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt, ids_of, later
 from tests.kit.harness.dynamodb import DynamoDbHarness, entry
 from tests.kit.kill.anywhere import run_and_kill
-from tests.kit.servers import Server, free_port
+from tests.kit.servers import Server
 
 # The conformance suite reads and changes this layout in the first tier.
 pytestmark = pytest.mark.engines
@@ -385,30 +385,6 @@ def test_a_scan_shows_its_progress(place: DynamoDbHarness) -> None:
     number = len(place.items())
     assert seen == [(0, number), (number, number)]
     assert len(reports) == 1
-
-
-@pytest.mark.parametrize(
-    ("url", "code", "said"),
-    [
-        ("dynamodb://{table}?endpoint={server}", 4, "no AWS region given"),
-        ("dynamodb://nosuch-table?{rest}", 4, "no such table in this region"),
-        ("dynamodb://{table}?region=eu-central-1&endpoint=http://127.0.0.1:{port}", 4, "reached"),
-        ("dynamodb://{table}?{rest}&profile=nosuch", 2, "no such AWS profile"),
-        ("dynamodb://{table}?{rest}&colour=red", 2, "unknown parameter 'colour'"),
-        ("dynamodb://AKIA123:hunter2@{table}?{rest}", 2, "must not contain credentials"),
-        ("dynamodb://a/b?{rest}", 2, "not the name of a table"),
-        ("dynamodb://{table}?region=eu-central-1&endpoint=nowhere", 2, "has no valid form"),
-    ],
-)
-def test_what_is_wrong_with_a_url_is_said(
-    place: DynamoDbHarness, dynamodb_server: Server, url: str, code: int, said: str
-) -> None:
-    rest = place.url.partition("?")[2]
-    given = url.format(table=place.table, server=dynamodb_server.url, rest=rest, port=free_port())
-    done = ckpt("-s", given, "--debug", "show", "trip")
-    assert (done.code, said in done.err) == (code, True), done.err
-    assert "hint:" in done.err
-    assert "hunter2" not in done.err
 
 
 def test_without_credentials_nothing_is_opened(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import socket
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +9,15 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported, UsageError
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.kit.agents.steps import SAID, config_of, graph_of, with_user
+from tests.kit.agents.steps import SAID, config_of, graph_of
 from tests.kit.command import ckpt
 from tests.kit.savers.mysql import TABLES, fill, migrated, run, saver_of, user
-from tests.kit.servers import Server, free_port, mysql_connection, mysql_database
+from tests.kit.servers import Server, mysql_connection, mysql_database
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
@@ -474,111 +471,6 @@ QUOTED = quote(CANARY, safe="")
 def _shows_nothing(text: str) -> None:
     for form in (CANARY, QUOTED, "C4nary", CANARY[6:], QUOTED[6:]):
         assert form not in text
-
-
-def test_a_password_of_odd_characters_works_in_each_place(
-    filled_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with user(filled_url, "SELECT", CANARY) as guarded:
-        named = urlsplit(guarded).username or ""
-        answer = ckpt("-s", with_user(guarded, named, QUOTED), "stores", "-o", "json")
-        assert answer.code == 0, answer.err
-        _shows_nothing(answer.out + answer.err)
-        refused = ckpt("-s", with_user(guarded, named, QUOTED + "x"), "stores", "--debug")
-        assert "wrong user or password" in refused.err
-        _shows_nothing(refused.out + refused.err)
-        bare = ckpt("-s", guarded, "threads", "list")
-        assert (bare.code, "MYSQL_PWD" in bare.err) == (4, True)
-        home = Path("~/.my.cnf").expanduser()
-        home.write_text(f'[client]\npassword = "{CANARY}"\n', "utf-8")
-        monkeypatch.setenv("MYSQL_PWD", CANARY)
-        assert ckpt("-s", guarded, "threads", "list").code == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda url: f"mysql://u@127.0.0.1:{free_port()}/x", "connection refused"),
-        (lambda url: "mysql://u@no-such-host.invalid/x", "unknown host"),
-        (lambda url: url + "_no", "no such database"),
-        (lambda url: with_user(url, "nobody_here"), "wrong user or password"),
-        (lambda url: f"{url}?ssl_mode=required", "TLS failed"),
-        (lambda url: "mysql://u@h/x?unix_socket=/nowhere", "no server listens"),
-    ],
-)
-def test_a_server_that_cannot_be_had(
-    filled_url: str, change: Callable[[str], str], says: str
-) -> None:
-    answer = ckpt("-s", change(filled_url), "threads", "list")
-    assert answer.code == 4, answer.err
-    assert says in answer.err
-    assert len(answer.err.splitlines()) <= 2
-
-
-def test_a_server_that_does_not_answer() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"mysql://u@127.0.0.1:{silent.getsockname()[1]}/x?connect_timeout=1"
-        answer = ckpt("-s", url, "threads", "list")
-    assert answer.code == 4
-    assert "does not answer" in answer.err
-
-
-def test_a_server_that_goes_away_in_the_middle(filled_url: str) -> None:
-    with open_store(filled_url) as store:
-        rows: Callable[[str], Any] = store._database.rows  # type: ignore[attr-defined]
-        ((number,),) = rows("SELECT CONNECTION_ID()")
-        run(filled_url, f"KILL {number}")
-        with pytest.raises(StoreUnavailable, match="the connection was lost"):
-            list(store.threads())
-
-
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("mysql://127.0.0.1:1/x?shema=a", "shema"),
-        ("mysql://127.0.0.1:1/", "names no database"),
-        ("mysql://127.0.0.1:1/x?ssl_mode=maybe", "unknown ssl_mode"),
-        ("mysql://127.0.0.1:1/x?ssl_ca=/nowhere", "cannot read a file"),
-        ("mysql://127.0.0.1:1/x?connect_timeout=soon", "number of seconds"),
-        ("mysql://127.0.0.1:1,b:2/x", "cannot read the URL"),
-    ],
-)
-def test_a_url_that_is_not_understood(url: str, says: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        open_store(url)
-    assert says in caught.value.message
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "mysql://u:{}@127.0.0.1:1/db",
-        "mariadb://u:{}@127.0.0.1:1/db?ssl_mode=disabled",
-        "mysql://127.0.0.1:1/db?password={}",
-        "mysql://127.0.0.1:1/db?ssl_ca={}",
-        "mysql://127.0.0.1:1/db?unix_socket={}",
-        "mysql://127.0.0.1:1/db?connect_timeout={}",
-        "mysql://u:{}@",
-    ],
-)
-@pytest.mark.parametrize("canary", [QUOTED, "C4naryplain", "C4nary@x", "C4nary?x#y", "C4nary%zz"])
-def test_no_secret_of_a_url_is_shown(place: str, canary: str) -> None:
-    for words in (["threads", "list"], ["stores", "-o", "json"], ["stores", "--debug"]):
-        answer = ckpt("-s", place.format(canary), *words)
-        assert answer.code in {2, 4}, answer.err
-        assert "internal error" not in answer.err
-        assert "C4nary" not in answer.out + answer.err
-
-
-def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(sys.modules):
-        if name.startswith(("pymysql", "ckpt_backends.mysql")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pymysql", None)
-    answer = ckpt("-s", "mysql://u:C4nary@h/db", "threads", "list")
-    assert answer.code == 2
-    assert "pip install 'langgraph-ckpt[mysql]'" in answer.err
-    assert not re.search("C4nary", answer.err)
 
 
 def test_a_value_that_is_gone_is_put_back(mysql_url: str) -> None:

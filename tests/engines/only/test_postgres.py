@@ -183,7 +183,7 @@ def test_a_schema_is_named_or_found_on_the_search_path(postgres_url: str) -> Non
     fill(f"{postgres_url}?options={path}", "trip")
     for parameter in (f"schema={quote('odd %schema')}", f"options={path}"):
         answer = ckpt("-s", f"{postgres_url}?{parameter}", "show", "trip", "-o", "json")
-        assert answer.json["values"]["items"] == ["in", "from a", "from b"], parameter
+        assert answer.json["values"]["items"] == ["in trip", "from a", "from b"], parameter
         for words in COMMANDS:
             assert ckpt("-s", f"{postgres_url}?{parameter}", *words).code == 0
     missed = ckpt("-s", postgres_url, "threads", "list")
@@ -503,7 +503,7 @@ def test_an_answer_in_json_of_what_a_state_holds(filled_url: str) -> None:
     assert head.body is not None
     value = head.blobs["items"].value
     assert value is not None
-    assert decode(value) == ["in", "from a", "from b"]
+    assert decode(value) == ["in trip", "from a", "from b"]
 
 
 def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -563,3 +563,8 @@ def test_grep_finds_what_the_caller_wrote_since_the_last_step(postgres_url: str)
     for more in ([], ["--head-only"], ["--channel", "items"]):
         answer = ckpt("-s", postgres_url, "grep", "by hand", *more, "-o", "json")
         assert [hit["path"] for hit in answer.json] == ["items[1]"]
+
+
+def test_the_encoding_of_a_url_does_not_matter(filled_url: str) -> None:
+    answer = ckpt("-s", f"{filled_url}?client_encoding=latin1", "threads", "list")
+    assert answer.code == 0, answer.err

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import socket
-import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +17,6 @@ from langgraph.store.redis import RedisStore
 from langgraph.types import Command
 from ormsgpack import packb, unpackb
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.redis.engine import search as search_index
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
@@ -30,11 +26,9 @@ from ckpt_backends.url import parse_url
 from tests.engines.only.commands import COMMANDS
 from tests.kit.agents.steps import graph_of, talk
 from tests.kit.command import FIXTURES, ckpt
-from tests.kit.connecting import CANARY, QUOTED, shows_nothing
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers.redis import PlainRedisSaver, dump
 from tests.kit.savers.redis_threads import FILLS, ODD, client, fill, fill_plain, fill_shallow
-from tests.kit.servers import Server, free_port
 from tests.kit.stores import restore_keys
 from tests.kit.tailing import tailing, take
 
@@ -723,120 +717,3 @@ def test_a_saver_that_writes_meanwhile_wins(
     assert answer.code == 6, answer.err
     with open_store(redis_stack_url) as store:
         assert store.thread("trip").checkpoints == 8  # type: ignore[union-attr]
-
-
-# Errors of a connection, and what they must not show.
-
-
-@pytest.fixture
-def guarded() -> Iterator[Server]:
-    """A server that asks for a password."""
-    with redis_of_its_own(modules=False) as server:
-        fill_plain(server.url, "trip")
-        client(server.url).config_set("requirepass", CANARY)
-        yield server
-
-
-def test_a_password_of_odd_characters_works(
-    guarded: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for user in ("", "default"):
-        url = guarded.url.replace("redis://", f"redis://{user}:{QUOTED}@")
-        answer = ckpt("-s", url, "stores", "-o", "json")
-        assert answer.code == 0, answer.err
-        assert "error" not in answer.json[0]
-        shows_nothing(answer.out + answer.err)
-    monkeypatch.setenv("REDISCLI_AUTH", CANARY)
-    assert ckpt("-s", guarded.url, "threads", "list").code == 0
-
-
-def test_a_wrong_password_and_none(guarded: Server) -> None:
-    url = guarded.url.replace("redis://", f"redis://:{QUOTED}x@")
-    wrong = ckpt("-s", url, "threads", "list", "--debug")
-    assert wrong.code == 4
-    assert "wrong user or password" in wrong.err
-    assert "hint: " in wrong.err
-    shows_nothing(wrong.out + wrong.err)
-    none = ckpt("-s", guarded.url, "threads", "list")
-    assert none.code == 4
-    assert "REDISCLI_AUTH" in none.err
-
-
-@pytest.mark.parametrize(
-    ("url", "code", "says"),
-    [
-        ("redis://127.0.0.1:{port}/0", 4, "connection refused"),
-        ("redis://no-such-host.invalid/0", 4, "unknown host"),
-        ("{there}/x", 2, "is not a number"),
-        ("{there}/99", 4, "no such database"),
-        ("{there}/0?ssl=1", 2, "unknown URL parameter 'ssl'"),
-        ("{there}/0?connect_timeout=soon", 2, "number of seconds"),
-        ("{tls}/0?socket_timeout=1", 4, "does not answer"),
-    ],
-)
-def test_a_server_that_cannot_be_had(redis_url: str, url: str, code: int, says: str) -> None:
-    there = redis_url.removesuffix("/0")
-    tls = there.replace("redis://", "rediss://")
-    answer = ckpt("-s", url.format(port=free_port(), there=there, tls=tls), "threads", "list")
-    assert answer.code == code, answer.err
-    assert says in answer.err
-    assert len(answer.err.splitlines()) <= 2
-
-
-def test_a_server_that_does_not_answer() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0?connect_timeout=1&socket_timeout=1"
-        answer = ckpt("-s", url, "threads", "list")
-    assert answer.code == 4
-    assert "does not answer" in answer.err
-
-
-def test_a_server_that_goes_away_in_the_middle() -> None:
-    with redis_of_its_own(modules=False) as server:
-        fill_plain(server.url, "trip")
-        with open_store(server.url) as store:
-            server.stop()
-            with pytest.raises(StoreUnavailable):
-                list(store.threads())
-            store.close()
-
-
-PLACES = [
-    "redis://u:{}@127.0.0.1:1/0",
-    "redis://:{}@127.0.0.1:1/0",
-    "rediss://u:{}@127.0.0.1:1/0?ssl_cert_reqs=none",
-    "redis://127.0.0.1:1/0?password={}",
-    "redis://127.0.0.1:1/0?ssl_keyfile={}",
-    "redis://127.0.0.1:1/0?unknown={}",
-    "redis://u:{}@[::1]:1,127.0.0.1:1/0",
-    "redis://u:{}@",
-]
-
-
-@pytest.mark.parametrize(
-    "canary", [QUOTED, "C4naryplain", "C4nary@x", "C4nary?x#y", "C4nary:5", "C4nary%zz", "C4nary/x"]
-)
-def test_no_secret_of_a_url_is_shown(canary: str) -> None:
-    for place in PLACES:
-        for words in (["threads", "list"], ["stores", "-o", "json"], ["stores", "--debug"]):
-            answer = ckpt("-s", place.format(canary), *words)
-            assert answer.code in {2, 4}, answer.err
-            assert "internal error" not in answer.err
-            assert "C4nary" not in answer.out + answer.err, place
-
-
-def test_an_unknown_parameter_is_refused() -> None:
-    with pytest.raises(UsageError) as caught:
-        open_store("redis://127.0.0.1:1/0?laiout=a")
-    assert "laiout" in caught.value.message
-
-
-def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(sys.modules):
-        if name == "redis" or name.startswith(("redis.", "ckpt_backends.redis")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "redis", None)
-    answer = ckpt("-s", "redis://u:C4nary@h/0", "threads", "list")
-    assert answer.code == 2
-    assert "pip install 'langgraph-ckpt[redis]'" in answer.err
-    assert not re.search("C4nary", answer.err)

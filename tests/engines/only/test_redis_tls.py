@@ -267,11 +267,3 @@ def test_a_redirection_is_not_followed(guarded: Server) -> None:
                 answer = ckpt("-s", f"redis://:{QUOTED}@127.0.0.1:{port}/0", "threads", "list")
             assert answer.code == 4
     assert heard == []
-
-
-@pytest.mark.parametrize("text", ["nan", "inf", "-1", "0", "1e300", "x"])
-@pytest.mark.parametrize("name", ["socket_timeout", "connect_timeout"])
-def test_a_timeout_is_a_number_of_seconds(name: str, text: str) -> None:
-    answer = ckpt("-s", f"redis://127.0.0.1:1/0?{name}={text}", "threads", "list")
-    assert answer.code == 2
-    assert f"invalid URL parameter '{name}': not a number of seconds" in answer.err

@@ -85,17 +85,6 @@ def test_it_is_found_among_many_keys_of_another_layout(redis_url: str) -> None:
     assert ckpt("-s", redis_url, "stores", "-o", "json").json[0]["layout"] == "valkey"
 
 
-def test_a_password_is_never_printed_and_tls_is_meant(redis_url: str) -> None:
-    host = redis_url.removeprefix("redis://")
-    fill_valkey(redis_url, "trip")
-    assert ckpt("-s", f"valkey://{host}", "threads", "list").code == 0
-    url = f"valkeys://user:secret@{host}?connect_timeout=1&socket_timeout=1"
-    refused = ckpt("-s", url, "threads", "list")
-    assert refused.code == 4
-    assert "secret" not in refused.err
-    assert "valkeys://user:***@" in refused.err
-
-
 # Ids
 
 

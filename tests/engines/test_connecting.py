@@ -1,0 +1,317 @@
+"""Servers that cannot be had, do not answer or go away, and URLs of which no secret is shown."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.registry import open_store
+from tests.kit.agents.steps import fill as fill_postgres
+from tests.kit.agents.steps import with_user
+from tests.kit.command import ckpt
+from tests.kit.connecting import CANARY, QUOTED, shows_nothing
+from tests.kit.plugin import redis_of_its_own
+from tests.kit.savers import mysql
+from tests.kit.savers.redis_threads import client, fill_plain
+from tests.kit.servers import (
+    ASKED_FOR_PASSWORD,
+    Server,
+    free_port,
+    mysql_database,
+    postgres_database,
+)
+
+NOBODY: list[tuple[str, str]] = [
+    ("postgresql://u:C4nary@{nobody}/x", "connection refused"),
+    ("mysql://u:C4nary@{nobody}/x", "connection refused"),
+    ("redis://:C4nary@{nobody}/0", "connection refused"),
+    ("mongodb://u:C4nary@{nobody}/x?serverSelectionTimeoutMS=200", "connection refused"),
+    ("dynamodb://table?region=eu-central-1&endpoint=http://{nobody}", "cannot be reached"),
+    ("postgresql://u:C4nary@no-such-host.invalid/x", "unknown host"),
+    ("mysql://u:C4nary@no-such-host.invalid/x", "unknown host"),
+    ("redis://no-such-host.invalid/0", "unknown host"),
+    ("mongodb://u:C4nary@no-such-host.invalid/x?serverSelectionTimeoutMS=200", "unknown host"),
+    ("postgresql:///x?host=/nowhere", "no server listens"),
+    ("mysql://u:C4nary@h/x?unix_socket=/nowhere", "no server listens"),
+]
+"""URLs where no server is, and what is said of them."""
+WRONG: list[tuple[str, int, str]] = [
+    ("postgresql://127.0.0.1:1/x?shema=C4nary", 2, "shema"),
+    ("postgresql://127.0.0.1:1/x?replication=database", 2, "parameter 'replication'"),
+    ("mysql://127.0.0.1:1/x?shema=C4nary", 2, "shema"),
+    ("mysql://127.0.0.1:1/", 2, "names no database"),
+    ("mysql://127.0.0.1:1/x?ssl_mode=C4nary", 2, "unknown ssl_mode"),
+    ("mysql://127.0.0.1:1/x?ssl_ca=/C4nary", 2, "cannot read a file"),
+    ("mysql://127.0.0.1:1/x?connect_timeout=C4nary", 2, "number of seconds"),
+    ("mysql://u:C4nary@127.0.0.1:1,b:2/x", 2, "cannot read the URL"),
+    ("redis://127.0.0.1:1/x", 2, "is not a number"),
+    ("redis://127.0.0.1:1/0?ssl=C4nary", 2, "unknown URL parameter 'ssl'"),
+    ("redis://127.0.0.1:1/0?laiout=C4nary", 2, "laiout"),
+    *(
+        (f"redis://127.0.0.1:1/0?{name}={text}", 2, f"'{name}': not a number of seconds")
+        for name in ("connect_timeout", "socket_timeout")
+        for text in ("C4nary", "nan", "inf", "-1", "0", "1e300")
+    ),
+    ("mongodb://u:C4nary@127.0.0.1:1/d b", 2, "database"),
+    ("mongodb://127.0.0.1:1/x?nonsense=C4nary", 2, "nonsense"),
+    ("mongodb://127.0.0.1:1/x?tls=C4nary", 2, "tls"),
+    ("dynamodb://u:C4nary@table?region=eu-central-1", 2, "must not contain credentials"),
+    ("dynamodb://a/b?region=eu-central-1", 2, "not the name of a table"),
+    ("dynamodb://table?region=eu-central-1&colour=C4nary", 2, "unknown parameter 'colour'"),
+    ("dynamodb://table?region=eu-central-1&endpoint=nowhere", 2, "has no valid form"),
+    ("sqlite:////nowhere/store.db?copi=C4nary", 2, "copi"),
+    ("langgraph-dev:///nowhere?nosuch=C4nary", 2, "nosuch"),
+]
+"""URLs that are not understood, whether or not there is a server."""
+REFUSED: list[tuple[str, str, int, str]] = [
+    ("postgres_url", "{there}_no", 4, "no such database"),
+    ("postgres_url", "{stranger}", 4, "no such role"),
+    ("postgres_url", "{there}?target_session_attrs=read-only", 4, "target_session_attrs"),
+    ("postgres_url", "{there}?sslmode=require", 4, "TLS failed"),
+    ("postgres_url", "{there}?options=-cstatement_timeout%3D60sek", 4, "a setting in `options`"),
+    ("postgres_url", "{there}?options=-cwork_mem%3DC4naryinpart", 4, "a setting in `options`"),
+    ("postgres_url", "{there}?options=-cC4nary%3D1", 4, "a setting in `options`"),
+    ("postgres_url", "{there}?options=--C4nary", 4, "a setting in `options`"),
+    ("postgres_url", "{there}?sslmode=C4nary", 4, "libpq rejects the value"),
+    ("postgres_url", "{there}?require_auth=C4nary", 4, "libpq rejects the value"),
+    ("postgres_url", "{there}?dbname=user%3Dx%20password%3DC4nary", 4, "no such database"),
+    ("mysql_url", "{there}_no", 4, "no such database"),
+    ("mysql_url", "{stranger}", 4, "wrong user or password"),
+    ("mysql_url", "{there}?ssl_mode=required", 4, "TLS failed"),
+    ("redis_url", "{there}99", 4, "no such database"),
+    ("redis_url", "{tls}?socket_timeout=1", 4, "does not answer"),
+    ("dynamodb_url", "dynamodb://table?endpoint={there}", 4, "no AWS region given"),
+    ("dynamodb_url", "dynamodb://table?{there}", 4, "no such table in this region"),
+    ("dynamodb_url", "dynamodb://table?{there}&profile=nosuch", 2, "no such AWS profile"),
+]
+"""URLs of a server that is there."""
+
+
+def refused(url: str, code: int, says: str) -> None:
+    answer = ckpt("-s", url, "threads", "list")
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert says in answer.err
+    assert len(answer.err.splitlines()) <= 2
+    shows_nothing(answer.err)
+
+
+@pytest.fixture
+def dynamodb_url(dynamodb_server: Server) -> str:
+    return f"region=eu-central-1&endpoint={dynamodb_server.url}"
+
+
+@pytest.mark.parametrize(("url", "says"), NOBODY)
+def test_a_server_that_cannot_be_had(url: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    refused(url.format(nobody=f"127.0.0.1:{free_port()}"), 4, says)
+
+
+@pytest.mark.parametrize(("url", "code", "says"), WRONG)
+def test_a_url_that_is_not_understood(url: str, code: int, says: str) -> None:
+    refused(url, code, says)
+
+
+@pytest.mark.parametrize(("server", "url", "code", "says"), REFUSED)
+def test_what_a_server_does_not_give(
+    request: pytest.FixtureRequest, server: str, url: str, code: int, says: str
+) -> None:
+    there = request.getfixturevalue(server)
+    stranger = with_user(there, "nobody_here") if server != "dynamodb_url" else ""
+    tls = there.replace("redis://", "rediss://")
+    refused(url.format(there=there, stranger=stranger, tls=tls), code, says)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:C4nary@{}/x?connect_timeout=2",
+        "mysql://u:C4nary@{}/x?connect_timeout=1",
+        "redis://:C4nary@{}/0?connect_timeout=1&socket_timeout=1",
+        "mongodb://u:C4nary@{}/x?serverSelectionTimeoutMS=300",
+    ],
+)
+def test_a_server_that_does_not_answer(url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        refused(url.format(f"127.0.0.1:{silent.getsockname()[1]}"), 4, "does not answer")
+
+
+def _end_postgres(url: str) -> Callable[[], object]:
+    fill_postgres(url, "trip")
+
+    def end() -> None:
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'ckpt' AND datname = current_database()"
+            )
+
+    return end
+
+
+def _end_mysql(url: str) -> Callable[[], object]:
+    mysql.fill(url, "trip")
+
+    def end() -> None:
+        asked = "SELECT id FROM information_schema.processlist WHERE db = DATABASE()"
+        for (number,) in mysql.run(url, f"{asked} AND id <> CONNECTION_ID()"):
+            mysql.run(url, f"KILL {number}")
+
+    return end
+
+
+@pytest.mark.parametrize(
+    ("server", "prepare"), [("postgres_url", _end_postgres), ("mysql_url", _end_mysql)]
+)
+def test_a_server_that_goes_away_in_the_middle(
+    request: pytest.FixtureRequest, server: str, prepare: Callable[[str], Callable[[], object]]
+) -> None:
+    url = request.getfixturevalue(server)
+    end = prepare(url)
+    with open_store(url) as store:
+        end()
+        with pytest.raises(StoreUnavailable, match="connection"):
+            list(store.threads())
+        store.close()
+
+
+def test_a_redis_that_goes_away_in_the_middle() -> None:
+    with redis_of_its_own(modules=False) as server:
+        fill_plain(server.url, "trip")
+        with open_store(server.url) as store:
+            server.stop()
+            with pytest.raises(StoreUnavailable):
+                list(store.threads())
+            store.close()
+
+
+class Guarded(NamedTuple):
+    """A store whose server asks for the password `CANARY`."""
+
+    url: str
+    places: tuple[str, ...]
+    """The URL with each place for a password."""
+    variable: str
+    """The variable of the environment that may hold it."""
+
+
+def _postgres(server: Server) -> Iterator[Guarded]:
+    name, secret = sql.Identifier(ASKED_FOR_PASSWORD), sql.Literal(CANARY)
+    with psycopg.connect(server.url, autocommit=True) as admin, postgres_database(server) as url:
+        fill_postgres(url, "trip")
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, secret))
+        admin.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(name))
+        bare = with_user(url, ASKED_FOR_PASSWORD)
+        inside = with_user(url, ASKED_FOR_PASSWORD, "{}")
+        yield Guarded(bare, (inside, f"{bare}?password={{}}"), "PGPASSWORD")
+        admin.execute(sql.SQL("DROP ROLE {}").format(name))
+
+
+def _mysql(server: Server) -> Iterator[Guarded]:
+    with mysql_database(server) as url:
+        mysql.fill(url, "trip")
+        with mysql.user(url, "SELECT", CANARY) as bare:
+            yield Guarded(bare, (bare.replace("@", ":{}@"),), "MYSQL_PWD")
+
+
+def _redis(server: Server) -> Iterator[Guarded]:
+    fill_plain(server.url, "trip")
+    client(server.url).config_set("requirepass", CANARY)
+    host = server.url.removeprefix("redis://")
+    yield Guarded(
+        server.url, (f"redis://:{{}}@{host}", f"redis://default:{{}}@{host}"), "REDISCLI_AUTH"
+    )
+    client(f"redis://:{QUOTED}@{host}").config_set("requirepass", "")
+    client(server.url).flushall()
+
+
+@pytest.fixture(params=["postgres", "mysql", "redis"])
+def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
+    made: Any = {"postgres": _postgres, "mysql": _mysql, "redis": _redis}[request.param]
+    yield from made(request.getfixturevalue(f"{request.param}_server"))
+
+
+def test_a_password_of_odd_characters_works_in_each_place(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in guarded.places:
+        right = ckpt("-s", place.format(QUOTED), "stores", "-o", "json")
+        assert right.code == 0, right.err
+        assert "error" not in right.json[0]
+        wrong = ckpt("-s", place.format(QUOTED + "x"), "threads", "list", "--debug")
+        assert (wrong.code, "wrong user or password" in wrong.err) == (4, True), wrong.err
+        assert "hint: " in wrong.err
+        shows_nothing(right.out + right.err + wrong.out + wrong.err)
+    none = ckpt("-s", guarded.url, "threads", "list")
+    assert (none.code, guarded.variable in none.err) == (4, True), none.err
+    monkeypatch.setenv(guarded.variable, CANARY)
+    assert ckpt("-s", guarded.url, "threads", "list").code == 0
+
+
+PLACES = [
+    *(
+        f"postgresql://127.0.0.1:1/db?{name}={{}}"
+        for name in ("password", "sslpassword", "passfile")
+    ),
+    "postgresql://127.0.0.1:1/db?options=-csearch_path%3D{}",
+    *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("application_name", "sslcert")),
+    *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("keepalives", "require_auth")),
+    *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("load_balance_hosts", "service")),
+    "postgresql://127.0.0.1:1/db?gssencmode={}",
+    *("postgresql://u:{}@127.0.0.1:1/db", "postgresql://u:{}@127.0.0.1:1/db?sslmode=disable"),
+    *(
+        "postgresql://u:{}@[::1]:1,127.0.0.1:1/db",
+        "postgresql://u:{}@",
+        "postgres://u:{}@127.0.0.1:1",
+    ),
+    *("mysql://u:{}@127.0.0.1:1/db", "mariadb://u:{}@127.0.0.1:1/db?ssl_mode=disabled"),
+    *("mysql://127.0.0.1:1/db?password={}", "mysql://127.0.0.1:1/db?ssl_ca={}", "mysql://u:{}@"),
+    *("mysql://127.0.0.1:1/db?unix_socket={}", "mysql://127.0.0.1:1/db?connect_timeout={}"),
+    *("redis://u:{}@127.0.0.1:1/0", "redis://:{}@127.0.0.1:1/0", "redis://u:{}@"),
+    *("rediss://u:{}@127.0.0.1:1/0?ssl_cert_reqs=none", "redis://127.0.0.1:1/0?password={}"),
+    *("redis://127.0.0.1:1/0?ssl_keyfile={}", "redis://127.0.0.1:1/0?unknown={}"),
+    *("redis://u:{}@[::1]:1,127.0.0.1:1/0", "valkeys://u:{}@127.0.0.1:1/0"),
+    "mongodb://u:{}@127.0.0.1:1/db?serverSelectionTimeoutMS=50",
+    *("mongodb://127.0.0.1:1/db?nonsense={}", "mongodb://127.0.0.1:1/db?tls={}"),
+    "dynamodb://u:{}@table?region=eu-central-1",
+]
+"""Where a URL may have a secret."""
+
+
+SECRETS = [QUOTED, "C4naryplain", "C4nary@x", "C4nary?x#y", "C4nary:5", "C4nary%zz", "C4nary/x"]
+
+
+@pytest.mark.parametrize("secret", [*SECRETS, "5?C4nary"])
+def test_no_secret_of_a_url_is_shown(secret: str) -> None:
+    for place in PLACES:
+        for words in (["threads", "list"], ["stores", "-o", "json"], ["stores", "--debug"]):
+            answer = ckpt("-s", place.format(secret), *words)
+            assert answer.code in {2, 4}, (place, answer.err)
+            assert "internal error" not in answer.err, place
+            assert "C4nary" not in answer.out + answer.err, place
+
+
+@pytest.mark.parametrize(
+    ("driver", "extra", "url"),
+    [
+        ("psycopg", "postgres", "postgresql://u:C4nary@h/db"),
+        ("pymysql", "mysql", "mysql://u:C4nary@h/db"),
+        ("redis", "redis", "redis://u:C4nary@h/0"),
+        ("pymongo", "mongodb", "mongodb://u:C4nary@h/db"),
+    ],
+)
+def test_without_the_driver_its_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, driver: str, extra: str, url: str
+) -> None:
+    for name in list(sys.modules):
+        if name.startswith((driver, f"ckpt_backends.{extra}")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, driver, None)
+    refused(url, 2, f"pip install 'langgraph-ckpt[{extra}]'")
