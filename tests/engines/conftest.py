@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_backends.testing.harness import Harness
+from tests.engines.places import LAYOUTS
 from tests.kit.agents.steps import fill
 from tests.kit.command import SAMPLE, ckpt
 from tests.kit.servers import Server, postgres_database
@@ -34,3 +36,17 @@ def locked_folder() -> Iterator[Path]:
     yield folder
     folder.chmod(0o755)
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
+    """An empty store of a layout, named by the parameter of the test."""
+    kind, server = LAYOUTS[request.param], None
+    if kind.server in {"redis", "redis_stack"}:
+        server = Server(request.getfixturevalue(f"{kind.server}_url"))
+    elif kind.server is not None:
+        server = request.getfixturevalue(f"{kind.server}_server")
+    folder = tmp_path / "store"
+    folder.mkdir()
+    with kind(folder, server) as made:
+        yield made

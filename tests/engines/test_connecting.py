@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -307,11 +308,13 @@ def test_no_secret_of_a_url_is_shown(secret: str) -> None:
         ("pymongo", "mongodb", "mongodb://u:C4nary@h/db"),
     ],
 )
-def test_without_the_driver_its_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, driver: str, extra: str, url: str
-) -> None:
-    for name in list(sys.modules):
-        if name.startswith((driver, f"ckpt_backends.{extra}")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, driver, None)
-    refused(url, 2, f"pip install 'langgraph-ckpt[{extra}]'")
+def test_without_the_driver_its_extra_is_named(driver: str, extra: str, url: str) -> None:
+    """In a process of its own, since this one has loaded the drivers."""
+    program = (
+        f"import sys; sys.modules['{driver}'] = None\nfrom ckpt_cli.__main__ import main; main()"
+    )
+    words = [sys.executable, "-c", program, "-s", url, "threads", "list"]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert f"pip install 'langgraph-ckpt[{extra}]'" in answer.stderr
+    shows_nothing(answer.stderr)

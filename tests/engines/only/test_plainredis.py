@@ -4,9 +4,7 @@ values under keys of their own that all branches share."""
 from __future__ import annotations
 
 import json
-import threading
 from base64 import b64encode
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ckpt_backends.apps.plainredis import layout as plain_removal
-from ckpt_backends.apps.plainredis import layout as write
 from ckpt_backends.changes import MOVED
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import layout as thread_removal
@@ -113,26 +110,10 @@ def test_threads_never_leak_into_one_another(redis_url: str) -> None:
         assert held(redis_url) == before, thread_id
 
 
-def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
-    owned = {}
-    for thread_id in ODD:
-        known = held(redis_url).keys()
-        fill_plainredis(redis_url, thread_id)
-        owned[thread_id] = held(redis_url).keys() - known - {b"lg:threads"}
-    for thread_id in ODD:
-        before = held(redis_url)
-        done = ckpt("-s", redis_url, "threads", "delete", "--yes", "--", thread_id)
-        assert done.code == 0, done.err
-        after = held(redis_url)
-        assert before.keys() - after.keys() - {b"lg:threads"} == owned[thread_id]
-        before.pop(b"lg:threads")
-        assert after.items() >= {n: v for n, v in before.items() if n in after}.items()
-        assert items(redis_url, thread_id) == []
-    assert keys(redis_url).keys() == {SEQ}
-
-
 @pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
-def test_no_key_of_any_namespace_stays(redis_url: str, name: str) -> None:
+def test_the_values_that_checkpoints_name_are_those_of_the_thread(
+    redis_url: str, name: str
+) -> None:
     drive(plainredis_of(redis_url), SCENARIOS[name])
     with open_store(redis_url) as store:
         named = {
@@ -141,8 +122,6 @@ def test_no_key_of_any_namespace_stays(redis_url: str, name: str) -> None:
             for channel in one.blobs or {}
         }
         assert named <= {(key.checkpoint_ns, key.channel) for key, _ in store.blobs(name)}
-    assert ckpt("-s", redis_url, "threads", "delete", name, "--yes").code == 0
-    assert keys(redis_url).keys() == {SEQ}
 
 
 def test_a_value_that_two_threads_could_have_is_that_of_who_names_it(redis_url: str) -> None:
@@ -244,22 +223,6 @@ def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"]
 
 
-def test_a_saver_that_writes_meanwhile_wins(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill_plainredis(redis_url, "trip")
-    original = write.PlainPlan.last
-
-    def late(self: Any) -> Iterator[Any]:
-        yield from original(self)
-        fill_plainredis(redis_url, "trip")
-
-    monkeypatch.setattr(write.PlainPlan, "last", late)
-    answer = ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes")
-    assert answer.code == 6, answer.err
-    assert len(ids_of(redis_url, "trip")) == 8
-
-
 def test_a_lost_value_is_put_back(redis_url: str) -> None:
     drive(plainredis_of(redis_url), SCENARIOS["linear"])
     before = held(redis_url)
@@ -300,20 +263,6 @@ def test_what_went_by_itself_counts_for_nothing(redis_url: str) -> None:
     assert keys(redis_url).keys() == {SEQ}
 
 
-def test_a_rollback_takes_the_time_that_its_target_has_left(redis_url: str) -> None:
-    fill_plainredis(redis_url, "trip", ttl=3600)
-    before = dump(redis_url)
-    assert ckpt("-s", redis_url, "rollback", "trip", "~2", "--yes").code == 0
-    assert ckpt("-s", redis_url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
-    after = dump(redis_url)
-    oldest = min(expires for _, expires in before.values() if expires > 0)
-    for name in after.keys() - before.keys():
-        assert abs(after[name][1] - oldest) < 60_000, name
-    assert ckpt("-s", redis_url, "undo", "copy", "--yes").code == 0
-    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
-    assert held(redis_url) == {n: v for n, v in before.items() if n not in {b"", SEQ}}
-
-
 # Removing and putting back
 
 
@@ -335,66 +284,6 @@ def test_what_comes_back_stands_before_what_is_stored_next(redis_url: str, tmp_p
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
     refused = ckpt("-s", redis_url, "import", bundle, "--yes")
     assert refused.code == 6, refused.err
-
-
-def test_what_a_break_leaves_is_the_end_of_the_thread_and_goes_next(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plain_removal, "KEYS_AT_ONCE", 4)
-    ran, most = thread_removal.run, 0
-
-    class Broken(Exception):
-        """Stands for the end of the process."""
-
-    def broken(pipe: Any, step: Any, rows: Any) -> None:
-        nonlocal most
-        if most == 0:
-            raise Broken
-        most -= 1
-        ran(pipe, step, rows)
-
-    monkeypatch.setattr(plain_removal, "run", broken)
-    left = []
-    for steps in range(1, 20):
-        fill_plainredis(redis_url, "trip", asks=True)
-        removal = removal_of(redis_url, "trip")
-        most = steps
-        try:
-            with open_writable(parse_url(redis_url)) as writable:
-                writable.remove([removal])
-        except Broken:
-            left.append(len(keys(redis_url)))
-        else:
-            break
-        state = graph_of(plainredis_of(redis_url), asks=True).get_state(config_of("trip"))
-        assert [one.value for one in state.interrupts] == ["sure?"]
-        assert state.values["items"] == ["in trip", "from a"]
-        most = 1000
-        words = ["purge", "--match", "trip", "--include-interrupted", "--yes", "-o", "json"]
-        assert ckpt("-s", redis_url, *words).json["removed"]["threads"] == 1
-        assert keys(redis_url).keys() == {SEQ}
-    assert len(left) >= 2
-    assert left == sorted(left, reverse=True)
-    assert keys(redis_url).keys() == {SEQ}
-
-
-def test_a_thread_that_goes_on_in_the_last_moment_stays(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill_plainredis(redis_url, "trip", "other")
-    removals = [removal_of(redis_url, name) for name in ("trip", "other")]
-    ran = thread_removal.run
-
-    def late(pipe: Any, step: Any, rows: Any) -> None:
-        if len(ids_of(redis_url, "trip")) == 4:
-            fill_plainredis(redis_url, "trip")
-        ran(pipe, step, rows)
-
-    monkeypatch.setattr(plain_removal, "run", late)
-    with open_writable(parse_url(redis_url)) as writable:
-        done = writable.remove(removals)
-    assert [one.skipped for one in done] == [MOVED, ""]
-    assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
 
 
 def test_a_thread_that_goes_on_between_two_steps_stays_from_there(
@@ -433,33 +322,6 @@ def test_a_subgraph_with_writes_goes_in_an_earlier_step_than_the_root(
         (done,) = writable.remove([removal_of(redis_url, "trip")])
     assert not done.skipped
     assert keys(redis_url).keys() == {SEQ}
-
-
-@pytest.mark.slow
-def test_an_agent_at_work_loses_no_checkpoint(redis_url: str) -> None:
-    fill_plainredis(redis_url, "busy", *(f"old-{number}" for number in range(10)))
-    stop, wrong = threading.Event(), []
-    saver = plainredis_of(redis_url)
-
-    def work() -> None:
-        number = 3
-        while not stop.is_set():
-            number += 3
-            found = graph_of(saver).invoke({"items": ["in busy"]}, config_of("busy"))
-            if len(found["items"]) != number:
-                wrong.append(len(found["items"]))
-                return
-
-    agent = threading.Thread(target=work)
-    agent.start()
-    try:
-        for policy in [["--keep-last", "2"], ["--older-than", "1s"], ["--keep-last", "1"]] * 2:
-            done = ckpt("-s", redis_url, "purge", *policy, "--yes", "-o", "json")
-            assert done.code == 0, done.err
-    finally:
-        stop.set()
-        agent.join()
-    assert wrong == []
 
 
 def test_values_and_writes_of_nothing_go(redis_url: str) -> None:

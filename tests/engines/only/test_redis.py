@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -628,30 +627,6 @@ def test_a_question_in_a_shallow_store_waits(redis_stack_url: str) -> None:
 # Changes
 
 
-def test_times_to_live_are_carried(redis_stack_url: str, layout: str) -> None:
-    if layout == "redis":
-        fill(redis_stack_url, "trip", ttl={"default_ttl": 60})
-    else:
-        fill_plain(redis_stack_url, "trip", seconds=3600)
-    before = dump(redis_stack_url)
-    answer = ckpt("-s", redis_stack_url, "rollback", "trip", "~2", "--yes")
-    assert answer.code == 0, answer.err
-    after = dump(redis_stack_url)
-    new = {name: expires for name, (_, expires) in after.items() if name and name not in before}
-    assert len(new) == 1
-    oldest = min(expires for name, (_, expires) in before.items() if name)
-    assert all(abs(expires - oldest) < 60_000 for expires in new.values())
-    assert ckpt("-s", redis_stack_url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
-    whole = dump(redis_stack_url)
-    assert all(expires > 0 for name, (_, expires) in whole.items() if name)
-    assert ckpt("-s", redis_stack_url, "undo", "copy", "--yes").code == 0
-    assert dump(redis_stack_url) == after
-    assert ckpt("-s", redis_stack_url, "undo", "trip", "--yes").code == 0
-    left = dump(redis_stack_url)
-    assert left.keys() == before.keys()
-    assert all(left[name][0] == before[name][0] for name in left if name)
-
-
 def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, layout: str) -> None:
     FILLS[layout](redis_stack_url, "stays", "goes")
     for words in (["threads", "list", "--long"], ["show", "stays"]):
@@ -698,22 +673,3 @@ def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str
         assert asked.invoke(Command(resume="yes"), config)["items"][-1] == "yes"
         saver.delete_thread("copy")
     assert not [name for name in dump(redis_stack_url) if b"copy" in name]
-
-
-def test_a_saver_that_writes_meanwhile_wins(
-    redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ckpt_backends.redis.engine.changes import KeyPlan
-
-    FILLS[layout](redis_stack_url, "trip")
-    original = KeyPlan.commands
-
-    def late(self: Any) -> Iterator[Any]:
-        yield from original(self)
-        FILLS[layout](redis_stack_url, "trip")
-
-    monkeypatch.setattr(KeyPlan, "commands", late)
-    answer = ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes")
-    assert answer.code == 6, answer.err
-    with open_store(redis_stack_url) as store:
-        assert store.thread("trip").checkpoints == 8  # type: ignore[union-attr]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,12 +13,9 @@ import pytest
 import redis
 from langgraph.checkpoint.redis import RedisSaver
 
-from ckpt_backends.changes import GONE, MOVED
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import changes as key_removal
 from ckpt_backends.redis.engine import layout as purge_lock
-from ckpt_backends.redis.engine import layout as thread_removal
 from ckpt_backends.redis.engine import write as restoring
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.layout import LOCK, KeyFinder
@@ -49,40 +45,6 @@ def layout(request: pytest.FixtureRequest) -> str:
 
 
 # Which keys go
-
-
-@pytest.mark.engines
-def test_no_key_stays_and_none_of_another_thread_goes(redis_stack_url: str, layout: str) -> None:
-    """Each in turn, so that the last one leaves an empty server."""
-    url = f"{redis_stack_url}?layout={layout}"
-    owned = {}
-    for thread_id in ODD:
-        before = keys(redis_stack_url)
-        FILLS[layout](redis_stack_url, thread_id)
-        owned[thread_id] = keys(redis_stack_url).keys() - before.keys()
-    for thread_id in ODD:
-        before = keys(redis_stack_url)
-        done = ckpt("-s", url, "threads", "delete", "--yes", "-o", "json", "--", thread_id)
-        assert done.code == 0, done.err
-        after = keys(redis_stack_url)
-        assert before.keys() - after.keys() == owned[thread_id]
-        assert after == {name: held for name, held in before.items() if name in after}
-        assert sum(done.json["removed"]["rows"].values()) == len(owned[thread_id])
-    assert keys(redis_stack_url) == {}
-
-
-@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
-@pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
-def test_no_key_of_any_namespace_stays(redis_stack_url: str, layout: str, name: str) -> None:
-    if layout == "redis":
-        with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
-            saver.setup()
-            drive(saver, SCENARIOS[name])
-    else:
-        with redis.Redis.from_url(redis_stack_url) as connected:
-            drive(PlainRedisSaver(connected), SCENARIOS[name])
-    assert ckpt("-s", redis_stack_url, "threads", "delete", name, "--yes").code == 0
-    assert keys(redis_stack_url) == {}
 
 
 def test_no_index_is_needed(redis_stack_url: str) -> None:
@@ -234,91 +196,6 @@ class Meanwhile:
         monkeypatch.setattr(KeyFinder, "named", seen)
 
 
-def test_a_thread_that_goes_on_in_the_last_moment_stays(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the last look, and before the transaction."""
-    fill(redis_stack_url, "trip", "other")
-    removals = [removal_of(redis_stack_url, name) for name in ("trip", "other", "trip")]
-    meanwhile = Meanwhile(monkeypatch, lambda: fill(redis_stack_url, "trip"))
-    before = keys(redis_stack_url)
-    with open_writable(parse_url(redis_stack_url)) as writable:
-        done = writable.remove(removals)
-    assert meanwhile.happened
-    assert [one.skipped for one in done] == [MOVED, "", MOVED]
-    assert {name for name in before if b"trip" in name} <= keys(redis_stack_url).keys()
-    with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
-        saver.setup()
-        values = graph_of(saver).get_state(config_of("trip")).values["items"]
-    assert values == ["in trip", "from a", "from b"] * 2
-    with open_writable(parse_url(redis_stack_url)) as writable:
-        assert [one.skipped for one in writable.remove(removals[1:2])] == [GONE]
-
-
-@pytest.mark.parametrize("what", ["writes", "checkpoint"])
-def test_what_was_stored_after_the_first_look_is_seen(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    """Between the look at the keys and the watch of what names them."""
-    fill(redis_stack_url, "trip")
-    removal = removal_of(redis_stack_url, "trip")
-    of = KeyFinder.find
-
-    def slow(owning: KeyFinder[Any], thread_ids: Any) -> Iterator[Any]:
-        for owned in of(owning, thread_ids):
-            with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
-                saver.setup()
-                if what == "writes":
-                    head = saver.get_tuple(config_of("trip"))
-                    assert head is not None
-                    saver.put_writes(head.config, [("items", ["late"])], "task")
-                else:
-                    talk(saver, "trip")
-            yield owned
-
-    monkeypatch.setattr(KeyFinder, "find", slow)
-    with open_writable(parse_url(redis_stack_url)) as writable:
-        (done,) = writable.remove([removal])
-    assert done.skipped == MOVED
-    with open_store(redis_stack_url) as store:
-        found = store.size("trip")
-    assert found.checkpoints + found.writes > removal.checkpoints + removal.writes
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
-def test_an_agent_at_work_loses_no_checkpoint(redis_stack_url: str, layout: str) -> None:
-    """It writes on while its thread is purged over and over: what it reads is always whole."""
-    FILLS[layout](redis_stack_url, "busy", *(f"old-{number}" for number in range(20)))
-    stop, wrong = threading.Event(), []
-
-    def work(saver: Any) -> None:
-        number = 3
-        while not stop.is_set():
-            number += 3
-            found = graph_of(saver).invoke({"items": ["in busy"]}, config_of("busy"))
-            if len(found["items"]) != number:
-                wrong.append(len(found["items"]))
-                return
-
-    with SeeingRedisSaver.from_conn_string(redis_stack_url) as documents:
-        documents.setup()
-        saver: Any = documents
-        if layout == "redis-hash":
-            saver = PlainRedisSaver(client(redis_stack_url))
-        agent = threading.Thread(target=work, args=[saver])
-        agent.start()
-        try:
-            for policy in [["--keep-last", "2"], ["--older-than", "1s"], ["--keep-last", "1"]] * 3:
-                done = ckpt("-s", redis_stack_url, "purge", *policy, "--yes", "-o", "json")
-                assert done.code == 0, done.err
-        finally:
-            stop.set()
-            agent.join()
-        assert wrong == []
-        assert len(graph_of(saver).get_state(config_of("busy")).values["items"]) % 3 == 0
-
-
 # The lock
 
 
@@ -425,55 +302,6 @@ def test_small_threads_share_a_transaction_and_a_scan(redis_url: str) -> None:
 # A break in the middle
 
 
-class Broken(Exception):
-    """Stands for the end of the process."""
-
-
-@pytest.mark.parametrize("asks", [False, True])
-def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, asks: bool
-) -> None:
-    """After each of its transactions: the pointers go first, the root's head last."""
-    monkeypatch.setattr(key_removal, "KEYS_AT_ONCE", 4)
-    ran, most = thread_removal.run, 0
-
-    def broken(pipe: Any, step: Any, rows: Any) -> None:
-        nonlocal most
-        if most == 0:
-            raise Broken
-        most -= 1
-        ran(pipe, step, rows)
-
-    monkeypatch.setattr(key_removal, "run", broken)
-    monkeypatch.setattr(thread_removal, "run", broken)
-    words = ["purge", "--match", "trip", "--include-interrupted", "--yes", "-o", "json"]
-    left: list[int] = []
-    for steps in range(1, 20):
-        fill(redis_stack_url, "trip", asks=asks)
-        removal = removal_of(redis_stack_url, "trip")
-        most = steps
-        try:
-            with open_writable(parse_url(redis_stack_url)) as writable:
-                writable.remove([removal])
-        except Broken:
-            left.append(len(keys(redis_stack_url)))
-        else:
-            break
-        assert not [name for name in keys(redis_stack_url) if name.startswith(b"checkpoint_latest")]
-        (listed,) = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
-        assert (listed["thread_id"], listed["status"]) == (
-            "trip",
-            "interrupted" if asks else "done",
-        )
-        most = 1000
-        again = ckpt("-s", redis_stack_url, *words)
-        assert again.json["removed"]["threads"] == 1, again.err
-        assert keys(redis_stack_url) == {}
-    assert len(left) >= 2
-    assert left == sorted(left, reverse=True)
-    assert keys(redis_stack_url) == {}
-
-
 @pytest.mark.engines
 def test_a_long_thread_goes_in_several_transactions(redis_url: str) -> None:
     """More keys than go at once."""
@@ -503,24 +331,6 @@ def _later(head: Any, number: int) -> str:
 def _expiries(url: str) -> dict[bytes, int]:
     admin = client(url)
     return {name: admin.execute_command("PEXPIRETIME", name) for name in keys(url)}
-
-
-@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
-def test_times_to_live_come_back(redis_stack_url: str, layout: str, tmp_path: Path) -> None:
-    options: Any = {"ttl": {"default_ttl": 60}} if layout == "redis" else {"seconds": 3600}
-    FILLS[layout](redis_stack_url, "trip", **options)
-    FILLS[layout](redis_stack_url, "stays")
-    before, expiries = keys(redis_stack_url), _expiries(redis_stack_url)
-    assert {name for name, at in expiries.items() if at > 0} == {
-        name for name in expiries if b"trip" in name
-    }
-    words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path, "--yes"]
-    assert ckpt("-s", redis_stack_url, *words).code == 0
-    (bundle,) = tmp_path.iterdir()
-    done = ckpt("-s", redis_stack_url, "import", bundle, "--yes", "-o", "json")
-    assert done.code == 0, done.err
-    assert keys(redis_stack_url) == before
-    assert _expiries(redis_stack_url) == expiries
 
 
 def test_what_has_expired_since_is_left_out_and_said(
@@ -572,30 +382,6 @@ def test_a_server_before_redis_7_tells_them_too(
 
 
 # Putting back
-
-
-def test_a_thread_that_was_used_since_is_not_touched(
-    redis_stack_url: str, layout: str, tmp_path: Path
-) -> None:
-    url = f"{redis_stack_url}?layout={layout}"
-    FILLS[layout](redis_stack_url, "trip")
-    assert ckpt("-s", url, "export", "trip", "--to", tmp_path).code == 0
-    (bundle,) = tmp_path.iterdir()
-    admin = client(redis_stack_url)
-    name = max(name for name in keys(redis_stack_url) if name.startswith(b"checkpoint"))
-    if admin.type(name) == b"hash":
-        admin.hset(name, "more", "x")
-    else:
-        admin.json().set(name, "$.more", "x")
-    others = [one for one in keys(redis_stack_url) if one != name]
-    admin.delete(others[0])
-    before = keys(redis_stack_url)
-    refused = ckpt("-s", url, "import", bundle, "--yes")
-    assert (refused.code, "different contents" in refused.err) == (6, True)
-    assert keys(redis_stack_url) == before
-    admin.delete(name)
-    assert ckpt("-s", url, "import", bundle, "--yes").code == 0
-    assert keys(redis_stack_url).keys() == {*before, others[0]}
 
 
 def test_a_bundle_of_another_layout_is_refused(redis_stack_url: str, tmp_path: Path) -> None:

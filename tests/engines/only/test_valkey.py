@@ -7,31 +7,17 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from ckpt_backends.changes import MOVED
-from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.redis.engine import layout as purge_lock
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.valkey import layout as write
 from ckpt_backends.registry import open_store
-from ckpt_backends.url import parse_url
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
 from tests.kit.savers.redis import dump
-from tests.kit.savers.redis_threads import (
-    ODD,
-    client,
-    fill_plain,
-    fill_valkey,
-    keys,
-    removal_of,
-    valkey_of,
-)
+from tests.kit.savers.redis_threads import ODD, client, fill_plain, fill_valkey, keys, valkey_of
 
 pytestmark = pytest.mark.engines
 
@@ -109,21 +95,6 @@ def test_threads_never_leak_into_one_another(redis_url: str) -> None:
         assert items(redis_url, thread_id) == [f"in {thread_id}", "from a"]
         assert ckpt("-s", redis_url, "undo", "--yes", "--", thread_id).code == 0
         assert dump(redis_url) == before, thread_id
-
-
-def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
-    owned = {}
-    for thread_id in HOSTILE:
-        known = keys(redis_url).keys()
-        fill_valkey(redis_url, thread_id)
-        owned[thread_id] = keys(redis_url).keys() - known
-    for thread_id in HOSTILE:
-        before = keys(redis_url)
-        done = ckpt("-s", redis_url, "threads", "delete", "--yes", "--", thread_id)
-        assert done.code == 0, done.err
-        assert before.keys() - keys(redis_url).keys() == owned[thread_id]
-        assert items(redis_url, thread_id) == []
-    assert keys(redis_url) == {}
 
 
 def test_a_namespace_with_a_brace_is_told_by_the_checkpoint(redis_url: str) -> None:
@@ -248,62 +219,7 @@ def test_a_new_checkpoint_lives_as_long_as_its_list(redis_url: str) -> None:
     assert dump(redis_url) == before
 
 
-def test_times_to_live_come_back(redis_url: str, tmp_path: Path) -> None:
-    fill_valkey(redis_url, "trip", asks=True, ttl=7200)
-    fill_valkey(redis_url, "stays")
-    before = dump(redis_url)
-    assert ckpt("-s", redis_url, "export", "trip", "--to", tmp_path).code == 0
-    done = ckpt("-s", redis_url, "threads", "delete", "trip", "--yes")
-    assert done.code == 0, done.err
-    assert not [one for one in keys(redis_url) if b"trip" in one]
-    (bundle,) = tmp_path.iterdir()
-    assert ckpt("-s", redis_url, "import", bundle, "--yes").code == 0
-    assert dump(redis_url) == before
-    again = ckpt("-s", redis_url, "import", bundle, "--yes")
-    assert again.code == 0, again.err
-    assert dump(redis_url) == before
-
-
 # Agents at work
-
-
-def test_a_thread_that_goes_on_in_the_last_moment_stays(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A new task adds no key: all writes of a checkpoint share one."""
-    fill_valkey(redis_url, "trip", asks=True)
-    removal = removal_of(redis_url, "trip")
-    config = config_of("trip")
-    config["configurable"]["checkpoint_id"] = name_of(redis_url, "checkpoint").split(":")[-1]
-    kept = purge_lock.PurgeLock.keep
-
-    def late(lock: Any) -> None:
-        valkey_of(redis_url).put_writes(config, [("items", ["late"])], "another")
-        kept(lock)
-
-    monkeypatch.setattr(purge_lock.PurgeLock, "keep", late)
-    with open_writable(parse_url(redis_url)) as writable:
-        (found,) = writable.remove([removal])
-    assert found.skipped == MOVED
-    assert items(redis_url, "trip") == ["in trip", "from a"]
-
-
-def test_a_change_of_a_thread_that_goes_on_is_refused(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill_valkey(redis_url, "trip")
-    planned = write.ValkeyPlan.commands
-
-    def late(plan: Any) -> Any:
-        yield from planned(plan)
-        saver = valkey_of(redis_url)
-        found = saver.get_tuple(config_of("trip"))
-        saver.put(found.parent_config, found.checkpoint, found.metadata, {})
-
-    monkeypatch.setattr(write.ValkeyPlan, "commands", late)
-    answer = ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes")
-    assert answer.code == 6, answer.err
-    assert client(redis_url).llen("thread:{trip}:") == 5
 
 
 def test_many_agents_and_rollbacks_lose_nothing(redis_url: str) -> None:

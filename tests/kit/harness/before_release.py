@@ -53,9 +53,6 @@ STAYS: dict[str, tuple[str, ...]] = {
         "redis]",
     ),
     "tests/engines/only/test_plainredis.py::test_broken_keys_break_nothing": (r"\x00", "{}"),
-    "tests/engines/only/test_redis_removal.py::test_an_agent_at_work_loses_no_checkpoint": (
-        "redis]",
-    ),
     "tests/cli/test_completions.py::test_a_server_that_does_not_answer_is_not_waited_for": (
         "True",
     ),

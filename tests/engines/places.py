@@ -1,0 +1,55 @@
+"""The layouts that tests of this folder run on, and moments at which something happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from redis.client import Pipeline
+
+from ckpt_backends.redis.engine.layout import LOCK
+from ckpt_backends.testing.harness import Harness
+from tests.kit.harness import HARNESSES
+from tests.kit.harness.redis import PlainRedisHarness
+
+HOSTILE = [
+    *("a", "a:b", "a:b:c", "A", "a$b", "a$", "a*", "a[bc]", "a,b", "ab", "a?", "a\\b"),
+    *("a:__empty__", "a:", 'o"b', "a\nb", "100%", "$ne", "$where", ".*", "^a", "a.b", "\u00e4"),
+    *("a}", "a}:x", "a}:x:y", "{a", "{}", "}", "a}:b}:c", "x}::1", "a#", "a#b", "#a", "a##"),
+]
+"""Thread ids of which a pattern, a split or an index might take one for another."""
+
+
+class ColonHashHarness(PlainRedisHarness):
+    """The saver of hashes with its older separator."""
+
+    name: ClassVar[str] = "redis-hash-colon"
+    separator: ClassVar[str] = ":"
+
+
+_KINDS: list[type[Harness]] = [*HARNESSES, ColonHashHarness]
+LAYOUTS = {one.name: one for one in _KINDS}
+
+
+def held(place: Harness) -> dict[bytes, Any]:
+    """Return the keys of a Redis with what they hold, but for locks and what all threads share."""
+    found: Any = place.fingerprint()
+    shared = {b"", b"lg:seq", b"lg:threads", LOCK}
+    return {name: one for name, one in found.items() if name not in shared}
+
+
+def before_call(patch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> list[object]:
+    """Do something once, before the driver of Redis begins to watch keys ("watch") or to send a
+    transaction ("multi"). Return what is filled then.
+    """
+    original, done = getattr(Pipeline, name), list[object]()
+
+    def late(pipe: Any, *given: Any) -> Any:
+        if not done:
+            done.append(None)
+            act()
+        return original(pipe, *given)
+
+    patch.setattr(Pipeline, name, late)
+    return done

@@ -1,0 +1,256 @@
+"""Removing and putting back: no key is left, none of another thread goes, none is lost."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.client import Pipeline
+
+from ckpt_backends.changes import GONE, MOVED
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.official import drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.url import parse_url
+from tests.engines.places import HOSTILE, before_call, held
+from tests.kit.agents.steps import config_of, graph_of, talk
+from tests.kit.command import ckpt, later
+from tests.kit.savers.redis_threads import removal_of
+
+REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
+HOUR = 3_600_000
+
+
+def items(place: Harness, thread_id: str = "trip") -> list[str]:
+    """What the official saver reads."""
+    found: list[str] = graph_of(place.kept_saver).get_state(config_of(thread_id)).values["items"]
+    return found
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "place",
+    ["redis", "redis-hash", "redis-shallow", "redis-hash-colon", "redis-plain", "valkey"],
+    indirect=True,
+)
+def test_each_thread_goes_alone_and_wholly(place: Harness) -> None:
+    owned = {}
+    for thread_id in HOSTILE:
+        before = held(place)
+        talk(place.kept_saver, thread_id)
+        owned[thread_id] = held(place).keys() - before.keys()
+    for thread_id in HOSTILE:
+        before = held(place)
+        url = f"{place.url}?layout={place.name}"
+        done = ckpt("-s", url, "threads", "delete", "--yes", "--", thread_id)
+        assert done.code == 0, done.err
+        after = held(place)
+        assert before.keys() - after.keys() == owned[thread_id], thread_id
+        assert after == {name: one for name, one in before.items() if name in after}
+    assert held(place) == {}
+
+
+@pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
+@pytest.mark.parametrize("place", REDIS, indirect=True)
+def test_no_key_of_any_namespace_stays(place: Harness, name: str) -> None:
+    drive(place.kept_saver, SCENARIOS[name])
+    assert ckpt("-s", place.url, "threads", "delete", name, "--yes").code == 0
+    assert held(place) == {}
+
+
+@pytest.mark.parametrize("moment", ["watch", "multi"])
+@pytest.mark.parametrize("what", ["checkpoint", "writes"])
+@pytest.mark.parametrize("place", ["redis", *later("redis-plain", "valkey")], indirect=True)
+def test_a_thread_that_goes_on_in_the_last_moment_stays(
+    place: Harness, what: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the look at its keys, or just before the transaction."""
+    saver = place.kept_saver
+    talk(saver, "trip", "other")
+    removals = [removal_of(place.url, name) for name in ("trip", "other", "trip")]
+    head = saver.get_tuple(config_of("trip"))
+    before = held(place)
+
+    def go_on() -> None:
+        if what == "writes":
+            saver.put_writes(head.config, [("items", ["late"])], "task")
+        else:
+            talk(saver, "trip")
+
+    happened = before_call(monkeypatch, moment, go_on)
+    with open_writable(parse_url(place.url)) as writable:
+        done = writable.remove(removals)
+        assert happened
+        assert [one.skipped for one in done] == [MOVED, "", MOVED]
+        assert [one.skipped for one in writable.remove(removals[1:2])] == [GONE]
+    assert {name for name in before if b"trip" in name} <= held(place).keys()
+    assert items(place) == ["in trip", "from a", "from b"] * (1 if what == "writes" else 2)
+
+
+@pytest.mark.parametrize("place", REDIS, indirect=True)
+def test_a_saver_that_writes_meanwhile_wins(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(place.kept_saver, "trip")
+    # Nothing names a checkpoint of the hashes, so theirs are counted before the transaction.
+    moment = "watch" if place.name == "redis-hash" else "multi"
+    happened = before_call(monkeypatch, moment, lambda: talk(place.kept_saver, "trip"))
+    answer = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes")
+    assert happened
+    assert answer.code == 6, answer.err
+    with open_store(place.url) as store:
+        assert store.size("trip").checkpoints == 8
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "place",
+    [
+        "redis",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("redis-hash", "redis-plain")),
+    ],
+    indirect=True,
+)
+def test_an_agent_at_work_loses_no_checkpoint(place: Harness) -> None:
+    """It writes on while its thread is purged over and over: what it reads is always whole."""
+    saver = place.kept_saver
+    talk(saver, "busy", *(f"old-{number}" for number in range(20)))
+    stop, wrong = threading.Event(), []
+
+    def work() -> None:
+        number = 3
+        while not stop.is_set():
+            number += 3
+            found = graph_of(saver).invoke({"items": ["in busy"]}, config_of("busy"))
+            if len(found["items"]) != number:
+                wrong.append(len(found["items"]))
+                return
+
+    agent = threading.Thread(target=work)
+    agent.start()
+    try:
+        for policy in [["--keep-last", "2"], ["--older-than", "1s"], ["--keep-last", "1"]] * 3:
+            done = ckpt("-s", place.url, "purge", *policy, "--yes", "-o", "json")
+            assert done.code == 0, done.err
+    finally:
+        stop.set()
+        agent.join()
+    assert wrong == []
+    assert len(items(place, "busy")) % 3 == 0
+
+
+class Broken(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("place", ["redis", *later("redis-plain", "valkey")], indirect=True)
+def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
+    place: Harness, monkeypatch: pytest.MonkeyPatch, asks: bool
+) -> None:
+    """After each of its transactions: the pointers go first, the root's head last."""
+    for module in ("redis.engine.changes", "redis.engine.layout", "apps.plainredis.layout"):
+        monkeypatch.setattr(f"ckpt_backends.{module}.KEYS_AT_ONCE", 4)
+    multi, most = Pipeline.multi, 1000
+
+    def broken(pipe: Any) -> None:
+        nonlocal most
+        most -= 1
+        if most == -1:
+            raise Broken
+        multi(pipe)
+
+    monkeypatch.setattr(Pipeline, "multi", broken)
+    words = ["purge", "--match", "trip", "--include-interrupted", "--yes", "-o", "json"]
+    left: list[int] = []
+    for steps in range(1, 20):
+        talk(place.kept_saver, "trip", asks=asks)
+        removal = removal_of(place.url, "trip")
+        most = steps
+        try:
+            with open_writable(parse_url(place.url)) as writable:
+                writable.remove([removal])
+        except Broken:
+            left.append(len(held(place)))
+        if not held(place):
+            break
+        most = 1000
+        assert not [name for name in held(place) if name.startswith(b"checkpoint_latest")]
+        (listed,) = ckpt("-s", place.url, "threads", "list", "-o", "json").json
+        assert listed["thread_id"] == "trip"
+        assert listed["status"] == ("interrupted" if asks else "done")
+        again = ckpt("-s", place.url, *words)
+        assert again.json["removed"]["threads"] == 1, again.err
+        assert held(place) == {}
+    assert len(left) >= 2
+    assert left == sorted(left, reverse=True)
+    assert held(place) == {}
+
+
+def expiring(place: Any, thread_id: str) -> dict[bytes, Any]:
+    """Let the keys of a thread expire in an hour. Return what is held then."""
+    for name in held(place):
+        if thread_id.encode() in name:
+            place.client.pexpire(name, HOUR)
+    return held(place)
+
+
+@pytest.mark.parametrize("place", REDIS, indirect=True)
+def test_times_to_live_come_back(place: Harness, tmp_path: Path) -> None:
+    talk(place.kept_saver, "trip", "stays")
+    before = expiring(place, "trip")
+    words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path / "kept"]
+    assert ckpt("-s", place.url, *words, "--yes").code == 0
+    assert not [name for name in held(place) if b"trip" in name]
+    (bundle,) = (tmp_path / "kept").iterdir()
+    for _ in range(2):
+        done = ckpt("-s", place.url, "import", bundle, "--yes", "-o", "json")
+        assert done.code == 0, done.err
+        assert held(place) == before
+
+
+@pytest.mark.parametrize("place", REDIS, indirect=True)
+def test_times_to_live_are_carried(place: Harness) -> None:
+    talk(place.kept_saver, "trip")
+    before = expiring(place, "trip")
+    back = ckpt("-s", place.url, "rollback", "trip", "~2", "--yes")
+    assert back.code == 0, back.err
+    assert ckpt("-s", place.url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
+    after = held(place)
+    oldest = min(expires for _, expires in before.values())
+    assert len(after) > len(before)
+    assert all(abs(after[name][1] - oldest) < 60_000 for name in after.keys() - before.keys())
+    for thread_id in ("copy", "trip"):
+        assert ckpt("-s", place.url, "undo", thread_id, "--yes").code == 0
+    left = held(place)
+    assert {name: one for name, (one, _) in left.items()} == {
+        name: one for name, (one, _) in before.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "place", ["redis", "redis-hash", *later("redis-shallow", "redis-hash-colon")], indirect=True
+)
+def test_a_thread_that_was_used_since_is_not_touched(place: Any, tmp_path: Path) -> None:
+    url = f"{place.url}?layout={place.name}"
+    talk(place.kept_saver, "trip")
+    assert ckpt("-s", url, "export", "trip", "--to", tmp_path / "kept").code == 0
+    (bundle,) = (tmp_path / "kept").iterdir()
+    name = max(name for name in held(place) if name.startswith(b"checkpoint"))
+    if place.client.type(name) == b"hash":
+        place.client.hset(name, "more", "x")
+    else:
+        place.client.json().set(name, "$.more", "x")
+    others = [one for one in held(place) if one != name]
+    place.client.delete(others[0])
+    before = held(place)
+    refused = ckpt("-s", url, "import", bundle, "--yes")
+    assert (refused.code, "different contents" in refused.err) == (6, True)
+    assert held(place) == before
+    place.client.delete(name)
+    assert ckpt("-s", url, "import", bundle, "--yes").code == 0
+    assert held(place).keys() == {*before, others[0]}
