@@ -104,7 +104,7 @@ def _review(review: PlanReview, target: ArchiveImport, bundles: Iterable[Bundle]
     """Save bundles and what the store has of their threads, or compare them with a saved plan."""
     review.see({"target": target.layout})
     for one in bundles:
-        review.see({"file": str(one.path), "sha256": one.digest})
+        review.see({"file": os.path.abspath(one.path), "sha256": one.digest})
         review.see_thread(one.header.thread_id or "", target=target.rows)
 
 

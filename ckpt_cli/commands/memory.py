@@ -695,7 +695,7 @@ def import_(
 
 def _review(review: PlanReview, memory: MemoryStore, one: ItemArchive) -> None:
     """Save an archive and what is in its namespaces, or compare them with a saved plan."""
-    review.see({"file": str(one.bundle.path), "sha256": one.bundle.digest})
+    review.see({"file": os.path.abspath(one.bundle.path), "sha256": one.bundle.digest})
     for namespace in one.namespaces:
         for key in [item.key for item in memory.items(prefix=namespace)]:
             review.see_item(memory, key)
