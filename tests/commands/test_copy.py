@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -28,13 +26,8 @@ def test_a_store_is_made_for_the_copy_if_it_is_asked_for(sample: Path) -> None:
     assert copied["thread_id"] == "refund-4711"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("copy trip-to-kyoto", 2, "no target given"),
-        ("copy trip-to-kyoto --as trip-to-kyoto", 5, "already exists"),
-        ("copy nobody --as new", 3, "no thread 'nobody'"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("copy trip-to-kyoto", 2, "no target given"),
+    ("copy trip-to-kyoto --as trip-to-kyoto", 5, "already exists"),
+    ("copy nobody --as new", 3, "no thread 'nobody'"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.command import ckpt
 
 
@@ -51,14 +51,9 @@ def test_a_row_counts_once_for_each_type(sample: Path) -> None:
     assert {one["type"]: one["rows"] for one in du(sample, "--by", "type")}["json"] == bodies
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("du --by colour", 2, "'colour' is not one of 'thread', 'channel'"),
-        ("du --top 0", 2, "--top"),
-        ("du nobody", 3, "no thread 'nobody'"),
-        ("du trip-to-kyoto --match t*", 2, "cannot be combined with --match"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("du --by colour", 2, "'colour' is not one of 'thread', 'channel'"),
+    ("du --top 0", 2, "--top"),
+    ("du nobody", 3, "no thread 'nobody'"),
+    ("du trip-to-kyoto --match t*", 2, "cannot be combined with --match"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

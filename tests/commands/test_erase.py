@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -25,12 +23,7 @@ def test_a_value_is_erased_and_its_thread_stays(sample: Path) -> None:
     assert (values["destination"], values["hotel"] is None) == ("[erased]", False)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("erase", 2, "nothing selected"),
-        ("erase --value trip-to-kyoto", 2, "'trip-to-kyoto' names no value"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("erase", 2, "nothing selected"),
+    ("erase --value trip-to-kyoto", 2, "'trip-to-kyoto' names no value"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

@@ -12,6 +12,7 @@ from langgraph.func import entrypoint, task
 from langgraph.types import Command, interrupt
 
 import ckpt_cli
+from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, chain, nested, run, saver_of
 from tests.kit.command import ckpt, copy_store, eras
@@ -99,7 +100,6 @@ def test_errors_are_counted_by_kind_and_by_node(store: Path) -> None:
     assert kinds[0]["first_at"] < kinds[0]["last_at"]
     nodes = _errors(store, "--by", "node", "-n", "1")
     assert [(one["node"], one["failures"]) for one in nodes] == [("crash", 2)]
-    assert ckpt("-s", store, "errors", "--by", "when").code == 2
 
 
 def test_threads_and_times_choose_what_is_listed(store: Path) -> None:
@@ -243,3 +243,10 @@ def test_errors_are_those_of_the_threads_with_this_status(era: Path, tmp_path: P
     expected = set() if is_old else {("error-retried", "retried"), ("error-handled", "handled")}
     names = {row["thread_id"] for row in listed}
     assert others == {one for one in expected if one[0] in names}
+
+
+test_wrong_words_are_refused = refusals(
+    ("errors --by channel", 2, "'channel' is not one of 'error', 'node'"),
+    ("errors --since soon", 2, "'soon' is not a time"),
+    ("errors nobody", 3, "no thread 'nobody'"),
+)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.command import ckpt
 
 
@@ -22,13 +20,8 @@ def test_threads_are_archived_or_printed(sample: Path) -> None:
     assert ("89.00" in ckpt(*words).out, "89.00" in hidden) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("export", 2, "name the threads in one way"),
-        ("export nobody --to new", 3, "no thread 'nobody'"),
-        ("export trip-to-kyoto --format xml", 2, "'xml' is not one of 'bundle'"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("export", 2, "name the threads in one way"),
+    ("export nobody --to new", 3, "no thread 'nobody'"),
+    ("export trip-to-kyoto --format xml", 2, "'xml' is not one of 'bundle'"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -18,14 +16,9 @@ def test_a_fork_is_the_new_head_with_the_edit(sample: Path) -> None:
     assert values["destination"] == "Nara"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("fork trip-to-kyoto", 2, "no checkpoint given"),
-        ("fork trip-to-kyoto step:3 --set x=1", 3, "no channel 'x' in this thread"),
-        ("fork trip-to-kyoto step:3 --set hotel", 2, "'hotel' is not CHANNEL=JSON"),
-        ("fork nobody step:3", 3, "no thread 'nobody'"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("fork trip-to-kyoto", 2, "no checkpoint given"),
+    ("fork trip-to-kyoto step:3 --set x=1", 3, "no channel 'x' in this thread"),
+    ("fork trip-to-kyoto step:3 --set hotel", 2, "'hotel' is not CHANNEL=JSON"),
+    ("fork nobody step:3", 3, "no thread 'nobody'"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

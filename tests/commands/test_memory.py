@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.store.sqlite import SqliteStore
 
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -34,14 +34,9 @@ def test_items_are_listed_shown_found_and_deleted(items: Path) -> None:
     assert [one["namespace"] for one in memory("list")] == [["users", "bob"]]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("memory list", 4, "no long-term memory in"),
-        ("memory delete", 2, "nothing selected"),
-        ("memory search", 2, "missing argument 'TEXT'"),
-        ("memory edit key", 2, "missing option '--set'"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("memory list", 4, "no long-term memory in"),
+    ("memory delete", 2, "nothing selected"),
+    ("memory search", 2, "missing argument 'TEXT'"),
+    ("memory edit key", 2, "missing option '--set'"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

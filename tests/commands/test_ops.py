@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.command import ckpt
 
 
@@ -21,14 +19,9 @@ def test_each_change_is_an_operation_with_its_command(sample: Path) -> None:
     assert "rollback trip-to-kyoto" in shown["command"]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("ops show", 2, "missing argument 'OP'"),
-        ("ops show abc", 3, "no operation 'abc'"),
-        ("ops verify", 2, "no audit file given"),
-        ("ops verify none.log", 2, "none.log"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("ops show", 2, "missing argument 'OP'"),
+    ("ops show abc", 3, "no operation 'abc'"),
+    ("ops verify", 2, "no audit file given"),
+    ("ops verify none.log", 2, "none.log"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -30,14 +28,9 @@ def test_nothing_may_be_old_enough(sample: Path) -> None:
     assert (answer.code, "nothing" in answer.out + answer.err) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("purge", 2, "nothing selected"),
-        ("purge --older-than soon", 2, "'soon' is not a time"),
-        ("purge --keep-last 0", 2, "--keep-last"),
-        ("purge --expired", 2, "--expired needs to know how long"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("purge", 2, "nothing selected"),
+    ("purge --older-than soon", 2, "'soon' is not a time"),
+    ("purge --keep-last 0", 2, "--keep-last"),
+    ("purge --expired", 2, "--expired needs to know how long"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -21,13 +19,8 @@ def test_threads_are_encrypted_and_read_with_the_key_only(sample: Path) -> None:
     assert "Kyoto" in ckpt("-s", sample, "--aes-key-file", key, *words).out
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("rekey", 2, "nothing to do"),
-        ("rekey trip-to-kyoto --encrypt", 2, "no key to encrypt with"),
-        ("rekey trip-to-kyoto --decrypt", 2, "no key to decrypt with"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("rekey", 2, "nothing to do"),
+    ("rekey trip-to-kyoto --encrypt", 2, "no key to encrypt with"),
+    ("rekey trip-to-kyoto --decrypt", 2, "no key to decrypt with"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.words import contents, refuses
+from tests.commands.words import contents, refusals
 from tests.kit.command import ckpt
 
 
@@ -18,14 +18,9 @@ def test_a_sound_store_is_left_as_it_is(sample: Path, kind: str) -> None:
     assert contents(sample) == before
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("repair messages", 2, "no thread given"),
-        ("repair messages nobody", 3, "no thread 'nobody'"),
-        ("repair values nobody", 3, "no thread 'nobody'"),
-        ("repair writes nobody", 3, "no thread 'nobody'"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("repair messages", 2, "no thread given"),
+    ("repair messages nobody", 3, "no thread 'nobody'"),
+    ("repair values nobody", 3, "no thread 'nobody'"),
+    ("repair writes nobody", 3, "no thread 'nobody'"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

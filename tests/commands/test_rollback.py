@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -23,16 +23,11 @@ def test_an_earlier_checkpoint_is_the_head_again(sample: Path, place: str) -> No
     assert (after["source"], after["checkpoint_id"] != before["checkpoint_id"]) == ("fork", True)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("rollback", 2, "no thread given"),
-        ("rollback trip-to-kyoto", 2, "no checkpoint given for thread 'trip-to-kyoto'"),
-        ("rollback trip-to-kyoto --steps 0", 2, "--steps"),
-        ("rollback trip-to-kyoto --steps 99", 3, "its head has 13 earlier checkpoints"),
-        ("rollback trip-to-kyoto ~1 --steps 1", 2, "a REF cannot be combined with --steps"),
-        ("rollback nobody --steps 1", 3, "no thread 'nobody'"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("rollback", 2, "no thread given"),
+    ("rollback trip-to-kyoto", 2, "no checkpoint given for thread 'trip-to-kyoto'"),
+    ("rollback trip-to-kyoto --steps 0", 2, "--steps"),
+    ("rollback trip-to-kyoto --steps 99", 3, "its head has 13 earlier checkpoints"),
+    ("rollback trip-to-kyoto ~1 --steps 1", 2, "a REF cannot be combined with --steps"),
+    ("rollback nobody --steps 1", 3, "no thread 'nobody'"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

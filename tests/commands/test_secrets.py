@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.command import ckpt
 
 
@@ -24,12 +22,7 @@ def test_a_store_without_secrets_says_so_and_one_with_a_key_names_its_place(samp
     assert key not in found.out
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("secrets nobody", 3, "no thread 'nobody'"),
-        ("secrets --rules none.toml", 2, "no such option: --rules"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("secrets nobody", 3, "no thread 'nobody'"),
+    ("secrets --rules none.toml", 2, "no such option: --rules"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

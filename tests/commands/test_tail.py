@@ -28,7 +28,7 @@ from ckpt_cli.queries import tail as followed
 from ckpt_cli.queries.tail import Movement, StoreTail, Tail
 from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.history import movement_line, movement_record
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.agents import small
 from tests.kit.agents.small import beside, chain, saver_of
 from tests.kit.command import ROOT, ckpt
@@ -470,22 +470,17 @@ def test_it_ends_as_soon_as_nobody_reads_on(live: Path, words: list[str], head: 
         assert process.wait(10) == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("tail --ns x", 2, "--ns requires THREAD"),
-        ("tail trip-to-kyoto --match f*", 2, "cannot be combined"),
-        ("tail trip-to-kyoto --where 'step > 1'", 2, "cannot be combined"),
-        ("tail --interval 0", 2, "--interval"),
-        *((f"tail --interval {one}", 2, "--interval") for one in ("nan", "inf", "1e400", "1e18")),
-        ("--copy tail trip-to-kyoto --interval 0.05 -o tsv", 4, "--copy"),
-        ("tail nobody", 3, "no thread 'nobody'"),
-        ("tail trip-to-kyoto --ns gone", 3, "no namespace 'gone'"),
-        ("tail trip-to-kyoto@head", 3, " show trip-to-kyoto@head`"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("tail --ns x", 2, "--ns requires THREAD"),
+    ("tail trip-to-kyoto --match f*", 2, "cannot be combined"),
+    ("tail trip-to-kyoto --where 'step > 1'", 2, "cannot be combined"),
+    ("tail --interval 0", 2, "--interval"),
+    *((f"tail --interval {one}", 2, "--interval") for one in ("nan", "inf", "1e400", "1e18")),
+    ("--copy tail trip-to-kyoto --interval 0.05 -o tsv", 4, "--copy"),
+    ("tail nobody", 3, "no thread 'nobody'"),
+    ("tail trip-to-kyoto --ns gone", 3, "no namespace 'gone'"),
+    ("tail trip-to-kyoto@head", 3, " show trip-to-kyoto@head`"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)
 
 
 def test_an_answer_without_an_end_is_no_json_document(live: Path) -> None:

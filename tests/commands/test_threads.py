@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 from ckpt_cli.render.table import table_lines
 from ckpt_cli.render.text import Ui, cell_len
 from ckpt_cli.render.threads import thread_columns
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import chain, run
 from tests.kit.command import ckpt
@@ -200,20 +200,11 @@ def test_deleted_threads_are_gone_and_no_others(sample: Path) -> None:
     assert set(_rows(sample, "--all")) == before - {"trip-to-kyoto"}
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("threads lst", 2, "did you mean 'list'"),
-        ("threads show trip-to-kyoto", 2, "use `ckpt show THREAD`"),
-        ("threads list extra", 2, "unexpected extra argument"),
-        ("threads list --limit 0", 2, "--limit"),
-        ("threads list --limit many", 2, "--limit"),
-        ("threads list --sort colour", 2, "'colour' is not one of 'last', "),
-        ("threads list --status sleepy", 2, "'sleepy' is not one of 'error', "),
-        ("threads list --since soon", 2, "'soon' is not a time"),
-        ("threads delete", 2, "no thread given"),
-        ("threads delete nobody --yes", 3, "no thread 'nobody'"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("threads show trip-to-kyoto", 2, "use `ckpt show THREAD`"),
+    ("threads list --sort colour", 2, "'colour' is not one of 'last', "),
+    ("threads list --status sleepy", 2, "'sleepy' is not one of 'error', "),
+    ("threads list --since soon", 2, "'soon' is not a time"),
+    ("threads delete", 2, "no thread given"),
+    ("threads delete nobody --yes", 3, "no thread 'nobody'"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

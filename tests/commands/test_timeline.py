@@ -18,6 +18,7 @@ from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 import ckpt_cli
 from ckpt_cli.queries import timeline as step_times
+from tests.commands.words import refusals
 from tests.kit.agents.small import beside, chain, nested, saver_of
 from tests.kit.command import ckpt
 
@@ -336,3 +337,10 @@ def test_a_retry_names_the_node_that_ran_again(job: Job) -> None:
         job.run(graph)
     job.run(graph, None)
     assert "fails failed, run again" in job.shown()
+
+
+test_wrong_words_are_refused = refusals(
+    ("timeline trip-to-kyoto --last 0", 2, "--last"),
+    ("timeline trip-to-kyoto --since soon", 2, "'soon' is not a time"),
+    ("timeline nobody", 3, "no thread 'nobody'"),
+)

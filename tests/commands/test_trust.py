@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.command import ckpt
 
 
@@ -26,12 +26,7 @@ def test_a_file_is_trusted_until_it_changes(
     assert "changed since it was trusted" in ckpt(*used).err
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("trust", 2, "no configuration file in this folder or above it"),
-        ("trust none.toml", 2, "none.toml': no such file"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("trust", 2, "no configuration file in this folder or above it"),
+    ("trust none.toml", 2, "none.toml': no such file"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -21,13 +19,8 @@ def test_the_last_change_is_taken_back(sample: Path) -> None:
     assert head() == before
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ("undo", 3, "nothing to undo"),
-        ("undo nobody", 3, "no thread 'nobody'"),
-        ("undo trip-to-kyoto", 3, "nothing"),
-    ],
+test_wrong_words_are_refused = refusals(
+    ("undo", 3, "nothing to undo"),
+    ("undo nobody", 3, "no thread 'nobody'"),
+    ("undo trip-to-kyoto", 3, "nothing"),
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

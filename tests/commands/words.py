@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from tests.kit.command import CommandResult, ckpt
 
@@ -19,6 +22,18 @@ def refuses(store: Path | str, words: str, code: int, said: str) -> None:
     assert (answer.code, answer.out) == (code, ""), answer.err
     assert [line.partition(": ")[0] for line in lines] in (["ckpt"], ["ckpt", "hint"]), answer.err
     assert said.lower() in answer.err.lower()
+
+
+def refusals(*rows: tuple[str, int, str]) -> Callable[[Path, str, int, str], None]:
+    """Return a test that the sample store gets these command lines refused: each with its exit code
+    and a part of what is said.
+    """
+
+    @pytest.mark.parametrize(("words", "code", "said"), rows)
+    def test(sample: Path, words: str, code: int, said: str) -> None:
+        refuses(sample, words, code, said)
+
+    return test
 
 
 def contents(store: Path) -> list[str]:

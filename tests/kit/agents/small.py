@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -15,6 +15,10 @@ from langgraph.graph import START, StateGraph
 
 class Log(TypedDict, total=False):
     log: Annotated[list[str], operator.add]
+
+
+class Picked(Log, total=False):
+    pick: list[str]
 
 
 def chain(schema: Any, nodes: Mapping[str, Any]) -> Any:
@@ -33,6 +37,19 @@ def beside(schema: Any, nodes: Mapping[str, Any]) -> Any:
     for name, node in nodes.items():
         graph.add_node(name, node).add_edge(START, name)
     return graph
+
+
+def joined(members: Sequence[str], **options: Any) -> Any:
+    """Return a graph in which `offer` waits for all members, of which an input picks some.
+
+    The options are those of the node `offer`.
+    """
+    graph: Any = StateGraph(Picked)
+    for name in members:
+        graph.add_node(name, lambda _, name=name: {"log": [name]})
+    graph.add_node("offer", lambda _: {"log": ["offer"]}, **options)
+    graph.add_conditional_edges(START, lambda state: state["pick"], list(members))
+    return graph.add_edge(list(members), "offer")
 
 
 def nested(schema: Any, graph: Any, *names: str) -> Any:

@@ -53,10 +53,10 @@ STAYS: dict[str, tuple[str, ...]] = {
         "redis]",
     ),
     "tests/engines/only/test_plainredis.py::test_broken_keys_break_nothing": (r"\x00", "{}"),
-    "tests/cli/test_completions.py::test_a_server_that_does_not_answer_is_not_waited_for": (
+    "tests/commands/test_completions.py::test_a_server_that_does_not_answer_is_not_waited_for": (
         "True",
     ),
-    "tests/cli/test_completions_typed.py::test_bash_completes_with_other_settings": (
+    "tests/commands/test_completions.py::test_bash_completes_with_other_settings": (
         *("COMP_WORDBREAKS=${COMP_WORDBREAKS//:}", "set -u"),
     ),
     "tests/conformance/test_plugin.py::test_a_harness_of_four_parts_passes": (),
@@ -158,7 +158,7 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/replay/test_found.py::test_a_write_taken_out_of_a_step_of_format_1_is_found": (
         *("subgraph", "async"),
     ),
-    "tests/report/test_page.py::test_states_are_those_of_show": ("lg-1",),
+    "tests/commands/test_report.py::test_states_are_those_of_show": ("lg-1",),
     "tests/security/test_hostile_archives.py::test_a_bomb_is_refused_with_bounded_memory": (
         *("deep lists", "many tables"),
     ),

@@ -1,0 +1,411 @@
+"""`apply` carries out a saved plan exactly as the command would have done it, or not at all."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+
+from ckpt_backends.changes import Change
+from ckpt_backends.model import BlobKey
+from ckpt_backends.registry import open_store
+from ckpt_cli.app import root
+from ckpt_cli.commands.plan_out import TERMS, PlanTerms
+from ckpt_cli.core.forking import seeded
+from ckpt_cli.plans.saved_plan import rows_digest
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.session import Session
+from tests.commands.words import refusals
+from tests.kit.command import SAMPLE, CommandResult, apply_change, ckpt
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.opening import empty_store
+from tests.kit.planting.steps import THREAD, talk
+from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill, stored
+from tests.kit.savers.deerflow import memory, save
+
+KYOTO, REFUND = "trip-to-kyoto", "refund-4711"
+PLAN = Path("plan.ndjson")
+
+
+class Case(NamedTuple):
+    """A command line that changes a store, and what changes the store meanwhile."""
+
+    words: str
+    moves: str = f"rollback {KYOTO} --steps 1 --yes"
+    before: tuple[str, ...] = ()
+    """What is run first."""
+    again: str = ""
+    """What is given again when the plan is carried out."""
+
+
+ROLLBACK = f"rollback {KYOTO} --steps 3 --reason 'wrong hotel'"
+CASES = {
+    "rollback": Case(ROLLBACK),
+    "rollback root only": Case(f"rollback {KYOTO} --steps 4 --root-only"),
+    "fork": Case(f"""fork {KYOTO} step:3 --replace 'itinerary=["rest"]'"""),
+    "fork set": Case(
+        f"""fork {KYOTO} step:3 --set 'messages=[{{"role": "user", "content": "x"}}]'"""
+    ),
+    "copy checkpoint": Case(f"copy {KYOTO} --at head --as new"),
+    "copy thread": Case(f"copy {KYOTO} --as new"),
+    "threads delete": Case(f"threads delete {KYOTO} {REFUND}"),
+    "purge": Case("purge --older-than 1d --include-interrupted"),
+    "prune": Case("purge --keep-last 2"),
+}
+"""Those whose new ids and times follow from the plan."""
+MORE = {
+    "copy to another store": Case(f"copy {KYOTO} {REFUND} --to other.db --create"),
+    "copy of what is new": Case(
+        f"copy {KYOTO} --to other.db",
+        before=(f"copy {KYOTO} --to other.db --create --yes", f"fork {KYOTO} step:3 --yes"),
+    ),
+    "threads delete with an archive": Case(f"threads delete {KYOTO} --archive archive"),
+    "import": Case(
+        "import archive", moves="", before=(f"threads delete {KYOTO} --archive archive --yes",)
+    ),
+    "undo": Case(f"undo {KYOTO}", before=(f"{ROLLBACK} --yes",)),
+    "undo of a removal": Case(
+        "undo", moves="", before=(f"threads delete {KYOTO} --archive archive --yes",)
+    ),
+    "repair of one": Case(f"repair messages {UNANSWERED}", f"rollback {UNANSWERED} ~1 --yes"),
+    "repair of many": Case("repair writes --match stale-*", f"rollback {STALE[0]} ~1 --yes"),
+    "repair of values": Case(f"repair values {DAMAGED}", f"rollback {DAMAGED} ~1 --yes"),
+    "replay": Case(f"replay {DAMAGED} --repair", f"rollback {DAMAGED} ~1 --yes"),
+    "gc": Case("gc --scope all", f"threads delete {ORPHANED} --yes"),
+    "erase": Case(f"erase {KYOTO}"),
+    "erase a value": Case(f"erase --value {KYOTO}:messages[0].content"),
+    "rekey": Case(
+        f"rekey {KYOTO} --encrypt --new-key-file new.key", again="--new-key-file new.key"
+    ),
+    "memory delete": Case("memory delete --match t*", "memory delete users/anna/tea --yes"),
+    "memory copy": Case("memory copy --to other.db --create", moves=""),
+    "memory edit": Case(
+        "-s memory.json memory edit fact_a1b2c3d4 --set category=goal --write",
+        moves="-s memory.json memory edit fact_a1b2c3d4 --set category=other --write",
+    ),
+}
+ALL = CASES | MORE
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store on which each command has something to do."""
+    folder = tmp_path_factory.mktemp("plans")
+    fill(folder, SAMPLE)
+    save(folder / "memory.json", memory())
+    key = folder / "new.key"
+    key.write_text("k" * 32)
+    key.chmod(0o600)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def folder(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, in which the test runs."""
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(words: str, *more: str) -> CommandResult:
+    first = [] if words.startswith("-s") else ["-s", "store.db"]
+    return ckpt(*first, *shlex.split(words), *more)
+
+
+def apply(case: Case, *more: str) -> CommandResult:
+    first = "-s memory.json" if "memory.json" in case.words else "-s store.db"
+    return ckpt(*first.split(), "apply", PLAN, *shlex.split(case.again), *(more or ["--yes"]))
+
+
+def content() -> dict[str, object]:
+    """All that the files hold which a plan may change."""
+    return {
+        "store.db": stored(Path("store.db")),
+        "other.db": stored(Path("other.db")),
+        "memory.json": Path("memory.json").read_bytes(),
+        "archive": sorted(Path("archive").glob("*")),
+    }
+
+
+def planned(case: Case) -> list[dict[str, Any]]:
+    """Save the plan of a command, and return its lines."""
+    for words in case.before:
+        assert run(words).code == 0
+    PLAN.unlink(missing_ok=True)
+    before, files = content(), {*Path().iterdir()}
+    answer = run(case.words, "--plan-out", str(PLAN))
+    assert answer.code == 0, answer.err
+    assert f"apply {PLAN}" in answer.err
+    assert "dry run" not in answer.err
+    assert content() == before
+    assert {*Path().iterdir()} - files == {PLAN}
+    assert PLAN.stat().st_mode & 0o777 == 0o600
+    return [json.loads(line) for line in PLAN.read_text().splitlines()]
+
+
+def head_of(thread: str) -> str | None:
+    with open_store("store.db") as opened:
+        found = opened.thread(thread)
+    return None if found is None else found.head
+
+
+@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+def test_a_plan_does_once_what_was_planned(case: Case) -> None:
+    _, *facts, _ = planned(case)
+    before = content()
+    shown = apply(case, "--dry-run")
+    assert (shown.code, content()) == (0, before), shown.err
+    done = apply(case)
+    assert done.code == 0, done.err
+    after = content()
+    assert after != before
+    # What is reviewed is what runs, up to each id.
+    added = {one["thread_id"]: one["adds"][-1] for one in facts if one.get("adds")}
+    assert added == {thread: head_of(thread) for thread in added}
+    again = apply(case)
+    assert (again.code, content()) == (6, after), again.err
+
+
+@pytest.mark.parametrize(
+    "case", [one for one in ALL.values() if one.moves], ids=[k for k, v in ALL.items() if v.moves]
+)
+def test_nothing_is_written_if_the_thread_moved(case: Case) -> None:
+    planned(case)
+    moved = run(case.moves)
+    assert moved.code == 0, moved.err
+    before = content()
+    refused = apply(case)
+    assert (refused.code, content()) == (6, before), refused.err
+    assert "--plan-out" in refused.err
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_plan_is_shown_as_the_command_shows_it(case: Case) -> None:
+    planned(case)
+    shown, direct = (
+        apply(case, "--dry-run", "-o", "json"),
+        run(case.words, "--dry-run", "-o", "json"),
+    )
+    kept = {"action", "before", "why", "changes", "next", "threads", "checkpoints", "writes"}
+    assert kept & direct.json.keys()
+    assert {one: shown.json.get(one) for one in kept} == {one: direct.json.get(one) for one in kept}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_plan_writes_the_rows_that_the_command_writes(case: Case) -> None:
+    """With the same clock and the same random numbers; and again the same in a second run."""
+    for name in ("direct.db", "kept.db"):
+        shutil.copyfile("store.db", name)
+    head, *_ = planned(case)
+    assert apply(case).code == 0
+    once = stored(Path("store.db"))
+    with (
+        patch.object(Session, "now", datetime.fromisoformat(head["made_at"])),
+        seeded(head["seed"]),
+    ):
+        assert run(f"-s direct.db {case.words}", "--yes").code == 0
+    assert stored(Path("direct.db")) == once
+    shutil.copyfile("kept.db", "store.db")
+    assert apply(case).code == 0
+    assert stored(Path("store.db")) == once
+
+
+def test_an_old_plan_still_adds_the_newest_checkpoint_with_its_reason() -> None:
+    _, fact, _ = planned(CASES["rollback"])
+    with open_store("store.db") as store:
+        newest = max(one.key.checkpoint_id for one in store.checkpoints(KYOTO))
+    assert ckpt("apply", PLAN, "--yes").code == 0  # it names its store
+    assert fact["adds"] == [head_of(KYOTO)]
+    assert (head_of(KYOTO) or "") > newest
+    one, *_ = run("ops list", "-o", "json").json
+    assert one["reason"] == "wrong hotel"
+    assert "rollback trip-to-kyoto --steps 3" in one["command"]
+
+
+def test_an_operation_is_taken_back_and_made_again_by_plans() -> None:
+    before = stored(Path("store.db"))
+    assert run(ROLLBACK, "--yes").code == 0
+    changed = stored(Path("store.db"))
+    for words, rows in (("undo", before), ("redo", changed)):
+        planned(Case(words))
+        assert apply(Case(words)).code == 0
+        assert stored(Path("store.db")) == rows
+        assert apply(Case(words)).code == 6
+
+
+def test_items_are_restored_by_a_plan() -> None:
+    before = stored(Path("store.db"))
+    assert run("memory delete --match t* --archive archive --yes").code == 0
+    (archive,) = Path("archive").iterdir()
+    case = Case(f"memory import {archive}")
+    planned(case)
+    assert (apply(case).code, stored(Path("store.db"))) == (0, before)
+    assert (apply(case).code, stored(Path("store.db"))) == (6, before)
+
+
+def test_a_line_that_is_deleted_keeps_its_thread() -> None:
+    planned(CASES["threads delete"])
+    head, *lines = PLAN.read_text().splitlines()
+    PLAN.write_text("\n".join([head, *(one for one in lines if REFUND not in one)]) + "\n")
+    assert apply(CASES["threads delete"]).code == 0
+    assert (run(f"show {REFUND}").code, run(f"show {KYOTO}").code) == (0, 3)
+
+
+def test_an_archive_that_was_replaced_is_not_imported() -> None:
+    for name in ("one", "two"):
+        assert run(f"export {KYOTO} --to {name}").code == 0
+    case = Case("import one", before=(f"threads delete {KYOTO} --yes",))
+    planned(case)
+    (file,), (other,) = (list(Path(name).iterdir()) for name in ("one", "two"))
+    other.replace(file)
+    before = content()
+    assert (apply(case).code, content()) == (6, before)
+
+
+@pytest.mark.parametrize("side", ["store.db", "other.db"])
+@pytest.mark.parametrize("words", ["--to other.db", "--at head --as new"])
+def test_a_copied_thread_is_compared_row_by_row(side: str, words: str) -> None:
+    case = Case(f"copy {REFUND} {words}", before=(f"copy {REFUND} --to other.db --create --yes",))
+    assert run(case.before[0]).code == 0
+    assert run(f"rollback {REFUND} --steps 1 --yes").code == 0
+    planned(case._replace(before=()))
+    with closing(sqlite3.connect(side)) as db, db:
+        # The same number of rows, and the same ids.
+        db.execute("UPDATE writes SET value = zeroblob(9) WHERE thread_id = ?", [REFUND])
+    before = content()
+    code = 0 if (side, words) == ("other.db", "--at head --as new") else 6
+    assert (apply(case).code, content() == before) == (code, code == 6)
+
+
+def test_a_plan_holds_no_key_and_takes_no_other() -> None:
+    case = ALL["rekey"]
+    head, *_ = planned(case)
+    assert "new.key" not in str(head["options"])
+    assert "kkkkkkkk" not in PLAN.read_text()
+    before = content()
+    missing = apply(case._replace(again=""))
+    assert (missing.code, "--new-key-file" in missing.err) == (2, True)
+    other = Path("another.key")
+    other.write_text("o" * 32)
+    other.chmod(0o600)
+    assert apply(case._replace(again="--new-key-file another.key")).code == 6
+    assert content() == before
+    assert apply(case).code == 0
+    # A copy of encrypted values is planned, too.
+    words = ("--aes-key-file", "new.key")
+    assert run(f"rollback {KYOTO} --steps 1 --plan-out {PLAN}", *words).code == 0
+    assert apply(Case(""), "--yes", *words).code == 0
+    assert apply(Case(""), "--yes", *words).code == 6
+
+
+def test_a_question_is_asked_and_its_answer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(CASES["rollback"])
+    before = content()
+    assert ckpt("apply", PLAN).code == 5
+    answers: list[Callable[[str], bool]] = [lambda _: False, lambda _: True]
+    for code, answer in zip((5, 0), answers, strict=True):
+        monkeypatch.setattr("ckpt_cli.diagnostics.ask", answer)
+        assert ckpt("apply", PLAN).code == code
+        assert (content() == before) == (code == 5)
+
+
+def test_a_plan_is_saved_if_some_of_it_is_left_out() -> None:
+    assert run(f"threads delete {REFUND} none --plan-out {PLAN}").code == 7
+    assert ckpt("apply", PLAN, "--yes").code == 0
+    assert run(f"show {REFUND}").code == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("rollback none --plan-out plan.ndjson", 3),
+        (f"rollback {KYOTO} --plan-out plan.ndjson/x", 2),
+        ("erase --values-from - --plan-out plan.ndjson", 2),  # stdin cannot be read again
+    ],
+)
+def test_a_command_that_fails_leaves_no_plan(words: str, code: int) -> None:
+    assert run(words).code == code
+    assert not PLAN.exists()
+    assert list(Path().glob(".*.part")) == []
+
+
+def test_the_digest_of_rows_depends_on_each_cell_and_on_no_order() -> None:
+    with open_store("store.db") as store:
+        found = list(store.rows(KYOTO))
+    assert rows_digest(found) == rows_digest(reversed(found))
+    assert rows_digest(found) != rows_digest(found[1:])
+    assert rows_digest(found) != rows_digest([*found[1:], found[1]])
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("words", ["repair values", "replay --repair"])
+def test_a_value_that_is_stored_apart_is_stored_again_and_taken_back(
+    request: pytest.FixtureRequest, tmp_path: Path, words: str
+) -> None:
+    with empty_store(PostgresHarness, request, tmp_path) as place:
+        talk(place.kept_saver, turns=2)
+        whole = place.rows(THREAD)
+        with open_store(place.url) as store:
+            reader = ThreadReader(store, THREAD)
+            heads = {"": reader.head("") or ""}
+            version = str(reader.stored("", heads[""]).body.versions["log"])
+        lost = (BlobKey("", "log", version),)
+        apply_change(place.url, Change(THREAD, heads, removed_blobs=lost))
+        damaged = place.rows(THREAD)
+        for command, rows in ((words, whole), ("undo", damaged)):
+            before = place.rows(THREAD)
+            saved = ckpt("-s", place.url, *command.split(), THREAD, "--plan-out", PLAN)
+            assert (saved.code, place.rows(THREAD)) == (0, before), saved.err
+            for code in (0, 6):
+                done = ckpt("-s", place.url, "apply", PLAN, "--yes")
+                assert (done.code, place.rows(THREAD)) == (code, rows), done.err
+
+
+COMMANDS: dict[str, Any] = dict(root().walk())
+CHANGING = [
+    name
+    for name, one in COMMANDS.items()
+    if {"dry_run", "yes", "write"} & {option.name for option in one.params}
+    and name not in {"apply", "tui", "trust"}  # they ask, and plan nothing by themselves
+]
+
+
+def test_each_command_that_changes_a_store_is_tried() -> None:
+    assert {"rollback", "purge", "undo", "memory edit"} <= set(CHANGING)
+    tried = [case.words.removeprefix("-s memory.json ") for case in ALL.values()]
+    tried += ["redo", "memory import"]
+    assert [one for one in CHANGING if not any(words.startswith(one) for words in tried)] == []
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_its_plan_holds_no_key_or_server(name: str) -> None:
+    """An option that names one is given again, or has no part in carrying out the plan."""
+    params = COMMANDS[name].params
+    terms = getattr(COMMANDS[name].callback, TERMS, None)
+    assert isinstance(terms, PlanTerms)
+    assert terms.action == name
+    names = {one.name for one in params}
+    assert "plan_out" in names
+    assert terms.again <= names & {one.name for one in COMMANDS["apply"].params}
+    stores = {
+        one.name for one in params if one.param_type_name == "option" and one.metavar == "STORE"
+    }
+    secret = {one for one in names if one and one.endswith(("_key", "key_file"))}
+    assert secret | stores <= terms.again | {
+        "aes_key_file",  # of every command: the key of the store itself
+        "memory",  # only shows what came from removed threads
+    }
+
+
+test_wrong_words_are_refused = refusals(
+    ("apply", 2, "missing argument"), ("apply none.ndjson", 2, "none.ndjson")
+)

@@ -1,0 +1,131 @@
+"""Wrong input gets its exit code, a message of one line and a hint; never a traceback.
+
+What each command refuses is tested in the file of its name.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ckpt_cli import __version__
+from tests.commands.words import refuses
+from tests.kit.command import ckpt
+
+WRONG = {
+    "show --chanel x": "no such option: --chanel (Possible options: --channel, --help)",
+    "-Z": "no such option: -Z",
+    "bogus": "no such command 'bogus'",
+    "shwo": "no such command 'shwo'. Did you mean 'show'?",
+    "threads lst": "no such command 'lst'. Did you mean 'list'?",
+    "-q": "missing command",
+    "show --channel": "option '--channel' requires an argument",
+    "threads list --match": "option '--match' requires an argument",
+    "threads list --all=3": "option '--all' does not take a value",
+    "threads list extra": "got unexpected extra argument(s) (extra)",
+    "threads list -n x": "invalid value for '-n' / '--limit': Input should be a valid integer, "
+    "unable to parse string as an integer",
+    "threads list -n 0": "invalid value for '-n' / '--limit': Input should be greater "
+    "than or equal to 1",
+    "threads list -n 1000000000": "invalid value for '-n' / '--limit': 1000000000 is too large",
+    "tail --interval x": "invalid value for '--interval': Input should be a valid number, "
+    "unable to parse string as a number",
+    "threads list --color red": "invalid value for '--color': 'red' is not one of 'auto', "
+    "'always', 'never'",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_command_line_is_told_in_one_line(words: str) -> None:
+    answer = ckpt(*words.split())
+    assert answer.code == 2
+    line, hint = answer.err.splitlines()
+    assert line == f"ckpt: {WRONG[words]}"
+    assert hint.startswith("hint: see `ckpt")
+
+
+@pytest.mark.parametrize("words", ["--version", "--utc --version", "--version threads"])
+def test_the_version(words: str) -> None:
+    answer = ckpt(*words.split())
+    assert (answer.code, answer.out, answer.err) == (0, f"ckpt {__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", ["show nobody", "bogus", "threads list --limit 0"])
+@pytest.mark.parametrize("form", ["-o json", "-ojson", "--output=ndjson"])
+def test_an_error_is_one_json_line_where_json_is_asked_for(
+    sample: Path, words: str, form: str
+) -> None:
+    answer = ckpt("-s", sample, *words.split(), *form.split())
+    error = json.loads(answer.err)
+    assert (answer.out, error["exit_code"]) == ("", answer.code)
+    assert {"error", "message", "hint"} <= set(error)
+
+
+@pytest.mark.parametrize(
+    ("store", "words", "code", "said"),
+    [
+        ("mistyped.db", "threads list", 4, "no such file"),
+        ("notes.db", "threads list", 4, "not a SQLite database"),
+        (".", "threads list", 4, "it is a folder"),
+        ("store.db", "-o xml threads list", 2, "'xml' is not one of"),
+        ("store.db", "--config none.toml threads list", 2, "cannot read 'none.toml'"),
+        ("oracle://scott:tiger@db/x", "threads list", 2, "oracle://"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_not_made(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, store: str, words: str, code: int, said: str
+) -> None:
+    monkeypatch.chdir(sample.parent)
+    Path("notes.db").write_text("dear diary")
+    refuses(store, words, code, said)
+    assert "tiger" not in ckpt("-s", store, *words.split()).err
+    assert {path.name for path in Path().iterdir()} >= {"notes.db", "store.db"}
+    assert not Path("mistyped.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("ddl", "says"),
+    [
+        ("CREATE TABLE songs (name TEXT)", "found songs"),
+        ("CREATE TABLE checkpoints (thread_id TEXT, thread_ts TEXT)", "thread_ts"),
+        ("CREATE TABLE checkpoints (thread_id TEXT, checkpoint BLOB)", "unknown layout"),
+        ("", "no tables at all"),
+    ],
+)
+def test_a_database_of_another_layout(tmp_path: Path, ddl: str, says: str) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(ddl)
+    refuses(path, "threads list", 4, says)
+
+
+def test_no_store_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = ckpt("threads", "list")
+    assert (answer.code, "ckpt demo" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "zone"),
+    [
+        ([], "2020-01-01T00:00:00+05:45", "+05:45"),
+        (["--utc"], "2020-01-01T00:00:00+00:00", "+00:00"),
+    ],
+)
+def test_an_error_about_a_time_is_in_the_zone_of_the_answer(
+    words: list[str], asked: str, zone: str, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    time.tzset()
+    answer = ckpt("-s", sample, *words, "show", "trip-to-kyoto@2020-01-01")
+    monkeypatch.undo()
+    time.tzset()
+    assert answer.code == 3
+    error, hint = answer.err.splitlines()
+    assert error.endswith(f"had no checkpoint at {asked}")
+    assert hint.endswith(zone)

@@ -1,0 +1,97 @@
+"""`history` lists the checkpoints of a thread with the nodes that made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.graph import START
+from langgraph.types import Send
+
+from tests.commands.words import refusals
+from tests.kit.agents import failing as agents
+from tests.kit.agents.small import Log, chain, run
+from tests.kit.command import ckpt
+
+
+def history(path: Path, *words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ckpt("-s", path, "history", "t", *words, "-o", "json").json
+    return found
+
+
+@pytest.fixture
+def retried(tmp_path: Path) -> Path:
+    """A store with a thread in which a node failed, and then ran again."""
+    path = tmp_path / "retried.db"
+    world = agents.fill(path, agents.crashed, "t")
+    world.is_down = False
+    run(path, agents.crashed(world), None)
+    return path
+
+
+def test_a_checkpoint_names_the_nodes_that_ran(retried: Path) -> None:
+    assert [one["nodes"] for one in history(retried)] == [["crash"], ["__start__"], []]
+    # The last one shown has a parent that is not.
+    assert [one["nodes"] for one in history(retried, "-n", "1")] == [["crash"]]
+
+
+def test_a_step_that_failed_and_was_retried_is_marked(retried: Path) -> None:
+    newest, failed, first = history(retried)
+    assert (newest["marks"], failed["marks"], first["marks"]) == (["done"], ["retried"], [])
+    table = ckpt("-s", retried, "history", "t", "-o", "table").out
+    assert table.count("retried") == 1
+    tree = ckpt("-s", retried, "show", "t", "--tree", "-o", "table").out
+    assert "✗ crash: TimeoutError('crash: no answer after 1 s')  (retried)" in tree
+
+
+def test_repeated_nodes_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "many.db"
+    graph = chain(Log, {}).add_node("search", lambda _: {"log": ["found"]})
+    graph.add_conditional_edges(START, lambda _: [Send("search", {"log": []})] * 3)
+    run(path, graph, {"log": []})
+    newest, before = history(path)[:2]
+    assert (newest["nodes"], before["next"]) == (["search"] * 3, ["search"] * 3)
+    table = ckpt("-s", path, "history", "t", "-o", "table").out.splitlines()
+    assert [row.count("search ×3") for row in table] == [0, 1, 1, 0]
+    assert "search ×3" in ckpt("-s", path, "show", "t@~1", "-o", "table").out
+
+
+def test_checkpoints_of_subgraphs_are_listed_if_they_are_wanted(sample: Path) -> None:
+    root, everything = (
+        ckpt("-s", sample, "history", "trip-to-kyoto", *more, "-o", "json").json
+        for more in ([], ["--all-ns"])
+    )
+    assert (len(root), len(everything)) == (16, 20)
+    assert {one["checkpoint_ns"] for one in root} == {""}
+
+
+test_wrong_words_are_refused = refusals(
+    ("history nobody", 3, "no thread 'nobody'"),
+    ("history trip-to-kyoto@head", 3, "this command takes a thread"),
+    ("history trip-to-kyoto -n 0", 2, "--limit"),
+)
+
+
+@pytest.mark.parametrize("command", ["history", "tail", "interrupts"])
+def test_a_command_on_a_whole_thread_names_what_shows_a_checkpoint(
+    sample: Path, command: str
+) -> None:
+    answer = ckpt("-s", sample, command, "trip-to-kyoto@step:3")
+    assert (answer.code, answer.out) == (3, "")
+    error, hint = answer.err.splitlines()
+    assert error.startswith("ckpt: 'trip-to-kyoto@step:3' is a checkpoint, ")
+    named = hint.partition("`ckpt ")[2].partition("`")[0]
+    assert ckpt(*named.split()).code == 0
+    assert named.split()[:2] == ["-s", str(sample)]
+
+
+def test_a_command_to_paste_names_the_configuration_with_its_profile(
+    sample: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "own.toml"
+    config.write_text(f'[stores.agent]\nurl = "{sample}"\n')
+    answer = ckpt("--config", config, "-s", "agent", "tail", "trip-to-kyoto@step:3")
+    named = answer.err.partition("`ckpt ")[2].partition("`")[0]
+    assert named == f"--config {config} -s agent show trip-to-kyoto@step:3"
+    assert ckpt(*named.split()).code == 0

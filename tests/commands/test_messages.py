@@ -1,0 +1,60 @@
+"""`messages` prints a conversation, and says where it last was if it is empty."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
+from langgraph.graph import MessagesState
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+
+from tests.commands.words import refusals
+from tests.kit.agents.small import chain, run
+from tests.kit.command import ckpt
+
+
+class Named(TypedDict, total=False):
+    chat: Annotated[list[AnyMessage], add_messages]
+    log: list[str]
+
+
+@pytest.mark.parametrize(("schema", "channel"), [(MessagesState, "messages"), (Named, "chat")])
+def test_an_emptied_conversation_names_the_last_one(
+    schema: type, channel: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.db"
+    nodes = {
+        "talk": lambda _: {channel: [AIMessage("x")]},
+        "clear": lambda _: {channel: [RemoveMessage(id=REMOVE_ALL_MESSAGES)]},
+        "rest": lambda _: None,
+    }
+    run(path, chain(schema, nodes), {channel: [("user", "hi")], "log": []})
+    for words in ([], ["--stat"], ["--channel", channel]):
+        answer = ckpt("-s", path, "messages", "t", *words)
+        assert answer.code == 0
+        assert f"channel '{channel}' is empty here" in answer.err
+        assert "the 2 messages that it held before" in answer.err
+        (line,) = re.findall(r"`ckpt (.*)`", answer.err)
+        before = ckpt("-s", path, *line.split(), "-o", "json").json
+        assert [one["content"] for one in before] == ["hi", "x"]
+    assert ckpt("-s", path, "messages", "t", "-o", "json").json == []
+
+
+def test_the_last_messages_are_printed(sample: Path) -> None:
+    words = ("-s", sample, "messages", "trip-to-kyoto")
+    whole = ckpt(*words, "-o", "json").json
+    assert len(whole) == 10
+    assert ckpt(*words, "--last", "2", "-o", "json").json == whole[-2:]
+    assert whole[-1]["content"].splitlines()[0] in ckpt(*words, "--last", "1").out
+
+
+test_wrong_words_are_refused = refusals(
+    ("messages trip-to-kyoto --last 0", 2, "--last"),
+    ("messages nobody", 3, "no thread 'nobody'"),
+    ("messages nightly-report", 3, "no channel of this checkpoint holds messages"),
+    ("messages trip-to-kyoto --channel gone", 3, "its channels: booking"),
+    ("messages trip-to-kyoto --channel hotel", 3, "holds no messages"),
+)

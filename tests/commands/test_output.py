@@ -1,0 +1,186 @@
+"""The forms of an answer: the same facts in each, safe for whoever reads them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
+from ckpt_cli.render.text import Ui
+from tests.kit.command import ckpt
+
+THREAD = {"thread_id", "head", "step", "first_at", "last_at", "checkpoints", "namespaces"}
+DETAILS = {"status", "conditions", "next", "runs", "source", "parent", "metadata", "bytes"}
+
+
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        ([], THREAD | DETAILS),
+        (["--all"], THREAD),
+        (["--all", "--long"], THREAD | DETAILS | {"title"}),
+    ],
+    ids=str,
+)
+def test_what_takes_long_is_told_if_it_is_asked_for(
+    sample: Path, words: list[str], keys: set[str]
+) -> None:
+    """All other keys are those of the schemas, with which each answer of a test is compared."""
+    first, *_ = ckpt("-s", sample, "threads", "list", *words, "-o", "json").json
+    assert set(first) == keys
+
+
+def test_json_ndjson_and_tsv_tell_the_same(sample: Path) -> None:
+    words = ("-s", sample, "threads", "list")
+    array = ckpt(*words, "-o", "json").json
+    lines = [json.loads(line) for line in ckpt(*words, "-o", "ndjson").out.splitlines()]
+    rows = list(csv.DictReader(io.StringIO(ckpt(*words, "-o", "tsv").out), delimiter="\t"))
+    assert lines == array
+    assert [row["thread_id"] for row in rows] == [one["thread_id"] for one in array]
+    assert [row["bytes"] for row in rows] == [str(one["bytes"]) for one in array]
+    assert ckpt(*words).out == ckpt(*words, "-o", "tsv").out
+
+
+def test_an_empty_list_is_an_empty_array(sample: Path) -> None:
+    words = ("-s", sample, "threads", "list", "--match", "nothing")
+    assert ckpt(*words, "-o", "json").out == "[]\n"
+    assert ckpt(*words, "-o", "ndjson").out == ""
+    assert ckpt(*words, "-o", "tsv").out.startswith("thread_id\t")
+    assert ckpt(*words, "--exit-code").code == 0
+    assert ckpt("-s", sample, "threads", "list", "--exit-code").code == 1
+
+
+def test_global_options_stand_anywhere(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [
+        ckpt("-s", sample, "-o", "json", "threads", "list"),
+        ckpt("threads", "-s", sample, "list", "-o", "json"),
+        ckpt("threads", "list", "--store", sample, "--output=json"),
+    ]
+    monkeypatch.setenv("CKPT_STORE", str(sample))
+    answers.append(ckpt("-o", "tsv", "threads", "list", "-o", "json"))
+    assert len({answer.out for answer in answers}) == 1
+
+
+def test_color_is_for_terminals_unless_asked_for(sample: Path) -> None:
+    words = ("-s", sample, "show", "trip-to-kyoto", "--tree")
+    assert "\x1b[" not in ckpt(*words).out
+    assert "\x1b[" in ckpt(*words, "--color", "always").out
+
+
+def test_notes_go_to_stderr_and_can_be_silenced(sample: Path) -> None:
+    noted = ckpt("-s", sample, "show")
+    assert noted.err == "note: using the newest thread, 'trip-to-kyoto'\n"
+    assert ckpt("-s", sample, "show", "-q").err == ""
+
+
+def run(words: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, "-m", "ckpt_cli", *words], check=False, **options
+    )
+
+
+def test_a_closed_pipe_ends_quietly(sample: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    words = ["-s", str(sample), "show", "research-agent", "-o", "json"]
+    done = run(words, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_said_in_one_line(sample: Path) -> None:
+    words = ["-s", str(sample), "show", "research-agent"]
+    with open("/dev/full", "wb") as full:
+        done = run(words, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 7
+    assert done.stderr.startswith(b"ckpt: cannot write the answer: no space left")
+
+
+def test_a_terminal_without_unicode_gets_escapes_and_ascii(sample: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    for words in (["show", "trip-to-kyoto"], ["show", "trip-to-kyoto", "--tree"]):
+        done = run(["-s", str(sample), *words], capture_output=True, env=environment)
+        assert done.returncode == 0, done.stderr
+    assert b"|-" in done.stdout
+
+
+def table(rows: Sequence[Record], columns: Sequence[Column], width: int) -> list[str]:
+    return [line.text for line in table_lines(rows, columns, Ui(datetime.now(UTC), width=width))]
+
+
+COLUMNS = [
+    Column("ID", "id"),
+    Column("TEXT", "text", cut=True),
+    Column("SIZE", "size", right=True, drop=1),
+    Column("EMPTY", "empty", drop=1),
+]
+ROW: Record = {"id": "a" * 18, "text": "word " * 20, "size": 12345}
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_table_drops_and_cuts_but_never_an_id(width: int) -> None:
+    head, line = table([ROW], COLUMNS, width)
+    assert "a" * 18 in line
+    assert max(len(head), len(line)) <= width
+    assert ("SIZE" in head, "EMPTY" in head) == (width >= 60, False)
+
+
+def test_a_row_that_no_table_can_hold_is_a_block() -> None:
+    assert table([ROW], COLUMNS, 20) == [
+        *("id:", "  " + "a" * 18, "text:", f"  {('word ' * 20)[:17]}…", "size: 12345")
+    ]
+    columns = [Column("NAMESPACE", "ns"), Column("ID", "id", drop=1), Column("NODE", "node")]
+    ns, key = f"planner:{UUID(int=1)}", str(UUID(int=2))
+    rows: list[Record] = [
+        {"ns": ns, "id": key, "node": "plan"},
+        {"ns": None, "id": key, "node": "book"},
+    ]
+    assert table(rows, columns, 40) == [
+        *("namespace:", "  planner:", f"  {UUID(int=1)}", f"id: {key}", "node: plan", ""),
+        *(f"id: {key}", "node: book"),
+    ]
+
+
+def test_a_later_row_that_is_too_wide_is_a_block_among_the_others() -> None:
+    columns = [Column("ID", "id"), Column("NODE", "node")]
+    rows = [{"id": "short", "node": "plan"}] * 200 + [{"id": "a" * 30, "node": "writer"}] * 2
+    lines = table(rows, columns, 36)
+    assert lines[:2] == ["ID     NODE", "short  plan"]
+    assert lines[201:] == ["id: " + "a" * 30, "node: writer"] * 2
+
+
+def test_a_column_keeps_its_least_width_and_others_are_left_out() -> None:
+    columns = [
+        Column("THREAD", "thread"),
+        Column("SIZE", "size", drop=2),
+        Column("ERROR", "error", cut=True, least=30, drop=1),
+    ]
+    rows = [{"thread": "user-42", "size": "12 KiB", "error": "e" * 80}]
+    assert table(rows, columns, 40) == ["THREAD   ERROR", "user-42  " + "e" * 30 + "…"]
+
+
+@given(st.lists(st.none() | st.booleans() | st.integers() | st.text(), min_size=1, max_size=4))
+def test_each_cell_of_tsv_is_escaped_as_if_it_were_alone(cells: list[object]) -> None:
+    keys = [str(n) for n in range(len(cells))]
+    columns = [Column(key, key) for key in keys]
+    _, together = tsv_lines([dict(zip(keys, cells, strict=True))], columns)
+    alone = [list(tsv_lines([{"0": one}], columns[:1]))[1] for one in cells]
+    assert together.split("\t") == alone
+
+
+def test_tsv_escapes_what_would_break_a_line() -> None:
+    rows = [{"a": "x\ty\nz\\", "b": {"c": 1}, "d": None, "e": True}]
+    columns = [Column(name, name) for name in "abde"]
+    assert list(tsv_lines(rows, columns)) == ["a\tb\td\te", 'x\\ty\\nz\\\\\t{"c":1}\t\ttrue']

@@ -1,0 +1,102 @@
+"""`replay` verifies each step of a thread, and says which reducer explains it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.words import refusals
+from tests.kit.command import FIXTURES, ckpt, copy_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+
+
+def replay(store: Path, *words: str) -> Any:
+    return ckpt("-s", store, "replay", *words, "-o", "json").json
+
+
+def test_each_step_is_a_row_of_all_steps(store: Path) -> None:
+    rows = replay(store, "reducers", "--all-steps")
+    assert {row["verdict"] for row in rows} == {"match", "unverifiable"}
+    one = next(row for row in rows if row["channel"] == "facts" and row["writes"] == 2)
+    assert (one["reducer"], one["step"], one["source"]) == ("dict_merge", 1, "loop")
+    words = ("-s", store, "replay", "reducers", "--all-steps", "-o")
+    table = ckpt(*words, "table").out
+    assert "dict_merge" in table
+    for text in (ckpt(*words, "tsv").out, table):
+        assert len(text.splitlines()) == len(rows) + 1
+
+
+def test_each_channel_is_a_line_and_what_differs_follows(store: Path) -> None:
+    shown = ckpt("-s", store, "replay", "reducers", "-o", "table").out.splitlines()
+    channels = [line.split() for line in shown[: shown.index("")]]
+    assert channels[0] == ["CHANNEL", "REDUCER", "EVIDENCE", "MATCH", "MISMATCH", "UNVERIFIABLE"]
+    assert ["facts", "dict_merge", "4", "7", "0", "0"] in channels
+    assert shown[len(channels) + 1 :] == [
+        "unverifiable  a29e  step 4 longest: no known reducer explains this step and the others",
+        "",
+        "8 transitions: 7 match, 1 unverifiable",
+    ]
+    rows = ckpt("-s", store, "replay", "reducers", "-o", "tsv").out.splitlines()
+    assert rows[0].split("\t")[:4] == ["thread_id", "namespace", "channel", "reducer"]
+    assert [row.split("\t")[2] for row in rows[1:]] == [line[0] for line in channels[1:]]
+
+
+def test_a_channel_of_a_subgraph_is_a_line_with_its_namespace(sample: Path) -> None:
+    shown = ckpt("-s", sample, "replay", "trip-to-kyoto", "-o", "table").out.splitlines()
+    assert shown[0].split()[:2] == ["NAMESPACE", "CHANNEL"]
+    assert ["planner", "itinerary"] in [line.split()[:2] for line in shown]
+    assert shown[-2:] == ["", "20 transitions: 20 match"]
+    report = replay(sample, "trip-to-kyoto")
+    assert report == replay(sample, "trip-to-kyoto", "--verify")
+    assert report["channels"]["planner/itinerary"]["match"] == 2
+
+
+def test_a_ref_replays_what_led_to_it(store: Path) -> None:
+    whole = replay(store, "fork-update", "--all-steps")
+    some = replay(store, "fork-update@step:1", "--all-steps")
+    assert 0 < len(some) < len(whole)
+    assert max(row["step"] for row in some) == 1
+
+
+@pytest.mark.engines
+def test_several_processes_find_the_same(store: Path) -> None:
+    one = ckpt("-s", store, "replay", "--all", "--verify", "-o", "ndjson")
+    two = ckpt("-s", store, "replay", "--all", "--verify", "--jobs", "2", "-o", "ndjson")
+    assert one.code == two.code == 0
+    assert sorted(one.out.splitlines()) == sorted(two.out.splitlines()) != []
+    some = replay(store, "--all", "--match", "zoo-*")
+    assert {row["thread_id"][:4] for row in some} == {"zoo-"}
+    alone = ckpt("-s", store, "stats", "-o", "json").json
+    assert alone == ckpt("-s", store, "stats", "--jobs", "2", "-o", "json").json
+
+
+test_wrong_words_are_refused = refusals(
+    ("replay trip-to-kyoto --all", 2, "--all"),
+    ("replay trip-to-kyoto --jobs 2", 2, "--jobs"),
+    ("replay trip-to-kyoto --reducer messages", 2, "'messages'"),
+    ("replay trip-to-kyoto --reducer messages=nothing", 2, "nothing"),
+    ("replay trip-to-kyoto --yes", 2, "--yes"),
+    ("replay --all --repair", 2, "--repair"),
+    ("replay --all --all-steps", 2, "--all-steps"),
+    ("replay nobody", 3, "no thread 'nobody'"),
+)
+
+
+def test_a_profile_with_wrong_reducers_is_refused(store: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "ckpt.toml"
+    profile.write_text(f'[stores.x]\nurl = "{store}"\nreducers = "append"\n')
+    answer = ckpt("--config", profile, "-s", "x", "replay", "chat")
+    assert (answer.code, "[stores.x.reducers]" in answer.err) == (2, True)
+
+
+def test_an_error_is_one_line(store: Path) -> None:
+    answer = ckpt("-s", store, "replay", "no-such-thread", "-o", "json")
+    assert answer.code == 3
+    assert json.loads(answer.err.splitlines()[-1])["error"] == "not_found"

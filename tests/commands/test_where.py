@@ -1,0 +1,435 @@
+"""`--where` in every command that takes many threads: what it chooses, reads, and its errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.graph import MessagesState
+
+import ckpt_cli
+from ckpt_backends.base import WrappedStore
+from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
+from ckpt_backends.registry import open_store
+from ckpt_cli.app import root
+from ckpt_cli.core.filters import parse_filter
+from ckpt_cli.queries.threads import Selection, list_threads, selected_threads
+from tests.kit.agents.small import chain, running
+from tests.kit.command import FIXTURES, CommandResult, ckpt
+from tests.kit.hostile.corpus import HOSTILE_ID, Row, build_store, ordinary_body
+
+CHOSEN = {"trip-to-kyoto", "refund-4711", "research-agent", "invoice-import"}
+CONFIG = """
+[filters]
+chosen = "checkpoints > 16 or @asks"
+asks = "status in (interrupted, error)"
+wrong = "idle > 1h and usr = anna"
+"""
+
+
+def takes_many_threads(command: Any) -> bool:
+    """Whether a command takes THREAD..., or --match for threads."""
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    several = any(one.nargs == -1 and one.name == "threads" for one in arguments)
+    match = next((one for one in command.params if "--match" in one.opts), None)
+    return several or "Only thread ids" in (getattr(match, "help", None) or "")
+
+
+MANY = {name: one for name, one in root().walk() if takes_many_threads(one)}
+
+
+def ids(answer: CommandResult) -> object:
+    """The threads that an answer names, in JSON or in lines of JSON."""
+    return set(re.findall(r'"thread_id": ?"([^"]+)"', answer.out)) - {""}
+
+
+def number(answer: CommandResult) -> object:
+    """How many threads an answer counts."""
+    found = answer.json
+    return found["threads"] if "threads" in found else found["checked"]["threads"]
+
+
+def erased(answer: CommandResult) -> object:
+    """How many threads would be erased."""
+    return answer.json["places"][0]["items"]
+
+
+@dataclass(frozen=True)
+class Run:
+    words: str = ""
+    """What the command needs besides --where."""
+    read: Callable[[CommandResult], object] = ids
+    found: object = frozenset(CHOSEN)
+    changes: bool = False
+    ends: bool = True
+    """Whether it ends by itself."""
+
+
+RUNS = {
+    "threads list": Run(),
+    "threads delete": Run("--dry-run", changes=True),
+    "interrupts": Run(found={"refund-4711"}),
+    "errors": Run(found={"invoice-import"}),
+    "grep": Run("e"),
+    "sql": Run("'SELECT thread_id FROM threads'"),
+    "tail": Run(ends=False),
+    "stats": Run(read=number, found=4),
+    "du": Run(),
+    "replay": Run(),
+    "doctor": Run(read=number, found=4),
+    "secrets": Run(read=lambda answer: "searched 4 threads" in answer.err, found=True),
+    "rollback": Run("--last-good --dry-run", found={"invoice-import"}, changes=True),
+    "fork": Run("--at head --dry-run", changes=True),
+    "purge": Run("--include-interrupted --include-error --dry-run", changes=True),
+    "copy": Run("--to other.db --create --dry-run", number, 4, changes=True),
+    "erase": Run(
+        "--no-mentions --dry-run", lambda one: one.json["places"][0]["items"], 4, changes=True
+    ),
+    "export": Run("--format jsonl"),
+    "rekey": Run("--encrypt --new-key-file key --dry-run", number, 4, changes=True),
+    "repair messages": Run("--dry-run", found=set(), changes=True),
+    "repair values": Run("--dry-run", found=set(), changes=True),
+    "repair writes": Run("--dry-run", found=set(), changes=True),
+}
+
+
+@pytest.fixture
+def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which `ckpt` runs: with the sample store and a configuration of a stranger."""
+    monkeypatch.chdir(tmp_path)
+    os.replace(sample, "sample.db")
+    Path("ckpt.toml").write_text(CONFIG)
+    Path("key").write_text("k" * 32)
+    Path("key").chmod(0o600)
+    return tmp_path
+
+
+def run(command: str, where: str, *options: str) -> CommandResult:
+    words = [*command.split(), *shlex.split(RUNS[command].words), "--where", where]
+    return ckpt("-s", "sample.db", *options, "-o", "json", *words)
+
+
+def test_every_command_with_many_threads_takes_a_filter() -> None:
+    for name, command in MANY.items():
+        (where,) = [one for one in command.params if "--where" in one.opts]
+        assert where.metavar == "FILTER", name
+    assert set(MANY) == set(RUNS), "add a new command to RUNS"
+
+
+@pytest.mark.parametrize("command", sorted(name for name, one in RUNS.items() if one.ends))
+def test_a_filter_with_an_alias_chooses(folder: Path, command: str) -> None:
+    one = RUNS[command]
+    answer = run(command, "@chosen and thread != nobody", "--config", "ckpt.toml")
+    assert answer.code == 0, answer.err
+    assert one.read(answer) == one.found
+
+
+@pytest.mark.parametrize("command", sorted(name for name, one in RUNS.items() if one.ends))
+def test_a_short_form_that_finds_nothing_is_explained(folder: Path, command: str) -> None:
+    note = "note: 'stat=...' was read as metadata.stat; did you mean the field status?\n"
+    assert run(command, "stat=error").err.count(note) == 1
+    found = run(command, "user_id=mara").err
+    assert "was read as" not in found or command in {"interrupts", "errors"}
+
+
+@pytest.mark.parametrize("command", sorted(RUNS))
+def test_a_wrong_filter_is_shown_with_its_place(folder: Path, command: str) -> None:
+    words = [*command.split(), *shlex.split(RUNS[command].words)]
+    answer = ckpt("-s", "sample.db", *words, "--where", "status error")
+    assert (answer.code, answer.out) == (2, "")
+    assert "  status error\n         ^\n" in answer.err
+
+    format_ = "json" if RUNS[command].ends else "ndjson"
+    where = ["--where", "checkpoints > 3 and @wrong", "--config", "ckpt.toml", "-o", format_]
+    answer = ckpt("-s", "sample.db", *words, *where)
+    error = json.loads(answer.err.splitlines()[-1])
+    assert (answer.code, error["position"]) == (2, len("idle > 1h and "))
+    assert error["message"] == "cannot read @wrong in 'ckpt.toml': no field 'usr'"
+
+
+@pytest.mark.parametrize("command", sorted(name for name, one in RUNS.items() if one.ends))
+def test_a_stranger_does_not_choose_what_is_changed(folder: Path, command: str) -> None:
+    answer = run(command, "@chosen")
+    if not RUNS[command].changes:
+        assert RUNS[command].read(answer) == RUNS[command].found
+        return
+    error = json.loads(answer.err.splitlines()[-1])
+    assert (answer.code, error["position"]) == (2, 0)
+    assert "is not trusted and defines it" in error["message"]
+    assert f"`ckpt trust {folder}/ckpt.toml`" in error["hint"]
+    assert ckpt("trust", "--yes").code == 0
+    assert run(command, "@chosen").code == 0
+
+
+def test_a_profile_has_its_own_filters_and_pyproject_has_some_too(folder: Path) -> None:
+    Path("ckpt.toml").unlink()
+    Path("pyproject.toml").write_text(
+        '[tool.ckpt.filters]\nours = "thread = nobody"\nall-ours = "@ours and status = done"\n'
+        '[tool.ckpt.stores.kyoto]\nurl = "sample.db"\nfilters.ours = "user_id=mara"\n'
+    )
+
+    def listed(store: str) -> object:
+        return ids(ckpt("-s", store, "-o", "json", "threads", "list", "--where", "@all-ours"))
+
+    assert (listed("kyoto"), listed("sample.db")) == ({"trip-to-kyoto"}, set())
+    trusted = ckpt("trust", "--yes", "-o", "json").json
+    assert trusted["filters"]["ours"] == "thread = nobody"
+    assert trusted["profiles"][0]["settings"] == {"filters.ours": "user_id=mara"}
+    assert "@ours and status = done" in ckpt("trust", "--yes").out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "idle > 1h or @stuk",
+            [
+                "ckpt: cannot read the filter: no filter '@stuk'",
+                "  idle > 1h or @stuk",
+                "               ^",
+                "hint: use @chosen, @asks, @wrong",
+            ],
+        ),
+        (
+            "status error",
+            [
+                "ckpt: cannot read the filter: expected an operator after 'status'",
+                "  status error",
+                "         ^",
+                "hint: operators: = != < <= > >= in like ~",
+            ],
+        ),
+    ],
+)
+def test_an_error_tells_what_may_stand_there(folder: Path, text: str, said: list[str]) -> None:
+    answer = ckpt("-s", "sample.db", "threads", "list", "--where", text)
+    assert (answer.code, answer.err.splitlines()) == (2, said)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "above"),
+    [
+        ("user = '漢字' and x = 1", "user = '漢字' and x = 1", "                  ^"),
+        ("user = '\x1b[31m' x", r"user = '\x1b[31m' x", "                  ^"),
+        (f"user = {'a' * 200} {'b' * 200}", f"…{'a' * 48} {'b' * 24}…", " " * 50 + "^"),
+    ],
+    ids=["wide", "escaped", "long"],
+)
+def test_the_caret_stands_under_the_place(sample: Path, text: str, shown: str, above: str) -> None:
+    answer = ckpt("-s", sample, "threads", "list", "--where", text)
+    assert answer.err.splitlines()[1:3] == [f"  {shown}", f"  {above}"]
+
+
+def test_python_code_uses_the_aliases_of_the_configuration(folder: Path) -> None:
+    with ckpt_cli.open("sample.db", config="ckpt.toml") as store:
+        assert {one.id for one in store.threads("@chosen")} == CHOSEN
+        assert {row["thread_id"] for row in store.interrupts(where="@chosen")} == {"refund-4711"}
+        assert store.du(where="@chosen and bytes > 20KiB")["chosen"] == 2
+        with pytest.raises(ckpt_cli.CkptError, match="no field 'usr'"):
+            store.threads("@wrong")
+
+
+WAITING = {"refund-4711", "anna@example.com"}
+LONG = {"trip-to-kyoto", "research-agent"}
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["status = error"], {"invoice-import"}),
+        (["status in (interrupted, pending)"], WAITING),
+        (["not status = done and not status = error"], WAITING),
+        (["next = send_mail"], {"anna@example.com"}),
+        (["next = match_supplier and not next = extract_lines"], {"invoice-import"}),
+        (["next ~ '^(ask|send)_'"], WAITING),
+        (["next != null"], WAITING | {"invoice-import"}),
+        (["source = update"], {"anna@example.com"}),
+        (["question != null"], {"refund-4711"}),
+        (["question.options[] = approve and question.order > 4700"], {"refund-4711"}),
+        (["question ~ Refund or question.gone != null"], set()),
+        (["error ~ 'Error'"], {"invoice-import"}),
+        (["first_at > 2000-01-01 and last_at < 2000-01-01"], set()),
+        (["step >= 12"], {"trip-to-kyoto", "support-live-chat"}),
+        (["checkpoints > 16"], LONG),
+        (["bytes > 20KiB"], LONG),
+        (["thread like '%@%'"], {"anna@example.com"}),
+        (["metadata.user_id = mara"], {"trip-to-kyoto"}),
+        (["user_id=mara", "--redact"], {"trip-to-kyoto"}),
+        (["metadata.priority >= 2"], {"refund-4711"}),
+        (["metadata.priority = '2'"], set()),
+        (["values.hotel != null"], {"trip-to-kyoto"}),
+        (["values.messages[1].content ~ '(?i)kyoto'"], {"trip-to-kyoto"}),
+        (
+            ["values.messages[].type = ai", "--where", "bytes < 20KiB"],
+            {"refund-4711", "support-live-chat"},
+        ),
+        (["status = error or values.hotel != null"], {"invoice-import", "trip-to-kyoto"}),
+        (["idle < 1s"], set()),
+        (["user != null"], set()),
+        (["thread like 't%'", "--status", "error"], set()),
+    ],
+    ids=lambda one: " ".join(one if isinstance(one, list) else sorted(one)),
+)
+def test_a_filter_finds_threads(sample: Path, words: list[str], found: set[str]) -> None:
+    answer = ckpt("-s", sample, "threads", "list", "-o", "json", "--where", *words)
+    assert {row["thread_id"] for row in answer.json} == found
+    assert "mara" not in answer.out or "--redact" not in words
+
+
+def filtered(store: Path, text: str) -> set[str]:
+    words = ["threads", "list", "-o", "json", "--where", text]
+    return {row["thread_id"] for row in ckpt("-s", store, *words).json}
+
+
+def test_a_key_with_dots_is_found_in_quotes(tmp_path: Path) -> None:
+    """LangGraph stores what the caller names in the metadata, under any key."""
+    path = tmp_path / "dots.db"
+    with running(path, chain(MessagesState, {"a": lambda _: {}})) as agent:
+        for thread, key in (("dots", "app.user"), ("last", "user"), ("odd", 'a."b"')):
+            config: Any = {"configurable": {"thread_id": thread}, "metadata": {key: "x"}}
+            agent.invoke({"messages": []}, config)
+    for text in ('metadata."app.user" = x', "metadata.'app.user'=x"):
+        assert filtered(path, text) == {"dots"}
+    assert filtered(path, 'not metadata."app.user" = y') == {"dots", "last", "odd"}
+    erased = ckpt("-s", path, "erase", "--subject", 'metadata."app.user" = x', "--dry-run")
+    assert (erased.code, "dots" in erased.out) == (0, True), erased.err
+    found = ckpt("-s", path, "secrets", "--where", """metadata.'a."b"' = x""")
+    assert found.code == 0, found.err
+
+
+def test_values_that_are_stored_apart_are_read() -> None:
+    store = FIXTURES / "dev" / "runtime-0.36.7"
+    truth = json.loads((store / "truth.json").read_text("utf-8"))["threads"]
+    want = {name for name, one in truth.items() if "deep" in one["history"][0]["values"]["items"]}
+    assert filtered(store, "values.items[] = deep") == want
+    assert 0 < len(want) < len(truth)
+
+
+def test_what_cannot_be_read_is_not_null(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    rows = [
+        Row("bad metadata", "metadata", "json", b"{"),
+        Row("bad body", "checkpoint", "msgpack", b"\xc1"),
+        Row("good", "checkpoint", "msgpack", ordinary_body(HOSTILE_ID)),
+    ]
+    build_store(path, rows)
+    bad, body, good = (f"hostile {one}" for one in ("bad metadata", "bad body", "good"))
+    assert filtered(path, "metadata.gone = null") == {body, good}
+    assert filtered(path, "metadata.gone != x") == {bad, body, good}
+    assert filtered(path, "values.gone = null") == {bad, good}
+
+
+def test_ages_are_measured_from_the_oldest_and_the_newest_checkpoint(sample: Path) -> None:
+    with open_store(str(sample)) as store:
+        thread = next(one for one in store.threads() if one.thread_id == "trip-to-kyoto")
+        assert thread.first_at is not None
+        assert thread.last_at is not None
+        assert 0.1 < (thread.last_at - thread.first_at).total_seconds() < 10
+
+        def found(text: str, now: datetime) -> bool:
+            wanted = Selection(match="trip-*", where=parse_filter(text))
+            return any(True for _ in list_threads(store, wanted, now=now))
+
+        hour_after = thread.last_at + timedelta(hours=1)
+        assert found("idle <= 1h and age > 1h", hour_after)
+        assert not found("idle > 1h", hour_after)
+        assert found("idle > 1h", hour_after + timedelta(seconds=1))
+
+
+class CountingStore(WrappedStore):
+    """Counts the threads of which more than the index is read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(open_store(str(path)))
+        self.counts: Counter[str] = Counter()
+
+    def checkpoints_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        self.counts["heads"] += len(keys)
+        return self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        self.counts["sizes"] += len(thread_ids)
+        return self.inner.sizes(thread_ids)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("checkpoints > 16", {}),
+        ("checkpoints > 16 and status = done", {"heads": 2}),
+        ("status = done and checkpoints > 16", {"heads": 2}),
+        ("not (checkpoints <= 16 or status = error)", {"heads": 2}),
+        ("thread = nobody and values.hotel = x", {}),
+        ("bytes > 20KiB", {"sizes": 8}),
+        ("bytes > 20KiB and source = update", {"heads": 8, "sizes": 1}),
+        ("status = error", {"heads": 1}),
+        ("status in (error, interrupted) and thread != nobody", {"heads": 2}),
+        ("not (status != interrupted or step < 0)", {"heads": 1}),
+        ("status = error or step < 0", {"heads": 8}),
+        ("checkpoints > 16 and step > 10 and bytes > 0", {"heads": 2, "sizes": 1}),
+    ],
+)
+def test_only_what_decides_is_read(sample: Path, text: str, counts: dict[str, int]) -> None:
+    with CountingStore(sample) as store:
+        list(list_threads(store, Selection(where=parse_filter(text)), sizes=False))
+        assert dict(store.counts) == counts
+
+
+@pytest.fixture
+def seen() -> list[str]:
+    """The threads at which a search looked."""
+    return []
+
+
+@pytest.fixture
+def watch(seen: list[str]) -> Callable[[Iterable[Thread]], Iterator[Thread]]:
+    """What notes each thread in `seen`."""
+
+    def watched(threads: Iterable[Thread]) -> Iterator[Thread]:
+        for thread in threads:
+            seen.append(thread.thread_id)
+            yield thread
+
+    return watched
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("checkpoints > 16", 2), ("status = done and checkpoints > 16", 2), ("status = done", 8)],
+)
+def test_progress_counts_what_is_chosen_or_must_be_read(
+    sample: Path, text: str, number: int, seen: list[str], watch: Any
+) -> None:
+    wanted = Selection(where=parse_filter(text))
+    with open_store(str(sample)) as store:
+        found = list(selected_threads(store, wanted, datetime.now(UTC), watch))
+    assert len(seen) == number
+    assert {one.thread_id for one in found} <= set(seen)
+
+
+def test_threads_that_the_index_excludes_are_not_even_grouped(
+    sample: Path, seen: list[str], watch: Any
+) -> None:
+    wanted = Selection(where=parse_filter("checkpoints > 16 and source = update"))
+    with open_store(str(sample)) as store:
+        assert list(list_threads(store, wanted, watch=watch)) == []
+    assert set(seen) == LONG
