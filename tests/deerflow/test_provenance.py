@@ -6,6 +6,7 @@ import json
 import shlex
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -14,28 +15,32 @@ import ckpt_cli
 from tests.kit.command import ckpt
 from tests.kit.savers.deerflow import LATER, THREAD, TURNS, memory, save
 
-
-def origin(root: Path, key: str, *more: str) -> dict[str, object]:
-    found: dict[str, object] = ckpt("-s", root, "memory", "show", key, *more, "-o", "json").json[
-        "origin"
-    ]
-    return found
+GO, MOVE = "fact_a1b2c3d4", "fact_e5f6g7h8"
 
 
-@pytest.mark.parametrize(("key", "turn"), [("fact_a1b2c3d4", 0), ("fact_e5f6g7h8", 2)])
+def origin(root: Path, key: str = GO, *more: str) -> Any:
+    return ckpt("-s", root, "memory", "show", key, *more, "-o", "json").json["origin"]
+
+
+def keys(root: Path, *words: str) -> list[str]:
+    """The facts of a list."""
+    found = ckpt("-s", root, "memory", "list", *words, "-o", "json").json
+    return [one["key"] for one in found]
+
+
+@pytest.mark.parametrize(("key", "turn"), [(GO, 0), (MOVE, 2)])
 def test_a_fact_leads_to_the_message_that_caused_it(
     root: Path, store: Path, key: str, turn: int
 ) -> None:
     found = origin(root, key)
     assert (found["thread_id"], found["store"]) == (THREAD, str(store))
     message = found["message"]
-    assert isinstance(message, dict)
     assert (message["content"], message["assumed"]) == (TURNS[turn], True)
     assert message["index"] == turn * 2
 
 
 def test_the_checkpoint_is_as_of_the_creation_of_the_fact(root: Path, store: Path) -> None:
-    found = origin(root, "fact_a1b2c3d4")
+    found = origin(root)
     then = ckpt("-s", store, "messages", f"{THREAD}@{found['checkpoint_id']}", "-o", "json").json
     said = [one["content"] for one in then if one["role"] == "human"]
     assert said == list(TURNS)
@@ -44,7 +49,7 @@ def test_the_checkpoint_is_as_of_the_creation_of_the_fact(root: Path, store: Pat
 
 
 def test_the_text_shows_the_sentence_and_a_command_that_reads_on(root: Path) -> None:
-    answer = ckpt("-s", root, "memory", "show", "fact_e5f6g7h8")
+    answer = ckpt("-s", root, "memory", "show", MOVE)
     assert f"said     {TURNS[2]}" in answer.out
     assert "assumed" in answer.out
     (command,) = [one for one in answer.out.splitlines() if one.startswith("read ")]
@@ -66,19 +71,18 @@ def test_the_whole_memory_reads_as_columns_of_a_terminal(root: Path) -> None:
     assert lines[4] == "user/"
 
 
-def test_source_finds_the_facts_of_a_thread(root: Path) -> None:
-    found = ckpt("-s", root, "memory", "list", "--source", THREAD, "-o", "json").json
-    assert [one["key"] for one in found] == ["fact_a1b2c3d4", "fact_e5f6g7h8"]
-    assert ckpt("-s", root, "memory", "list", "--source", "another", "-o", "json").json == []
-
-
-def test_category_and_confidence_select(root: Path) -> None:
-    for words, key in (
-        (["--category", "goal"], "fact_e5f6g7h8"),
-        (["--min-confidence", "0.93"], "fact_a1b2c3d4"),
-    ):
-        found = ckpt("-s", root, "memory", "list", *words, "-o", "json").json
-        assert [one["key"] for one in found] == [key]
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--source", THREAD], [GO, MOVE]),
+        (["--source", "another"], []),
+        (["--category", "goal"], [MOVE]),
+        (["--min-confidence", "0.93"], [GO]),
+        (["--orphans"], []),
+    ],
+)
+def test_facts_are_selected(root: Path, words: list[str], expected: list[str]) -> None:
+    assert keys(root, *words) == expected
 
 
 @pytest.mark.parametrize(
@@ -103,8 +107,8 @@ def test_deerflows_own_settings_name_the_checkpoints(
         config.unlink()
     else:
         config.write_text(settings)
-    found = origin(root, "fact_a1b2c3d4")
-    assert Path(str(found["store"])).resolve() == store
+    found = origin(root)
+    assert Path(found["store"]).resolve() == store
     assert "message" in found
 
 
@@ -114,12 +118,12 @@ def test_the_settings_may_lie_above_the_folder_or_be_named(
     inner = root / "backend"
     inner.mkdir()
     (root / ".deer-flow").rename(inner / ".deer-flow")
-    assert "message" in origin(inner, "fact_a1b2c3d4")
+    assert "message" in origin(inner)
     elsewhere = root / "elsewhere.yaml"
     (root / "config.yaml").rename(elsewhere)
     monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", str(elsewhere))
     elsewhere.write_text("checkpointer: {type: memory}\n")
-    assert "in memory only" in str(origin(inner, "fact_a1b2c3d4")["remark"])
+    assert "in memory only" in origin(inner)["remark"]
 
 
 @pytest.mark.parametrize(
@@ -136,10 +140,10 @@ def test_the_settings_may_lie_above_the_folder_or_be_named(
 )
 def test_what_cannot_be_told_is_said(root: Path, settings: str, why: str) -> None:
     (root / "config.yaml").write_text(settings)
-    found = origin(root, "fact_a1b2c3d4")
+    found = origin(root)
     assert found["checkpoint_id"] is None
-    assert why in str(found["remark"])
-    assert ckpt("-s", root, "memory", "show", "fact_a1b2c3d4").code == 0
+    assert why in found["remark"]
+    assert ckpt("-s", root, "memory", "show", GO).code == 0
 
 
 def test_threads_that_are_not_found_are_asked_for_by_the_right_option(root: Path) -> None:
@@ -159,43 +163,39 @@ def test_checkpoints_on_postgres_are_found_by_the_settings(
         "database:\n  backend: postgres\n  postgres_url: $DATABASE_URL\n  postgres_schema: public\n"
     )
     monkeypatch.setenv("DATABASE_URL", postgres_url)
-    assert "'DATABASE_URL' is not set in .env" in str(origin(root, "fact_a1b2c3d4")["remark"])
+    assert "'DATABASE_URL' is not set in .env" in origin(root)["remark"]
     (root / ".env").write_text(f"DATABASE_URL={postgres_url}\n")
-    assert "names a server" in str(origin(root, "fact_a1b2c3d4")["remark"])
+    assert "names a server" in origin(root)["remark"]
     monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", str(root / "config.yaml"))
-    found = origin(root, "fact_a1b2c3d4")
-    assert str(found["store"]).startswith("postgresql://")
-    assert f"no thread '{THREAD}'" in str(found["remark"])
+    found = origin(root)
+    assert found["store"].startswith("postgresql://")
+    assert f"no thread '{THREAD}'" in found["remark"]
 
 
 def test_another_store_of_threads_can_be_named(root: Path, store: Path, tmp_path: Path) -> None:
     (root / "config.yaml").unlink()
     moved = tmp_path / "moved.db"
     store.rename(moved)
-    assert "message" not in origin(root, "fact_a1b2c3d4")
-    assert "message" in origin(root, "fact_a1b2c3d4", "--threads", str(moved))
+    assert "message" not in origin(root)
+    assert "message" in origin(root, GO, "--threads", str(moved))
     profiles = tmp_path / "ckpt.toml"
     profiles.write_text(
         f'[stores.mem]\nurl = "{root}"\nthreads = "moved.db"\n'
         f'[stores.thr]\nurl = "moved.db"\nmemory = "mem"\n'
     )
     line: list[str | Path] = ["--config", profiles, "-o", "json"]
-    assert "message" in ckpt("-s", "mem", *line, "memory", "show", "fact_a1b2c3d4").json["origin"]
+    assert "message" in ckpt("-s", "mem", *line, "memory", "show", GO).json["origin"]
     shown = ckpt("-s", "thr", *line, "show", "--long", THREAD).json
-    assert [one["key"] for one in shown["memories"]] == ["fact_a1b2c3d4", "fact_e5f6g7h8"]
-    missing = ckpt("-s", root, "memory", "show", "fact_a1b2c3d4", "--threads", "no.db")
+    assert [one["key"] for one in shown["memories"]] == [GO, MOVE]
+    missing = ckpt("-s", root, "memory", "show", GO, "--threads", "no.db")
     assert missing.code == 4
 
 
 def test_a_thread_that_is_gone_is_told_and_found(root: Path, store: Path) -> None:
-    assert ckpt("-s", root, "memory", "list", "--orphans", "-o", "json").json == []
     assert ckpt("-s", store, "threads", "delete", THREAD, "--yes").code == 0
-    assert f"no thread '{THREAD}'" in str(origin(root, "fact_a1b2c3d4")["remark"])
+    assert f"no thread '{THREAD}'" in origin(root)["remark"]
     found = ckpt("-s", root, "memory", "list", "--orphans", "-o", "json").json
-    assert [(one["key"], one["orphan"]) for one in found] == [
-        ("fact_a1b2c3d4", True),
-        ("fact_e5f6g7h8", True),
-    ]
+    assert [(one["key"], one["orphan"]) for one in found] == [(GO, True), (MOVE, True)]
     assert "thread missing" in ckpt("-s", root, "memory", "list", "-o", "table", "--orphans").out
 
 
@@ -204,37 +204,31 @@ def test_facts_without_a_thread_have_no_origin_and_are_no_orphans(base: Path) ->
     data["facts"][0]["source"] = "manual"
     del data["facts"][1]["source"]
     save(base / "memory.json", data)
-    for key in ("fact_a1b2c3d4", "fact_e5f6g7h8"):
+    for key in (GO, MOVE):
         assert "origin" not in ckpt("-s", base, "memory", "show", key, "-o", "json").json
-    assert ckpt("-s", base, "memory", "list", "--orphans", "-o", "json").json == []
+    assert keys(base, "--orphans") == []
 
 
-def test_a_fact_older_than_its_thread_says_so(base: Path) -> None:
+def test_facts_whose_message_cannot_be_told_say_why(base: Path) -> None:
     data = memory()
     data["facts"][0]["createdAt"] = "2020-01-01T00:00:00Z"
     del data["facts"][1]["createdAt"]
     save(base / "memory.json", data)
-    old = origin(base, "fact_a1b2c3d4")
-    assert old["checkpoint_id"] is None
-    assert "had no checkpoint at 2020" in str(old["remark"])
-    timeless = origin(base, "fact_e5f6g7h8")
-    assert timeless["step"] == 10
-    assert "no creation time" in str(timeless["remark"])
-
-
-def test_a_fact_that_says_what_nobody_said_has_no_message(base: Path) -> None:
+    old, timeless = origin(base), origin(base, MOVE)
+    assert (old["checkpoint_id"], timeless["step"]) == (None, 10)
+    assert "had no checkpoint at 2020" in old["remark"]
+    assert "no creation time" in timeless["remark"]
     data = memory()
     data["facts"][0]["content"] = "zzz"
     save(base / "memory.json", data)
-    found = origin(base, "fact_a1b2c3d4")
-    assert "message" not in found
-    assert found["human_messages"] == 4
-    assert "shares a word" in str(found["remark"])
+    unsaid = origin(base)
+    assert ("message" in unsaid, unsaid["human_messages"]) == (False, 4)
+    assert "shares a word" in unsaid["remark"]
 
 
 def test_a_thread_shows_what_is_remembered_from_it(root: Path, store: Path) -> None:
     shown = ckpt("-s", store, "show", "--long", THREAD, "-o", "json").json
-    assert [one["key"] for one in shown["memories"]] == ["fact_a1b2c3d4", "fact_e5f6g7h8"]
+    assert [one["key"] for one in shown["memories"]] == [GO, MOVE]
     text = ckpt("-s", store, "show", "--long", THREAD).out
     assert "在字节跳动担任后端开发工程师" in text
     assert ckpt("-s", store, "show", "--long", "another", "-o", "json").json["memories"] == []
@@ -251,7 +245,7 @@ def test_a_thread_shows_what_is_remembered_from_it(root: Path, store: Path) -> N
 def test_a_purge_reports_the_memories_whose_source_it_removes(base: Path, store: Path) -> None:
     before = (base / "memory.json").read_bytes()
     dry = ckpt("-s", store, "purge", "--match", "*", "--dry-run", "-o", "json").json
-    assert [one["key"] for one in dry["memories"]] == ["fact_a1b2c3d4", "fact_e5f6g7h8"]
+    assert [one["key"] for one in dry["memories"]] == [GO, MOVE]
     pruned = ckpt("-s", store, "purge", "--keep-last", "1", "--dry-run", "-o", "json").json
     assert pruned["memories"] == []
     answer = ckpt("-s", store, "threads", "delete", "another", "--yes", "-o", "json").json
@@ -273,10 +267,10 @@ def test_a_broken_memory_beside_the_threads_stops_nothing(base: Path, store: Pat
 def test_values_are_not_shown_with_redact(root: Path, store: Path) -> None:
     lines: list[list[str | Path]] = [
         ["-s", root, "memory", "show"],
-        ["-s", root, "memory", "show", "fact_a1b2c3d4"],
+        ["-s", root, "memory", "show", GO],
         ["-s", root, "memory", "list"],
         ["-s", root, "memory", "list", "--duplicates", "--orphans"],
-        ["-s", root, "memory", "edit", "fact_a1b2c3d4", "--set", "category=goal"],
+        ["-s", root, "memory", "edit", GO, "--set", "category=goal"],
         ["-s", store, "show", "--long", THREAD],
         ["-s", store, "purge", "--match", "*", "--dry-run"],
     ]
@@ -303,7 +297,6 @@ def test_the_threads_of_a_langgraph_store_are_in_the_same_file(tmp_path: Path, s
     found = origin(store, "job")
     assert (found["thread_id"], found["checkpoint_id"]) == (THREAD, shown["checkpoint_id"])
     message = found["message"]
-    assert isinstance(message, dict)
     assert "后端开发" in message["content"]
     assert "origin" not in ckpt("-s", store, "memory", "show", "tea", "-o", "json").json
 
@@ -316,4 +309,4 @@ def test_a_purge_of_many_threads_looks_at_the_memory_once(base: Path, store: Pat
     data["facts"][0]["source"] = "other"
     save(base / "memory.json", data)
     dry = ckpt("-s", store, "purge", "--match", "*", "--protect", "o*", "--dry-run", "-o", "json")
-    assert [one["key"] for one in dry.json["memories"]] == ["fact_e5f6g7h8"]
+    assert [one["key"] for one in dry.json["memories"]] == [MOVE]

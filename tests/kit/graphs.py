@@ -141,11 +141,6 @@ class Wait:
         return self.act(path, state)
 
 
-def after(other: str, act: Act) -> Act:
-    """Wait for another node's writes."""
-    return Wait(lambda: stored(other) > 0, act)
-
-
 def beside(other: str, act: Act) -> Act:
     """Wait until another node has begun."""
     return Wait(lambda: has_begun(other), act)
@@ -156,9 +151,9 @@ def behind(other: str, act: Act) -> Act:
     return Wait(lambda: has_ended(other), act)
 
 
-def after_calls(other: str, count: int, act: Act) -> Act:
-    """Wait until so many tasks of a node are stored."""
-    return Wait(lambda: stored(other) >= count, act)
+def after(other: str, act: Act, calls: int = 1) -> Act:
+    """Wait for another node's writes, or until so many tasks of it are stored."""
+    return Wait(lambda: stored(other) >= calls, act)
 
 
 def later(turn: int, act: Act) -> Act:
@@ -286,12 +281,6 @@ class Update(NamedTuple):
     node: str
 
 
-def fork_with(b: Any = works, **compiled: Any) -> Any:
-    return lambda saver: graph("START a, START b, a+b c", a=works, b=b, c=works).compile(
-        checkpointer=saver, **compiled
-    )
-
-
 def chosen(acts: dict[str, Act]) -> Any:
     """A join that waits for `a` and `b`, of which only one was chosen."""
 
@@ -318,18 +307,9 @@ def loop(a: Act) -> Any:
 
 def chain_of_commands(b: Act = works, c: Act = works) -> Any:
     """Nodes that name the next one in a command."""
-
-    def build(saver: Any) -> Any:
-        from langgraph.types import Command
-
-        def leads(act: Act, target: str) -> Act:
-            return lambda path, state: Command(update=act(path, state), goto=target)
-
-        return graph("START a", a=leads(works, "b"), b=leads(b, "c"), c=c).compile(
-            checkpointer=saver
-        )
-
-    return build
+    return lambda saver: graph("START a", a=goes_to("b"), b=goes_to("c", b), c=c).compile(
+        checkpointer=saver
+    )
 
 
 def delta(a: Act = works, b: Act = works) -> Any:
@@ -354,62 +334,58 @@ def delta(a: Act = works, b: Act = works) -> Any:
     return build
 
 
-def sends_to_sub(acts: dict[str, Act]) -> Any:
-    """Two calls of one subgraph at the same time."""
-
-    def build(saver: Any) -> Any:
-        from langgraph.types import Send
-
-        inner = StateGraph(State)
-        inner.add_node("j", node("sub > j"))
-        inner.add_node(
-            "k",
-            RunnableLambda(lambda state: node("sub > k", acts.get(state["item"], works))(state)),
-        )
-        inner.add_edge(START, "j")
-        inner.add_edge("j", "k")
-        made = graph("START plan, sub total", plan=works, sub=inner.compile(), total=works)
-        made.add_conditional_edges(
-            "plan", lambda state: [Send("sub", {"item": one}) for one in "xy"], ["sub"]
-        )
-        return made.compile(checkpointer=saver)
-
-    return build
-
-
 def chain(a: Any = works, b: Any = works, c: Any = works, **compiled: Any) -> Any:
     return lambda saver: graph("START a, a b, b c", a=a, b=b, c=c).compile(
         checkpointer=saver, **compiled
     )
 
 
-def fork(a: Any = works, b: Any = works, c: Any = works, d: Any = None, join: bool = True) -> Any:
+def fork(
+    a: Any = works,
+    b: Any = works,
+    c: Any = works,
+    d: Any = None,
+    *,
+    join: bool = True,
+    **compiled: Any,
+) -> Any:
     """Nodes side by side, and one behind them."""
     nodes = {"a": a, "b": b, **({"d": d} if d else {})}
     into = "+".join(nodes) + " c" if join else ", ".join(f"{name} c" for name in nodes)
-
-    def build(saver: Any) -> Any:
-        starts = ", ".join(f"START {name}" for name in nodes)
-        return graph(f"{starts}, {into}", **nodes, c=c).compile(checkpointer=saver)
-
-    return build
+    edges = ", ".join([*(f"START {name}" for name in nodes), into])
+    return lambda saver: graph(edges, **nodes, c=c).compile(checkpointer=saver, **compiled)
 
 
-def sends(acts: dict[str, Act], total: Act = works, beside: Act | None = None) -> Any:
-    """A node sends three items to workers; what each does goes by its item."""
+def sends(
+    acts: dict[str, Act], total: Act = works, beside: Act | None = None, h: Act | None = None
+) -> Any:
+    """A node sends three items to workers; what each does goes by its item. Errors may go to a
+    handler."""
 
     def build(saver: Any) -> Any:
         from langgraph.types import Send
 
         more: dict[str, Any] = {"beside": beside} if beside else {}
-        made = graph("START plan, work total", plan=works, work=by_item(acts), total=total, **more)
-        made.add_conditional_edges(
-            "plan",
-            lambda state: (
-                [Send("work", {"item": one}) for one in "xyz"] + (["beside"] if beside else [])
-            ),
-            ["work", *more],
-        )
+        own = {"error_handler": handler("__error_handler__work", h)} if h else {}
+        made = graph("START plan", plan=works, work=(by_item(acts), own), total=total, **more)
+        made.add_edge("work", "total")
+        sent = [Send("work", {"item": one}) for one in "xyz"]
+        made.add_conditional_edges("plan", lambda state: [*sent, *more], ["work", *more])
+        return made.compile(checkpointer=saver)
+
+    return build
+
+
+def sends_to_sub(acts: dict[str, Act]) -> Any:
+    """Two calls of one subgraph at the same time."""
+
+    def build(saver: Any) -> Any:
+        from langgraph.types import Send
+
+        inner = graph("START j, j k", inside="sub", j=works, k=by_item(acts, "sub > k")).compile()
+        made = graph("START plan, sub total", plan=works, sub=inner, total=works)
+        sent = [Send("sub", {"item": one}) for one in "xy"]
+        made.add_conditional_edges("plan", lambda state: sent, ["sub"])
         return made.compile(checkpointer=saver)
 
     return build
@@ -439,28 +415,7 @@ def sub(
         if deep:
             made = graph("START deep", inside="sub", deep=made).compile()
         if called:
-            inner = made
-            if ASYNC:
-
-                async def acall(state: Any) -> Any:
-                    note("begin", "sub", *place())
-                    for _ in range(called):
-                        out = await inner.ainvoke({"log": []})
-                    note("end", "sub", *place())
-                    return {"log": out["log"]}
-
-                step: Any = acall
-            else:
-
-                def call(state: Any) -> Any:
-                    note("begin", "sub", *place())
-                    for _ in range(called):
-                        out = inner.invoke({"log": []})
-                    note("end", "sub", *place())
-                    return {"log": out["log"]}
-
-                step = call
-            made = RunnableLambda(step)
+            made = RunnableLambda(calling(made, called))
         edges = "START a, a sub, sub c"
         nodes: dict[str, Any] = {"a": works, "sub": (made, wrap) if wrap else made, "c": c}
         if side:
@@ -468,6 +423,26 @@ def sub(
         return graph(edges, **nodes).compile(checkpointer=saver)
 
     return build
+
+
+def calling(inner: Any, times: int) -> Any:
+    """A function that calls a graph."""
+
+    def call(state: Any) -> Any:
+        note("begin", "sub", *place())
+        for _ in range(times):
+            out = inner.invoke({"log": []})
+        note("end", "sub", *place())
+        return {"log": out["log"]}
+
+    async def acall(state: Any) -> Any:
+        note("begin", "sub", *place())
+        for _ in range(times):
+            out = await inner.ainvoke({"log": []})
+        note("end", "sub", *place())
+        return {"log": out["log"]}
+
+    return acall if ASYNC else call
 
 
 def handler(path: str, act: Act) -> Any:
@@ -500,32 +475,28 @@ def handled(
 
     def build(saver: Any) -> Any:
         prefix = f"{inside} > " if inside else ""
-        own: dict[str, Any] = {}
+
+        def handling(name: str, act: Act) -> dict[str, Any]:
+            return {"error_handler": handler(f"{prefix}__{name}", act)}
+
         made = StateGraph(State)
         if default:
-            made.set_node_defaults(error_handler=handler(f"{prefix}__default_error_handler__", h))
-        else:
-            own = {"error_handler": handler(f"{prefix}__error_handler__a", h)}
-        made.add_node(
-            "a",
-            a(prefix) if a in (broken_call, asking_call) else node(f"{prefix}a", a, ASYNC),
-            **own,
-        )
-        made.add_edge(START, "a")
+            made.set_node_defaults(**handling("default_error_handler__", h))
+        own = {} if default else handling("error_handler__a", h)
+        is_call = a in (broken_call, asking_call)
+        made.add_node("a", a(prefix) if is_call else node(f"{prefix}a", a, ASYNC), **own)
         made.add_node("c", node(f"{prefix}c", works, ASYNC))
-        made.add_edge("a", "c")
+        made.add_edge(START, "a").add_edge("a", "c")
         if b:
-            more = {}
-            if b_handler:
-                more = {"error_handler": handler(f"{prefix}__error_handler__b", b_handler)}
+            more = handling("error_handler__b", b_handler) if b_handler else {}
             made.add_node("b", node(f"{prefix}b", b, ASYNC), **more)
-            made.add_edge(START, "b")
-            made.add_edge("b", "c")
+            made.add_edge(START, "b").add_edge("b", "c")
         if not inside:
             return made.compile(checkpointer=saver)
-        return graph(
+        outer = graph(
             "START first, first sub, sub last", first=works, sub=made.compile(), last=works
-        ).compile(checkpointer=saver)
+        )
+        return outer.compile(checkpointer=saver)
 
     return build
 
@@ -539,22 +510,6 @@ def asking_call(prefix: str = "") -> Any:
     return graph("START j, j k", inside=f"{prefix}a", j=works, k=asks_number).compile()
 
 
-def handled_sends(acts: dict[str, Act], h: Any = works) -> Any:
-    """Workers whose errors go to a handler."""
-
-    def build(saver: Any) -> Any:
-        from langgraph.types import Send
-
-        made = graph("START plan, work total", plan=works, total=works)
-        made.add_node("work", by_item(acts), error_handler=handler("__error_handler__work", h))
-        made.add_conditional_edges(
-            "plan", lambda state: [Send("work", {"item": one}) for one in "xyz"], ["work"]
-        )
-        return made.compile(checkpointer=saver)
-
-    return build
-
-
 def by_item(acts: dict[str, Act], path: str = "work") -> Any:
     """A worker that does what its item says."""
 
@@ -564,44 +519,37 @@ def by_item(acts: dict[str, Act], path: str = "work") -> Any:
     return RunnableLambda(work)
 
 
-def goes_to(target: str) -> Act:
+def goes_to(target: str, act: Act = works) -> Act:
     from langgraph.types import Command
 
-    return lambda path, state: Command(update={"log": [path]}, goto=target)
+    return lambda path, state: Command(update=act(path, state), goto=target)
 
 
-def deferred(before: bool, behind: bool, gate: Act = asks, total: Act = works) -> Any:
+def deferred(
+    before: bool = True,
+    behind: bool = True,
+    *,
+    gate: Act = asks,
+    total: Act = works,
+    join: bool = False,
+) -> Any:
     """`total` waits for all that runs; whether it is deferred may change at the resume."""
+    edges = "left+gate total" if join else "left total, gate total"
 
     def build(saver: Any) -> Any:
-        defer = behind if TURN == RESUMED else before
-        return graph(
-            "START left, START right, right gate, left total, gate total",
-            left=works,
-            right=works,
-            gate=gate,
-            total=(total, {"defer": defer}),
-        ).compile(checkpointer=saver)
+        late = (total, {"defer": behind if TURN == RESUMED else before})
+        begin = f"START left, START right, right gate, {edges}"
+        made = graph(begin, left=works, right=works, gate=gate, total=late)
+        return made.compile(checkpointer=saver)
 
     return build
 
 
-def deferred_join(before: bool, behind: bool, gate: Act = asks, total: Act = works) -> Any:
-    def build(saver: Any) -> Any:
-        defer = behind if TURN == RESUMED else before
-        return graph(
-            "START left, START right, right gate, left+gate total",
-            left=works,
-            right=works,
-            gate=gate,
-            total=(total, {"defer": defer}),
-        ).compile(checkpointer=saver)
-
-    return build
-
-
-def functional(first: Act = works, second: Act = works, own: Act = works) -> Any:
-    """An entrypoint that calls two tasks in a row, and then does something itself."""
+def functional(
+    first: Act = works, second: Act = works, own: Act = works, *, side: bool = False
+) -> Any:
+    """An entrypoint that calls two tasks, one after the other or at the same time, and then does
+    something itself."""
 
     def build(saver: Any) -> Any:
         from langgraph.func import entrypoint, task
@@ -617,37 +565,11 @@ def functional(first: Act = works, second: Act = works, own: Act = works) -> Any
         @entrypoint(checkpointer=saver)
         def main(value: Any) -> str:
             note("begin", "main", *place())
-            out = one("x").result() + two("y").result()
+            tasks = (one("x"), two("y")) if side else (call("x") for call in (one, two))
+            out = "".join(task.result() for task in tasks)
             for pause in pauses(own):
                 time.sleep(pause)
             out += str(own("main", {}))
-            note("end", "main", *place())
-            return out
-
-        return main
-
-    return build
-
-
-def functional_side(first: Act = works, second: Act = works) -> Any:
-    """An entrypoint whose two tasks run at the same time."""
-
-    def build(saver: Any) -> Any:
-        from langgraph.func import entrypoint, task
-
-        @task
-        def one(value: str) -> str:
-            return str(node("main > one", first)({}))
-
-        @task
-        def two(value: str) -> str:
-            return str(node("main > two", second)({}))
-
-        @entrypoint(checkpointer=saver)
-        def main(value: Any) -> str:
-            note("begin", "main", *place())
-            futures = [one("x"), two("y")]
-            out = "".join(future.result() for future in futures)
             note("end", "main", *place())
             return out
 
@@ -660,6 +582,11 @@ H = (1, 2)
 """Error handlers came with 1.2."""
 D = (0, 6)
 """`durability`, and answers by id."""
+IN = {"log": ["in"]}
+TWICE = [{"log": ["one"]}, {"log": ["two"]}]
+AGAIN: Any = [IN, None]
+ANSWERED, FORTY = [IN, answer("x")], [IN, answer("forty")]
+"""An answer, and one that the node cannot take for a number."""
 
 CELLS: dict[str, Cell] = {
     # One node after the other.
@@ -667,7 +594,7 @@ CELLS: dict[str, Cell] = {
     "chain-failed": Cell(chain(b=fails)),
     "chain-asked": Cell(chain(b=asks)),
     "chain-asked-twice": Cell(chain(b=asks_twice)),
-    "chain-second-question": Cell(chain(b=asks_twice), turns=[{"log": ["in"]}, answer("x")]),
+    "chain-second-question": Cell(chain(b=asks_twice), turns=ANSWERED),
     "chain-asked-first": Cell(chain(a=asks)),
     "chain-died": Cell(chain(b=dies)),
     "chain-died-first": Cell(chain(a=dies)),
@@ -687,24 +614,19 @@ CELLS: dict[str, Cell] = {
     "chain-input-saved": Cell(chain(), kill=("after put", "", -1)),
     "chain-input-routed": Cell(chain(), kill=("after put", "", 0)),
     "chain-nothing-saved": Cell(chain(), kill=("before put", "", -1)),
-    "chain-asked-later": Cell(chain(b=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]),
+    "chain-asked-later": Cell(chain(b=later(1, asks)), turns=TWICE),
     "chain-answered-died": Cell(
-        chain(b=lambda path, state: (ask(path), dies(path, state))[1]),
-        turns=[{"log": ["in"]}, answer("x")],
+        chain(b=lambda path, state: (ask(path), dies(path, state))[1]), turns=ANSWERED
     ),
-    "bad-answer": Cell(chain(b=asks_number), turns=[{"log": ["in"]}, answer("forty")]),
-    "bad-answer-again": Cell(
-        chain(b=asks_number), turns=[{"log": ["in"]}, answer("forty"), answer("40")]
-    ),
+    "bad-answer": Cell(chain(b=asks_number), turns=FORTY),
+    "bad-answer-again": Cell(chain(b=asks_number), turns=[IN, answer("forty"), answer("40")]),
     # Side by side.
     "fork-failed": Cell(fork(b=after("a", fails))),
     "fork-failed-first": Cell(fork(a=beside("b", fails), b=slow)),
     "fork-failed-both": Cell(fork(a=beside("b", fails), b=beside("a", fails))),
     "fork-asked": Cell(fork(b=asks)),
     "fork-asked-both": Cell(fork(a=asks, b=asks)),
-    "fork-asked-both-one-answered": Cell(
-        fork(a=asks, b=asks), turns=[{"log": ["in"]}, answers(a="x")], since=D
-    ),
+    "fork-asked-both-one-answered": Cell(fork(a=asks, b=asks), turns=[IN, answers(a="x")], since=D),
     "fork-asked-failed": Cell(fork(a=asks, b=after("a", fails))),
     "fork-asked-failed-done": Cell(fork(a=asks, b=after("d", fails), d=after("a", works))),
     "fork-died": Cell(fork(b=after("a", dies))),
@@ -719,18 +641,16 @@ CELLS: dict[str, Cell] = {
     "fork-silent-failed": Cell(fork(a=silent, b=after("a", fails))),
     "fork-cut-short": Cell(fork(a=beside("b", fails), b=slow), is_async=True),
     "fork-cut-short-done": Cell(fork(a=beside("b", fails), b=slow, d=works), is_async=True),
-    "fork-failed-second-turn": Cell(
-        fork(b=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
+    "fork-failed-second-turn": Cell(fork(b=later(1, fails)), turns=TWICE),
     # Send.
-    "send-failed": Cell(sends({"y": after_calls("work", 2, fails)})),
+    "send-failed": Cell(sends({"y": after("work", fails, 2)})),
     "send-asked": Cell(sends({"y": asks})),
     "send-asked-two": Cell(sends({"x": asks, "z": asks})),
-    "send-died": Cell(sends({"y": after_calls("work", 2, dies)})),
+    "send-died": Cell(sends({"y": after("work", dies, 2)})),
     "send-stored": Cell(sends({}), kill=("before put", "", 2)),
     "send-planned": Cell(sends({}), kill=("after put", "", 1)),
     "send-plan-stored": Cell(sends({}), kill=("before put", "", 1)),
-    "send-beside-failed": Cell(sends({}, beside=after_calls("work", 3, fails))),
+    "send-beside-failed": Cell(sends({}, beside=after("work", fails, 3))),
     "send-exit-failed": Cell(sends({"y": beside("work", fails)}), durability="exit", since=D),
     # Error handlers.
     "handler-ran": Cell(handled(), since=H),
@@ -742,16 +662,12 @@ CELLS: dict[str, Cell] = {
     "handler-ran-sibling-died": Cell(handled(b=after("__error_handler__a", dies)), since=H),
     "handler-failed-sibling-done": Cell(handled(h=after("b", fails), b=works), since=H),
     "handler-asked-sibling-asked": Cell(handled(h=asks, b=asks), since=H),
-    "handler-asked-answered-badly": Cell(
-        handled(h=asks_number), turns=[{"log": ["in"]}, answer("x")], since=H
-    ),
+    "handler-asked-answered-badly": Cell(handled(h=asks_number), turns=ANSWERED, since=H),
     "handler-stored": Cell(handled(), kill=("before put", "", 1), since=H),
     "handler-goes-stored": Cell(handled(h=goes_to("c")), kill=("before put", "", 1), since=H),
     "handler-source-stored": Cell(handled(), kill=("after writes", 2), since=H),
     "handler-node-asked": Cell(handled(a=asks), since=H),
-    "handler-node-asked-failed": Cell(
-        handled(a=asks_number, h=fails), turns=[{"log": ["in"]}, answer("x")], since=H
-    ),
+    "handler-node-asked-failed": Cell(handled(a=asks_number, h=fails), turns=ANSWERED, since=H),
     "handler-both-failed": Cell(handled(h=after("b", fails), b=fails, b_handler=works), since=H),
     "handler-exit-failed": Cell(handled(h=fails), durability="exit", since=H),
     "handler-exit-sibling-failed": Cell(
@@ -764,15 +680,15 @@ CELLS: dict[str, Cell] = {
     "handler-default-died": Cell(handled(h=dies, default=True), since=H),
     "handler-default-two": Cell(handled(h=fails, b=beside("a", fails), default=True), since=H),
     # Deferred nodes.
-    "defer-asked": Cell(deferred(True, True), since=D),
+    "defer-asked": Cell(deferred(), since=D),
     "defer-off": Cell(deferred(True, False), since=D),
     "defer-on": Cell(deferred(False, True), since=D),
-    "defer-join-asked": Cell(deferred_join(True, True), since=D),
-    "defer-join-off": Cell(deferred_join(True, False), since=D),
-    "defer-join-on": Cell(deferred_join(False, True), since=D),
-    "defer-failed": Cell(deferred(True, True, gate=fails), since=D),
-    "defer-stored": Cell(deferred(True, True, gate=works), kill=("before put", "", 2), since=D),
-    "defer-saved": Cell(deferred(True, True, gate=works), kill=("after put", "", 2), since=D),
+    "defer-join-asked": Cell(deferred(join=True), since=D),
+    "defer-join-off": Cell(deferred(True, False, join=True), since=D),
+    "defer-join-on": Cell(deferred(False, True, join=True), since=D),
+    "defer-failed": Cell(deferred(gate=fails), since=D),
+    "defer-stored": Cell(deferred(gate=works), kill=("before put", "", 2), since=D),
+    "defer-saved": Cell(deferred(gate=works), kill=("after put", "", 2), since=D),
     # Subgraphs.
     "sub-failed": Cell(sub(k=fails)),
     "sub-failed-first": Cell(sub(j=fails)),
@@ -780,7 +696,7 @@ CELLS: dict[str, Cell] = {
     "sub-asked-first": Cell(sub(j=asks)),
     "sub-asked-two": Cell(sub(j=asks, k=asks, parallel=True)),
     "sub-asked-two-one-answered": Cell(
-        sub(j=asks, k=asks, parallel=True), turns=[{"log": ["in"]}, answers(sub__j="x")], since=D
+        sub(j=asks, k=asks, parallel=True), turns=[IN, answers(sub__j="x")], since=D
     ),
     "sub-asked-one-done": Cell(sub(k=asks, parallel=True)),
     "sub-died": Cell(sub(k=dies)),
@@ -807,20 +723,16 @@ CELLS: dict[str, Cell] = {
     "sub-deep-asked-two": Cell(sub(j=asks, k=asks, parallel=True, deep=True)),
     "sub-stateful-asked": Cell(sub(k=asks, checkpointer=True)),
     "sub-stateful-died": Cell(sub(k=dies, checkpointer=True)),
-    "sub-stateful-second-asked": Cell(
-        sub(k=later(1, asks), checkpointer=True), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
-    "sub-stateful-second-died": Cell(
-        sub(k=later(1, dies), checkpointer=True), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
+    "sub-stateful-second-asked": Cell(sub(k=later(1, asks), checkpointer=True), turns=TWICE),
+    "sub-stateful-second-died": Cell(sub(k=later(1, dies), checkpointer=True), turns=TWICE),
     "sub-stateful-second-not-begun": Cell(
-        sub(checkpointer=True),
-        turns=[{"log": ["one"]}, {"log": ["two"]}],
-        kill=("after put", "", 6),
+        sub(checkpointer=True), turns=TWICE, kill=("after put", "", 6)
     ),
     # With `durability="sync"`, LangGraph 1.2.24 fails on a graph without checkpoints.
     "sub-no-checkpoints-failed": Cell(sub(k=fails, checkpointer=False), durability=""),
-    "sub-no-checkpoints-died": Cell(sub(k=dies, checkpointer=False), durability=""),
+    "sub-no-checkpoints-died": Cell(
+        sub(k=Wait(lambda: has_saved(1), dies), checkpointer=False), durability=""
+    ),
     # Breakpoints.
     "break-before": Cell(chain(interrupt_before=["b"])),
     "break-after": Cell(chain(interrupt_after=["a"])),
@@ -836,31 +748,18 @@ CELLS: dict[str, Cell] = {
     "tasks-died": Cell(functional(second=after("main > one", dies))),
     "tasks-own-died": Cell(functional(own=after("main > two", dies))),
     # The second run knows the entrypoint's name from the first.
-    "tasks-second-failed": Cell(
-        functional(second=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
-    "tasks-second-asked": Cell(
-        functional(second=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
-    "tasks-second-own-failed": Cell(
-        functional(own=later(1, fails)), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
-    "tasks-second-own-asked": Cell(
-        functional(own=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
-    "tasks-second-died": Cell(
-        functional(second=later(1, dies)), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
-    "tasks-second-side-asked": Cell(
-        functional_side(first=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
+    "tasks-second-failed": Cell(functional(second=later(1, fails)), turns=TWICE),
+    "tasks-second-asked": Cell(functional(second=later(1, asks)), turns=TWICE),
+    "tasks-second-own-failed": Cell(functional(own=later(1, fails)), turns=TWICE),
+    "tasks-second-own-asked": Cell(functional(own=later(1, asks)), turns=TWICE),
+    "tasks-second-died": Cell(functional(second=later(1, dies)), turns=TWICE),
+    "tasks-second-side-asked": Cell(functional(side=True, first=later(1, asks)), turns=TWICE),
     "tasks-second-bad-answer": Cell(
-        functional(second=later(1, asks_number)),
-        turns=[{"log": ["one"]}, {"log": ["two"]}, answer("x")],
+        functional(second=later(1, asks_number)), turns=[IN, {"log": ["two"]}, answer("x")]
     ),
-    "tasks-side-failed": Cell(functional_side(second=after("main > one", fails))),
-    "tasks-side-asked": Cell(functional_side(first=asks, second=works)),
-    "tasks-side-died": Cell(functional_side(second=after("main > one", dies))),
+    "tasks-side-failed": Cell(functional(side=True, second=after("main > one", fails))),
+    "tasks-side-asked": Cell(functional(side=True, first=asks, second=works)),
+    "tasks-side-died": Cell(functional(side=True, second=after("main > one", dies))),
     # Handlers of subgraph calls, in subgraph calls, and of sent tasks.
     "handler-call-ran-sibling-failed": Cell(
         handled(a=broken_call, b=after("__error_handler__a", fails)), since=H
@@ -869,9 +768,7 @@ CELLS: dict[str, Cell] = {
     "handler-call-asked": Cell(handled(a=broken_call, h=asks), since=H),
     "handler-call-died": Cell(handled(a=broken_call, h=dies), since=H),
     "handler-call-node-asked": Cell(handled(a=asking_call), since=H),
-    "handler-call-answered-badly": Cell(
-        handled(a=asking_call, h=fails), turns=[{"log": ["in"]}, answer("x")], since=H
-    ),
+    "handler-call-answered-badly": Cell(handled(a=asking_call, h=fails), turns=ANSWERED, since=H),
     "handler-call-exit-failed": Cell(handled(a=broken_call, h=fails), durability="exit", since=H),
     "handler-sub-ran-sibling-failed": Cell(
         handled(b=after("sub > __error_handler__a", fails), inside="sub"), since=H
@@ -882,12 +779,12 @@ CELLS: dict[str, Cell] = {
     "handler-sub-died": Cell(handled(h=dies, inside="sub"), since=H),
     "handler-sub-default-died": Cell(handled(h=dies, default=True, inside="sub"), since=H),
     "handler-sub-stored": Cell(handled(inside="sub"), kill=("before put", "sub", 1), since=H),
-    "handler-send-failed": Cell(handled_sends({"y": fails}, h=fails), since=H),
+    "handler-send-failed": Cell(sends({"y": fails}, h=fails), since=H),
     "handler-send-ran-sibling-failed": Cell(
-        handled_sends({"x": fails, "y": fails}, h=after_calls("work", 3, fails)), since=H
+        sends({"x": fails, "y": fails}, h=after("work", fails, 3)), since=H
     ),
-    "handler-send-asked": Cell(handled_sends({"x": fails, "z": fails}, h=asks), since=H),
-    "handler-send-died": Cell(handled_sends({"y": fails}, h=after_calls("work", 3, dies)), since=H),
+    "handler-send-asked": Cell(sends({"x": fails, "z": fails}, h=asks), since=H),
+    "handler-send-died": Cell(sends({"y": fails}, h=after("work", dies, 3)), since=H),
     "handler-cut-short": Cell(
         handled(h=slow, b=beside("__error_handler__a", fails)), is_async=True, since=H
     ),
@@ -897,56 +794,38 @@ CELLS: dict[str, Cell] = {
     ),
     "handler-async-died": Cell(handled(h=dies), is_async=True, since=H),
     "handler-async-durability": Cell(handled(h=fails), durability="async", since=H),
-    "handler-asked-twice": Cell(
-        handled(h=asks_twice), turns=[{"log": ["in"]}, answer("x")], since=H
-    ),
-    "handler-second-turn": Cell(
-        handled(a=later(1, fails), h=fails), turns=[{"log": ["one"]}, {"log": ["two"]}], since=H
-    ),
-    "handler-failed-twice": Cell(handled(h=fails), turns=[{"log": ["one"]}, None], since=H),
+    "handler-asked-twice": Cell(handled(h=asks_twice), turns=ANSWERED, since=H),
+    "handler-second-turn": Cell(handled(a=later(1, fails), h=fails), turns=TWICE, since=H),
+    "handler-failed-twice": Cell(handled(h=fails), turns=AGAIN, since=H),
     # A second stop after a resume.
-    "chain-failed-twice": Cell(chain(b=fails), turns=[{"log": ["one"]}, None]),
-    "chain-asked-none": Cell(chain(b=asks), turns=[{"log": ["one"]}, None]),
-    "chain-asked-then-failed": Cell(chain(b=asks, c=fails), turns=[{"log": ["one"]}, answer("x")]),
+    "chain-failed-twice": Cell(chain(b=fails), turns=AGAIN),
+    "chain-asked-none": Cell(chain(b=asks), turns=AGAIN),
+    "chain-asked-then-failed": Cell(chain(b=asks, c=fails), turns=ANSWERED),
     "fork-answered-other-failed": Cell(
-        fork(a=asks, b=after("a", fails)), turns=[{"log": ["one"]}, answers(a="x")], since=D
+        fork(a=asks, b=after("a", fails)), turns=[IN, answers(a="x")], since=D
     ),
     "fork-bad-answer": Cell(
-        fork(a=asks_number, b=asks), turns=[{"log": ["one"]}, answers(a="x", b="y")], since=D
+        fork(a=asks_number, b=asks), turns=[IN, answers(a="x", b="y")], since=D
     ),
-    "fork-bad-answer-one": Cell(
-        fork(a=asks_number, b=asks), turns=[{"log": ["one"]}, answers(a="x")], since=D
-    ),
-    "bad-answer-by-id": Cell(
-        chain(b=asks_number), turns=[{"log": ["in"]}, answers(b="forty")], since=D
-    ),
+    "fork-bad-answer-one": Cell(fork(a=asks_number, b=asks), turns=[IN, answers(a="x")], since=D),
+    "bad-answer-by-id": Cell(chain(b=asks_number), turns=[IN, answers(b="forty")], since=D),
     "bad-answer-by-id-again": Cell(
-        chain(b=asks_number), turns=[{"log": ["in"]}, answers(b="forty"), answers(b="40")], since=D
+        chain(b=asks_number), turns=[IN, answers(b="forty"), answers(b="40")], since=D
     ),
-    "bad-answer-then-none": Cell(
-        chain(b=asks_number), turns=[{"log": ["in"]}, answer("forty"), None]
-    ),
-    "bad-answer-in-sub": Cell(sub(k=asks_number), turns=[{"log": ["in"]}, answer("forty")]),
-    "bad-answer-sub-by-id": Cell(
-        sub(k=asks_number), turns=[{"log": ["in"]}, answers(sub__k="forty")], since=D
-    ),
-    "second-answer": Cell(
-        chain(b=asks_twice), turns=[{"log": ["in"]}, answers(**{"b 1": "x"})], since=D
-    ),
-    "second-answer-bad": Cell(
-        chain(b=asks_then_number), turns=[{"log": ["in"]}, answer("x"), answer("y")]
-    ),
-    "send-bad-answer": Cell(sends({"y": asks_number}), turns=[{"log": ["in"]}, answer("forty")]),
+    "bad-answer-then-none": Cell(chain(b=asks_number), turns=[IN, answer("forty"), None]),
+    "bad-answer-in-sub": Cell(sub(k=asks_number), turns=FORTY),
+    "bad-answer-sub-by-id": Cell(sub(k=asks_number), turns=[IN, answers(sub__k="forty")], since=D),
+    "second-answer": Cell(chain(b=asks_twice), turns=[IN, answers(**{"b 1": "x"})], since=D),
+    "second-answer-bad": Cell(chain(b=asks_then_number), turns=[IN, answer("x"), answer("y")]),
+    "send-bad-answer": Cell(sends({"y": asks_number}), turns=FORTY),
     # A caller's command, and a state that the caller changed.
-    "goto-died": Cell(chain(c=later(1, dies)), turns=[{"log": ["in"]}, go("c")]),
-    "goto-failed": Cell(chain(c=later(1, fails)), turns=[{"log": ["in"]}, go("c")]),
-    "goto-beside-question": Cell(
-        chain(b=asks, c=later(1, fails)), turns=[{"log": ["in"]}, go("c")]
-    ),
-    "updated": Cell(chain(b=fails), turns=[{"log": ["in"]}, Update("a")]),
-    "updated-asked": Cell(chain(b=asks), turns=[{"log": ["in"]}, Update("a")]),
-    "updated-as-asking": Cell(chain(b=asks), turns=[{"log": ["in"]}, Update("b")]),
-    "updated-sub": Cell(sub(k=fails), turns=[{"log": ["in"]}, Update("a")]),
+    "goto-died": Cell(chain(c=later(1, dies)), turns=[IN, go("c")]),
+    "goto-failed": Cell(chain(c=later(1, fails)), turns=[IN, go("c")]),
+    "goto-beside-question": Cell(chain(b=asks, c=later(1, fails)), turns=[IN, go("c")]),
+    "updated": Cell(chain(b=fails), turns=[IN, Update("a")]),
+    "updated-asked": Cell(chain(b=asks), turns=[IN, Update("a")]),
+    "updated-as-asking": Cell(chain(b=asks), turns=[IN, Update("b")]),
+    "updated-sub": Cell(sub(k=fails), turns=[IN, Update("a")]),
     # Cancelled from outside, and out of steps.
     "cancelled": Cell(chain(b=slow), is_async=True, cancels="b"),
     "cancelled-fork": Cell(fork(b=slow), is_async=True, cancels="b"),
@@ -967,15 +846,13 @@ CELLS: dict[str, Cell] = {
         sub(k=slow, side=beside("sub > k", fails), called=1), is_async=True
     ),
     # Breakpoints beside other things.
-    "break-before-two": Cell(fork_with(interrupt_before=["b"])),
-    "break-after-two": Cell(fork_with(interrupt_after=["b"])),
-    "break-before-failed": Cell(
-        fork_with(b=later(1, fails), interrupt_before=["b"]), turns=[{"log": ["in"]}, None]
-    ),
-    "break-then-asked": Cell(chain(b=asks, interrupt_before=["b"]), turns=[{"log": ["in"]}, None]),
+    "break-before-two": Cell(fork(interrupt_before=["b"])),
+    "break-after-two": Cell(fork(interrupt_after=["b"])),
+    "break-before-failed": Cell(fork(b=later(1, fails), interrupt_before=["b"]), turns=AGAIN),
+    "break-then-asked": Cell(chain(b=asks, interrupt_before=["b"]), turns=AGAIN),
     "break-all": Cell(chain(interrupt_before="*")),
     # Joins and loops.
-    "join-half": Cell(chosen({"b": fails}), turns=[{"log": ["in"]}]),
+    "join-half": Cell(chosen({"b": fails}), turns=[IN]),
     "loop-failed": Cell(loop(later(0, fails_third))),
     "loop-asked": Cell(loop(asks_third)),
     "command-goes-failed": Cell(chain_of_commands(c=fails)),
@@ -988,44 +865,34 @@ CELLS: dict[str, Cell] = {
     "delta-asked-exit": Cell(delta(b=asks), durability="exit", since=H),
     "delta-stored": Cell(delta(), kill=("before put", "", 2), since=H),
     "delta-failed-exit-second": Cell(
-        delta(b=later(1, fails)),
-        turns=[{"log": ["one"]}, {"log": ["two"]}],
-        durability="exit",
-        since=H,
+        delta(b=later(1, fails)), turns=TWICE, durability="exit", since=H
     ),
     # Deferred nodes beside other things.
-    "defer-exit-asked": Cell(deferred(True, True), durability="exit", since=D),
-    "defer-handled": Cell(deferred(True, True, gate=works, total=fails), since=D),
-    "defer-total-asked": Cell(deferred(True, True, gate=works, total=asks), since=D),
-    "defer-join-total-failed": Cell(deferred_join(True, True, gate=works, total=fails), since=D),
-    "defer-join-off-failed": Cell(deferred_join(True, False, gate=fails), since=D),
-    "defer-join-stored": Cell(
-        deferred_join(True, True, gate=works), kill=("before put", "", 2), since=D
-    ),
+    "defer-exit-asked": Cell(deferred(), durability="exit", since=D),
+    "defer-handled": Cell(deferred(gate=works, total=fails), since=D),
+    "defer-total-asked": Cell(deferred(gate=works, total=asks), since=D),
+    "defer-join-total-failed": Cell(deferred(join=True, gate=works, total=fails), since=D),
+    "defer-join-off-failed": Cell(deferred(True, False, join=True, gate=fails), since=D),
+    "defer-join-stored": Cell(deferred(join=True, gate=works), kill=("before put", "", 2), since=D),
     "defer-off-total-asked": Cell(deferred(True, False, gate=works, total=asks), since=D),
     "defer-on-total-asked": Cell(deferred(False, True, gate=works, total=asks), since=D),
     # Stateful subgraphs.
     "sub-stateful-failed": Cell(sub(k=fails, checkpointer=True)),
     "sub-stateful-deep-asked": Cell(sub(k=asks, checkpointer=True, deep=True)),
-    "sub-stateful-second-first-died": Cell(
-        sub(j=later(1, dies), checkpointer=True), turns=[{"log": ["one"]}, {"log": ["two"]}]
-    ),
+    "sub-stateful-second-first-died": Cell(sub(j=later(1, dies), checkpointer=True), turns=TWICE),
     "sub-stateful-second-side-failed": Cell(
-        sub(side=later(1, after("sub > k", fails)), checkpointer=True),
-        turns=[{"log": ["one"]}, {"log": ["two"]}],
+        sub(side=later(1, after("sub > k", fails)), checkpointer=True), turns=TWICE
     ),
     "sub-stateful-exit-asked": Cell(sub(k=asks, checkpointer=True), durability="exit", since=D),
-    "sub-second-asked": Cell(sub(k=later(1, asks)), turns=[{"log": ["one"]}, {"log": ["two"]}]),
-    "sub-second-died": Cell(sub(k=later(1, dies)), turns=[{"log": ["one"]}, {"log": ["two"]}]),
+    "sub-second-asked": Cell(sub(k=later(1, asks)), turns=TWICE),
+    "sub-second-died": Cell(sub(k=later(1, dies)), turns=TWICE),
     "sub-deep-asked-two-one-answered": Cell(
         sub(j=asks, k=asks, parallel=True, deep=True),
-        turns=[{"log": ["in"]}, answers(sub__deep__j="x")],
+        turns=[IN, answers(sub__deep__j="x")],
         since=D,
     ),
     "sub-called-asked-two-one-answered": Cell(
-        sub(j=asks, k=asks, parallel=True, called=1),
-        turns=[{"log": ["in"]}, answers(sub__j="x")],
-        since=D,
+        sub(j=asks, k=asks, parallel=True, called=1), turns=[IN, answers(sub__j="x")], since=D
     ),
     "sub-called-twice-asked": Cell(sub(k=asks, called=2)),
     "sub-asked-failed": Cell(sub(j=asks, k=after("sub > j", fails), parallel=True)),

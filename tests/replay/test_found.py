@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,30 +27,34 @@ def tick(state: Ticks) -> Any:
     return {"log": [{"note": f"tick {n}"} for n in range(number, number + 50)]}
 
 
+def change_log(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> str:
+    """Change the list of the newest checkpoint; return its id."""
+    with closing(sqlite3.connect(path)) as db, db:
+        head, stored = db.execute(
+            "SELECT checkpoint_id, checkpoint FROM checkpoints ORDER BY checkpoint_id DESC LIMIT 1"
+        ).fetchone()
+        body = ormsgpack.unpackb(stored)
+        change(body["channel_values"]["log"])
+        values = (ormsgpack.packb(body), head)
+        db.execute("UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?", values)
+    return str(head)
+
+
 @pytest.fixture
 def forged(tmp_path: Path) -> tuple[Path, str]:
     """A long list in which one text was changed in the newest checkpoint, and that one's id."""
     path = tmp_path / "store.db"
-    connection = sqlite3.connect(path, check_same_thread=False)
-    graph = StateGraph(Ticks)
-    graph.add_node("tick", tick)
-    graph.add_edge(START, "tick")
-    agent: Any = graph.compile(checkpointer=SqliteSaver(connection))
-    for _ in range(3):
-        agent.invoke({"log": []}, {"configurable": {"thread_id": "t"}})
-    ((head, stored),) = connection.execute(
-        "SELECT checkpoint_id, checkpoint FROM checkpoints ORDER BY checkpoint_id DESC LIMIT 1"
-    )
-    body = ormsgpack.unpackb(stored)
-    assert body["channel_values"]["log"][149]["note"] == "tick 149"
-    body["channel_values"]["log"][149]["note"] = "tick 999"
-    connection.execute(
-        "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?",
-        (ormsgpack.packb(body), head),
-    )
-    connection.commit()
-    connection.close()
-    return path, head
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph: Any = StateGraph(Ticks)
+        agent = graph.add_node("tick", tick).add_edge(START, "tick").compile(checkpointer=saver)
+        for _ in range(3):
+            agent.invoke({"log": []}, {"configurable": {"thread_id": "t"}})
+
+    def change(log: list[dict[str, Any]]) -> None:
+        assert log[149] == {"note": "tick 149"}
+        log[149]["note"] = "tick 999"
+
+    return path, change_log(path, change)
 
 
 WHERE = '[149].note: "tick 149" ≠ "tick 999"'
@@ -101,18 +107,12 @@ def test_no_value_is_told_where_values_are_redacted(forged: tuple[Path, str]) ->
 
 
 def test_more_places_are_counted(forged: tuple[Path, str]) -> None:
-    path, head = forged
-    with sqlite3.connect(path) as connection:
-        ((stored,),) = connection.execute(
-            "SELECT checkpoint FROM checkpoints WHERE checkpoint_id = ?", (head,)
-        )
-        body = ormsgpack.unpackb(stored)
-        for item in body["channel_values"]["log"][100:110]:
+    def change(log: list[dict[str, Any]]) -> None:
+        for item in log[100:110]:
             item["note"] += "!"
-        connection.execute(
-            "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?",
-            (ormsgpack.packb(body), head),
-        )
+
+    path, head = forged
+    assert change_log(path, change) == head
     shown = ckpt("-s", path, "diff", "--writes", f"t@{head}", "-o", "table").out
     assert "and 8 more" in shown
     assert shown.count("differs ") == 4 + 1  # The reason of the verdict says it, too.
@@ -143,23 +143,20 @@ LATER = """FROM writes AS w WHERE thread_id = ? AND channel NOT LIKE '\\_\\_%' E
 def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path: Path) -> None:
     path = copy_store(FORMAT_1, tmp_path)
     assert ckpt("-s", path, "replay", thread, "--verify").code == 0
-    connection = sqlite3.connect(path)
-    rows = connection.execute(f"SELECT rowid, channel {LATER}", (thread,)).fetchall()
-    assert len(rows) > 3
     silent = []
-    for rowid, channel in rows:
-        connection.execute(
-            "CREATE TEMP TABLE gone AS SELECT * FROM writes WHERE rowid = ?", (rowid,)
-        )
-        connection.execute("DELETE FROM writes WHERE rowid = ?", (rowid,))
-        connection.commit()
-        report = ckpt("-s", path, "replay", thread, "--strict", "-o", "json").json
-        if not report["findings"]:
-            silent.append(channel)
-        connection.execute("INSERT INTO writes SELECT * FROM gone")
-        connection.execute("DROP TABLE gone")
-        connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(path)) as db:
+        rows = db.execute(f"SELECT rowid, channel {LATER}", (thread,)).fetchall()
+        assert len(rows) > 3
+        for rowid, channel in rows:
+            db.execute("CREATE TEMP TABLE gone AS SELECT * FROM writes WHERE rowid = ?", (rowid,))
+            db.execute("DELETE FROM writes WHERE rowid = ?", (rowid,))
+            db.commit()
+            report = ckpt("-s", path, "replay", thread, "--strict", "-o", "json").json
+            if not report["findings"]:
+                silent.append(channel)
+            db.execute("INSERT INTO writes SELECT * FROM gone")
+            db.execute("DROP TABLE gone")
+            db.commit()
     assert silent == []
 
 

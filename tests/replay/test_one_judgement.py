@@ -131,6 +131,15 @@ class SlowSaver(SqliteSaver):
         return super().put(*args, **options)
 
 
+def built(schema: type) -> Any:
+    return StateGraph(schema)
+
+
+def two_turns(builder: Any, saver: Any) -> None:
+    for text in ("hi", "again"):
+        builder.compile(checkpointer=saver).invoke({"messages": [("user", text)]}, CONFIG)
+
+
 class Trail(TypedDict, total=False):
     trail: Annotated[list[str], Topic(str, accumulate=True)]
     step: int
@@ -138,7 +147,7 @@ class Trail(TypedDict, total=False):
 
 def aliased_topic(saver: Any) -> None:
     """An earlier row gets what later steps add to the same list."""
-    builder: Any = StateGraph(Trail)
+    builder = built(Trail)
     for n, name in enumerate("abc"):
         builder.add_node(name, lambda _, name=name, n=n: {"trail": name, "step": n})
     builder.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c").add_edge("c", END)
@@ -162,7 +171,7 @@ def shared_dict(saver: Any) -> None:
 
         return run
 
-    builder: Any = StateGraph(Metrics)
+    builder = built(Metrics)
     for name in ("first", "n1", "n2", "n3", "last"):
         builder.add_node(name, node(name))
     builder.add_edge(START, "first").add_edge("last", END)
@@ -187,14 +196,13 @@ def assigned_calls(saver: Any) -> None:
         call = state["messages"][-1].tool_calls[0]["id"]
         return {"messages": [ToolMessage("found", tool_call_id=call)]}
 
-    builder: Any = StateGraph(MessagesState)
+    builder = built(MessagesState)
     builder.add_node("model", model).add_node("tools", tools).add_edge(START, "model")
     builder.add_conditional_edges(
         "model", lambda state: "tools" if state["messages"][-1].tool_calls else END
     )
     builder.add_edge("tools", "model")
-    for text in ("hi", "again"):
-        builder.compile(checkpointer=saver).invoke({"messages": [("user", text)]}, CONFIG)
+    two_turns(builder, saver)
 
 
 def raw_calls(saver: Any) -> None:
@@ -206,10 +214,9 @@ def raw_calls(saver: Any) -> None:
         message.additional_kwargs = {"tool_calls": [{"id": "c", "function": function}]}
         return {"messages": [message]}
 
-    builder: Any = StateGraph(MessagesState)
+    builder = built(MessagesState)
     builder.add_node("model", model).add_edge(START, "model").add_edge("model", END)
-    for text in ("hi", "again"):
-        builder.compile(checkpointer=saver).invoke({"messages": [("user", text)]}, CONFIG)
+    two_turns(builder, saver)
 
 
 def changed_in_place(saver: Any) -> None:
@@ -225,7 +232,7 @@ def changed_in_place(saver: Any) -> None:
     class Noted(MessagesState):
         note: str
 
-    builder: Any = StateGraph(Noted)
+    builder = built(Noted)
     builder.add_node("model", model).add_node("censor", censor).add_edge(START, "model")
     builder.add_edge("model", "censor").add_edge("censor", END)
     for text in ("one", "two"):
@@ -244,7 +251,7 @@ def cleared_in_place(saver: Any) -> None:
         state["items"].clear()
         return {"n": 1}
 
-    builder: Any = StateGraph(Listed)
+    builder = built(Listed)
     builder.add_node("fill", lambda _: {"items": ["a"]}).add_node("clear", clear)
     builder.add_node("last", lambda _: {"n": 2}).add_edge(START, "fill")
     builder.add_edge("fill", "clear").add_edge("clear", "last").add_edge("last", END)
@@ -261,7 +268,7 @@ def changed_and_written(saver: Any) -> None:
             state["messages"][2].content = "[removed]"
         return {"messages": [AIMessage(f"answer {number}")]}
 
-    builder: Any = StateGraph(MessagesState)
+    builder = built(MessagesState)
     builder.add_node("talk", talk).add_edge(START, "talk").add_edge("talk", END)
     for turn in range(7):
         agent = builder.compile(checkpointer=saver)
@@ -273,7 +280,7 @@ def by(reducer: Any, first: Any, *writes: Any) -> Callable[[Any], None]:
 
     def run(saver: Any) -> None:
         schema: Any = TypedDict
-        builder: Any = StateGraph(schema("Own", {"x": Annotated[type(first), reducer]}))
+        builder = built(schema("Own", {"x": Annotated[type(first), reducer]}))
         for n, write in enumerate(writes):
             builder.add_node(f"n{n}", lambda _, write=write: {"x": write})
             builder.add_edge(f"n{n - 1}" if n else START, f"n{n}")
@@ -395,7 +402,7 @@ def talk(saver: Any, schema: type, turns: int) -> None:
         number = len(state["messages"])
         return {"messages": [AIMessage(f"answer {number}", id=f"a{number}")], "note": "said"}
 
-    builder: Any = StateGraph(schema)
+    builder = built(schema)
     builder.add_node("talk", answer).add_edge(START, "talk").add_edge("talk", END)
     for turn in range(turns):
         human = HumanMessage(f"q{turn}", id=f"q{turn}")
@@ -447,7 +454,7 @@ def test_a_thread_without_any_change_says_so(tmp_path: Path) -> None:
     class Empty(TypedDict, total=False):
         note: str
 
-    builder: Any = StateGraph(Empty)
+    builder = built(Empty)
     builder.add_node("run", lambda _: None).add_edge(START, "run").add_edge("run", END)
     with SqliteSaver.from_conn_string(str(path)) as saver:
         builder.compile(checkpointer=saver).invoke({}, CONFIG)

@@ -14,107 +14,55 @@ from langchain_core.messages import AIMessage
 from tests.kit.command import ckpt, copy_store
 from tests.kit.planting.steps import THREAD, Rows, make_store
 
-Fault = Callable[[Rows], Any]
-Where = tuple[int, str]
+Fault = tuple[tuple[int, str], Callable[[Rows], Any]]
+"""The step and the channel in which it is found, and what plants it."""
+LEFT, RIGHT = "%left", "%right"
+AI = AIMessage("other", id="ai-1")
 
 
-def put(channel: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    def change(values: dict[str, Any]) -> None:
-        values[channel] = value
-
-    return change
+def write(step: int, channel: str, change: Callable[[Any], Any], path: str = "%") -> Fault:
+    return (step + 1, channel), lambda rows: rows.write(step, channel, change, path)
 
 
-def edited(values: dict[str, Any], channel: str, n: int, value: Any) -> None:
-    values[channel][n] = value
+def drop(step: int, channel: str, path: str = "%") -> Fault:
+    return (step + 1, channel), lambda rows: rows.drop_write(step, channel, path)
 
 
-def remove(values: dict[str, Any], channel: str, n: int = 1) -> None:
-    del values[channel][n]
+def body(step: int, channel: str, change: Callable[[Any], Any]) -> Fault:
+    def plant(rows: Rows) -> None:
+        rows.body(step, lambda values: values.update({channel: change(values[channel])}))
+
+    return (step, channel), plant
 
 
-def swap(items: list[Any]) -> None:
-    items[0], items[1] = items[1], items[0]
-
-
-FAULTS: dict[str, tuple[Fault, Where]] = {
+FAULTS: dict[str, Fault] = {
     # A turn has steps -1 (input), 0 (__start__), 1 (model), 2 (left, right), 3 (close).
-    "a written message changed": (
-        lambda rows: rows.write(5, "messages", lambda _: [AIMessage("other", id="ai-3")]),
-        (6, "messages"),
-    ),
-    "the id of a written message changed": (
-        lambda rows: rows.write(5, "messages", lambda _: [AIMessage("answer 3", id="x")]),
-        (6, "messages"),
-    ),
-    "a written number changed": (
-        lambda rows: rows.write(6, "total", lambda n: n + 1, "%left"),
-        (7, "total"),
-    ),
-    "a written item changed": (lambda rows: rows.write(7, "log", lambda _: ["other"]), (8, "log")),
-    "a write of a plain channel changed": (
-        lambda rows: rows.write(7, "mood", lambda _: "other"),
-        (8, "mood"),
-    ),
-    "a written dict changed": (
-        lambda rows: rows.write(6, "facts", lambda one: {**one, "more": 1}, "%right"),
-        (7, "facts"),
-    ),
-    "a written set changed": (
-        lambda rows: rows.write(6, "tags", lambda _: {"x"}, "%right"),
-        (7, "tags"),
-    ),
-    "a write row removed": (lambda rows: rows.drop_write(7, "log"), (8, "log")),
-    "one of two write rows removed": (lambda rows: rows.drop_write(6, "log", "%left"), (7, "log")),
-    "a write of a plain channel removed": (lambda rows: rows.drop_write(7, "mood"), (8, "mood")),
-    "two writes swapped": (lambda rows: rows.swap_writes(6, "log", "left", "right"), (7, "log")),
-    "a message dropped in the middle": (
-        lambda rows: rows.body(7, lambda values: remove(values, "messages")),
-        (7, "messages"),
-    ),
-    "a message dropped at the head": (
-        lambda rows: rows.body(13, lambda values: remove(values, "messages", -1)),
-        (13, "messages"),
-    ),
-    "the newest message dropped as it came": (
-        lambda rows: rows.body(6, lambda values: remove(values, "messages", -1)),
-        (6, "messages"),
-    ),
-    "two messages swapped": (
-        lambda rows: rows.body(7, lambda values: swap(values["messages"])),
-        (7, "messages"),
-    ),
-    "a message edited": (
-        lambda rows: rows.body(
-            7, lambda values: edited(values, "messages", 1, AIMessage("other", id="ai-1"))
-        ),
-        (7, "messages"),
-    ),
-    "a number changed": (lambda rows: rows.body(7, put("total", 99)), (7, "total")),
-    "a number's type changed": (lambda rows: rows.body(7, put("total", 8.0)), (7, "total")),
-    "a plain value changed": (lambda rows: rows.body(8, put("mood", "other")), (8, "mood")),
-    "a plain value changed where nothing wrote it": (
-        lambda rows: rows.body(7, put("mood", "other")),
-        (7, "mood"),
-    ),
-    "a plain value changed at the head": (
-        lambda rows: rows.body(13, put("mood", "other")),
-        (13, "mood"),
-    ),
-    "a value changed at an input": (lambda rows: rows.body(9, put("log", ["other"])), (9, "log")),
-    "a key removed": (
-        lambda rows: rows.body(8, lambda values: values["facts"].pop("left2")),
-        (8, "facts"),
-    ),
-    "a member added": (
-        lambda rows: rows.body(8, lambda values: values["tags"].add("x")),
-        (8, "tags"),
-    ),
-    "a channel removed": (lambda rows: rows.body(8, lambda values: values.pop("log")), (8, "log")),
-    "a value put in twice": (
-        lambda rows: rows.body(8, lambda values: values["log"].append("closed")),
-        (8, "log"),
-    ),
+    "a written message": write(5, "messages", lambda _: [AIMessage("other", id="ai-3")]),
+    "the id of a written message": write(5, "messages", lambda _: [AIMessage("answer 3", id="x")]),
+    "a written number": write(6, "total", lambda n: n + 1, LEFT),
+    "a written item": write(7, "log", lambda _: ["other"]),
+    "a write of a plain channel": write(7, "mood", lambda _: "other"),
+    "a written dict": write(6, "facts", lambda one: {**one, "more": 1}, RIGHT),
+    "a written set": write(6, "tags", lambda _: {"x"}, RIGHT),
+    "a write row removed": drop(7, "log"),
+    "one of two write rows removed": drop(6, "log", LEFT),
+    "a write of a plain channel removed": drop(7, "mood"),
+    "two writes swapped": ((7, "log"), lambda rows: rows.swap_writes(6, "log", "left", "right")),
+    "a message dropped in the middle": body(7, "messages", lambda old: [old[0], *old[2:]]),
+    "a message dropped at the head": body(13, "messages", lambda old: old[:-1]),
+    "the newest message dropped as it came": body(6, "messages", lambda old: old[:-1]),
+    "two messages swapped": body(7, "messages", lambda old: [old[1], old[0], *old[2:]]),
+    "a message edited": body(7, "messages", lambda old: [old[0], AI, *old[2:]]),
+    "a number": body(7, "total", lambda _: 99),
+    "a number's type": body(7, "total", lambda _: 8.0),
+    "a plain value": body(8, "mood", lambda _: "other"),
+    "a plain value where nothing wrote it": body(7, "mood", lambda _: "other"),
+    "a plain value at the head": body(13, "mood", lambda _: "other"),
+    "a value at an input": body(9, "log", lambda _: ["other"]),
+    "a key removed": body(8, "facts", lambda old: {k: old[k] for k in old if k != "left2"}),
+    "a member added": body(8, "tags", lambda old: {*old, "x"}),
+    "a channel removed": ((8, "log"), lambda rows: rows.body(8, lambda values: values.pop("log"))),
+    "a value put in twice": body(8, "log", lambda old: [*old, "closed"]),
 }
 
 
@@ -131,19 +79,13 @@ def test_nothing_is_found_where_nothing_is_planted(clean: Path) -> None:
     assert answer.json["mismatch"] == answer.json["unverifiable"] == 0
     assert answer.json["match"] == answer.json["transitions"] == 15
     own = {name: one["reducer"] for name, one in answer.json["channels"].items()}
-    assert own == {
-        "messages": "add_messages",
-        "log": "append",
-        "total": "sum",
-        "facts": "dict_merge",
-        "tags": "set_union",
-        "mood": "last_value",
-    }
+    expected = {"messages": "add_messages", "log": "append", "total": "sum", "mood": "last_value"}
+    assert own == {**expected, "facts": "dict_merge", "tags": "set_union"}
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(clean: Path, tmp_path: Path, name: str) -> None:
-    plant, where = FAULTS[name]
+    where, plant = FAULTS[name]
     path = copy_store(clean, tmp_path)
     with closing(sqlite3.connect(path)) as db, db:
         plant(Rows(db))

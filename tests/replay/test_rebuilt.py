@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,8 @@ from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.command import ckpt
 
 SERDE = JsonPlusSerializer()
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+NO_WRITES: dict[str, Any] = {name: [] for name in "abcz"}
 
 
 def kept_files(left: Any, writes: Sequence[Any]) -> dict[str, Any]:
@@ -140,6 +143,20 @@ def built(saver: SqliteSaver, writes: Callable[[str], Any], schema: Any = State)
         graph.add_edge(START, name)
     graph.add_edge(["a", "b", "c"], "z")
     return graph.add_edge("z", END).compile(checkpointer=saver, interrupt_before=["z"])
+
+
+@contextmanager
+def ran(path: Path, writes: dict[str, Any], given: Any, schema: Any = State) -> Iterator[Any]:
+    """Yield a graph that ran to its end on thread `t`; `writes` are those of its nodes."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        app = built(saver, writes.__getitem__, schema)
+        app.invoke(given, CONFIG)
+        app.invoke(None, CONFIG)
+        yield app
+
+
+def by_messages(**lists: Any) -> dict[str, Any]:
+    return {name: {"messages": one} for name, one in {**NO_WRITES, **lists}.items()}
 
 
 def stored(value: Any) -> Value:
@@ -304,13 +321,9 @@ def cleared(tmp_path: Path) -> Path:
         "z": {"messages": [ALL, AIMessage("sum", id="s")], "files": {"/a": None}},
     }
     path = tmp_path / "store.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        app = built(saver, writes.__getitem__)
-        config = {"configurable": {"thread_id": "t"}}
-        app.invoke({"messages": [HumanMessage("q", id="q")]}, config)
-        app.invoke(None, config)
-        assert [one.id for one in app.get_state(config).values["messages"]] == ["s"]
-        assert [*app.get_state(config).values["files"]] == ["/b"]
+    with ran(path, writes, {"messages": [HumanMessage("q", id="q")]}) as app:
+        assert [one.id for one in app.get_state(CONFIG).values["messages"]] == ["s"]
+        assert [*app.get_state(CONFIG).values["files"]] == ["/b"]
     return path
 
 
@@ -359,8 +372,14 @@ def test_the_release_of_the_library_can_be_told(cleared: Path, tmp_path: Path, w
     assert len(ckpt(*words, "messages", "t", "-o", "json").json) == 4
     newest = ckpt(*words, "--library", "1.3", "show", "t", "-o", "json").json
     assert [one["id"] for one in newest["values"]["messages"]] == ["s"]
-    (found,) = ckpt(*words, "doctor", "t", "-o", "json").json["findings"]
-    assert (found["code"], found["channel"]) == ("state-by-library", "messages")
+    for asked in (words, ["-s", cleared]):
+        (found,) = ckpt(*asked, "doctor", "t", "-o", "json").json["findings"]
+        assert (found["code"], found["channel"]) == ("state-by-library", "messages")
+        assert found["severity"] == "warning"
+    assert found["detail"] == (
+        "'messages' has 1 message as LangGraph 1.2.24 reads it, and 4 as 1.2.23 does"
+    )
+    assert ckpt("-s", cleared, "doctor", "--strict").code == 1
 
 
 def test_what_is_no_release_is_refused(cleared: Path, tmp_path: Path) -> None:
@@ -374,28 +393,15 @@ def test_what_is_no_release_is_refused(cleared: Path, tmp_path: Path) -> None:
     assert "profile 'x'" in answer.err
 
 
-def test_doctor_names_a_state_that_depends_on_the_library(cleared: Path) -> None:
-    (found,) = ckpt("-s", cleared, "doctor", "-o", "json").json["findings"]
-    assert found["code"] == "state-by-library"
-    assert found["severity"] == "warning"
-    assert found["detail"] == (
-        "'messages' has 1 message as LangGraph 1.2.24 reads it, and 4 as 1.2.23 does"
-    )
-    assert ckpt("-s", cleared, "doctor", "--strict").code == 1
-
-
 @pytest.mark.parametrize("reducer", [kept_messages, _messages_delta_reducer])
 def test_a_snapshot_of_any_release_verifies(tmp_path: Path, reducer: Any) -> None:
     channel = Annotated[list[AnyMessage], DeltaChannel(reducer, snapshot_frequency=2)]
     schema = TypedDict("schema", {"messages": channel})  # noqa: UP013 - one for each reducer
     three = AIMessage("three", id="3")
-    writes = {"a": [three, GONE], "b": [ALL, TWO], "c": [ONE], "z": [RemoveMessage("3")]}
+    writes = by_messages(a=[three, GONE], b=[ALL, TWO], c=[ONE], z=[RemoveMessage("3")])
     path = tmp_path / "store.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        app = built(saver, lambda name: {"messages": writes[name]}, schema)
-        config = {"configurable": {"thread_id": "t"}}
-        app.invoke({"messages": [ONE]}, config)
-        app.invoke(None, config)
+    with ran(path, writes, {"messages": [ONE]}, schema):
+        pass
     found = ckpt("-s", path, "replay", "t", "--verify", "-o", "json")
     assert (found.code, found.json["mismatch"]) == (0, 0)
     assert found.json["channels"]["messages"]["reducer"] == (
@@ -408,30 +414,26 @@ def test_override_is_replayed(tmp_path: Path) -> None:
     class Research(TypedDict, total=False):
         notes: Annotated[list[str], override]
 
-    writes = {"a": ["a"], "b": ["b"], "c": [], "z": {"type": "override", "value": []}}
+    own = {"a": ["a"], "b": ["b"], "c": [], "z": {"type": "override", "value": []}}
     path = tmp_path / "store.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        app = built(saver, lambda name: {"notes": writes[name]}, Research)
-        config = {"configurable": {"thread_id": "t"}}
-        app.invoke({"notes": ["in"]}, config)
-        app.invoke(None, config)
+    with ran(
+        path, {name: {"notes": one} for name, one in own.items()}, {"notes": ["in"]}, Research
+    ):
+        pass
     found = ckpt("-s", path, "replay", "t", "--verify", "-o", "json").json
     assert found["channels"]["notes"]["reducer"] == "override"
     assert found["mismatch"] == 0
 
 
+LOST: Any = AIMessage("", id="3", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
+
+
 def test_repair_stores_no_removal(tmp_path: Path) -> None:
-    call = {"name": "f", "args": {}, "id": "c1"}
-    writes = {"a": [TWO], "b": [], "c": [], "z": [GONE, RemoveMessage("unknown")]}
     path = tmp_path / "store.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        app = built(saver, lambda name: {"messages": writes[name]})
-        config = {"configurable": {"thread_id": "t"}}
-        asked = [ONE, HumanMessage("q", id="q"), AIMessage("", id="3", tool_calls=[call])]
-        app.invoke({"messages": asked}, config)
-        app.invoke(None, config)
+    writes = by_messages(a=[TWO], z=[GONE, RemoveMessage("unknown")])
+    with ran(path, writes, {"messages": [ONE, HumanMessage("q", id="q"), LOST]}) as app:
         assert ckpt("-s", path, "repair", "messages", "t", "--yes").code == 0
-        after = app.get_state(config).values["messages"]
+        after = app.get_state(CONFIG).values["messages"]
         assert [one.type for one in after] == ["human", "ai", "tool", "ai"]
     shown = ckpt("-s", path, "show", "t", "-o", "json").json["values"]["messages"]
     assert [one["type"] for one in shown] == ["human", "ai", "tool", "ai"]
@@ -439,29 +441,21 @@ def test_repair_stores_no_removal(tmp_path: Path) -> None:
 
 def test_repair_stores_what_became_of_texts_and_pairs(tmp_path: Path) -> None:
     """LangGraph before 1.2.15 stored them as they were written."""
-    call = {"name": "f", "args": {}, "id": "c1"}
-    writes = {"a": [AIMessage("", id="3", tool_calls=[call])], "b": [], "c": [], "z": [TWO]}
     path = tmp_path / "store.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        app = built(saver, lambda name: {"messages": writes[name]})
-        config = {"configurable": {"thread_id": "t"}}
-        app.invoke({"messages": [ONE]}, config)
-        app.invoke(None, config)
+    with ran(path, by_messages(a=[LOST], z=[TWO]), {"messages": [ONE]}) as app:
         written = [("user", "hi"), "a text", {"role": "user", "content": "x", "name": "bob"}]
-        saver.conn.execute(
+        connection = app.checkpointer.conn
+        connection.execute(
             "UPDATE writes SET type = ?, value = ? WHERE channel = 'messages' AND checkpoint_id ="
             " (SELECT min(checkpoint_id) FROM writes WHERE channel = 'messages')",
             SERDE.dumps_typed(written),
         )
-        saver.conn.commit()
-        before = app.get_state(config).values["messages"]
-        assert [(one.type, one.content) for one in before[:3]] == [
-            ("human", "hi"),
-            ("human", "a text"),
-            ("human", "x"),
-        ]
+        connection.commit()
+        before = app.get_state(CONFIG).values["messages"]
+        assert [one.content for one in before[:3]] == ["hi", "a text", "x"]
+        assert [one.type for one in before[:3]] == ["human"] * 3
         assert ckpt("-s", path, "repair", "messages", "t", "--yes").code == 0
-        after = app.get_state(config).values["messages"]
+        after = app.get_state(CONFIG).values["messages"]
         assert after[:3] == before[:3]
         assert [one.type for one in after[3:]] == ["ai", "tool", "ai"]
 

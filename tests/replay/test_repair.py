@@ -1,23 +1,25 @@
-"""`replay --repair` puts back what was deleted, so that the official saver reads as before."""
+"""`repair values` puts back what was deleted, so that the official saver reads as before."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_cli.commands import changing
 from tests.kit.command import ckpt, first_now
+from tests.kit.planting.apart import delete, execute, replace, rows, versions
 from tests.kit.planting.steps import SERDE, THREAD, graph, talk
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
 KEPT_APART = ("messages", "log", "facts", "tags")
 """Channels whose values the saver does not put into the body."""
+OTHER = SERDE.dumps_typed(["other"])[1]
 
 
 @pytest.fixture
@@ -40,15 +42,18 @@ def history(url: str) -> list[Any]:
         ]
 
 
-def rows(url: str) -> list[Any]:
-    with psycopg.connect(url) as db:
-        return db.execute(
-            "SELECT channel, version, type, blob FROM checkpoint_blobs ORDER BY 1, 2"
-        ).fetchall()
+def mended(url: str, *words: str) -> Any:
+    """Return the answer of a repair that is asked for through `replay`."""
+    return ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json", *words)
 
 
-def stored_bytes(stored: list[Any], channel: str, version: str) -> bytes:
-    (found,) = (data for name, at, _, data in stored if (name, at) == (channel, version))
+def repair(url: str, *words: str) -> None:
+    done = ckpt("-s", url, "repair", "values", *(words or (THREAD,)), "--yes")
+    assert done.code == 0, done.err
+
+
+def stored_bytes(stored: list[Any], version: str) -> bytes:
+    (found,) = (data for name, at, _, data in stored if (name, at) == ("log", version))
     return bytes(found)
 
 
@@ -56,19 +61,12 @@ def operations_folder() -> Path:
     return Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "operations"
 
 
-def versions(url: str, channel: str) -> list[str]:
-    """The versions of a channel that have a value, oldest first."""
-    return [version for name, version, *_ in rows(url) if name == channel]
-
-
-def execute(url: str, sql: str, *values: object) -> None:
-    with psycopg.connect(url, autocommit=True) as db:
-        assert db.execute(sql.encode(), values).rowcount
-
-
-def delete(url: str, channel: str, version: str) -> None:
-    where = "channel = %s AND version = %s"
-    execute(url, f"DELETE FROM checkpoint_blobs WHERE {where}", channel, version)
+def unwritable_log() -> Path:
+    """Put a file in the place of the folder in which running operations are noted."""
+    running = operations_folder() / "running"
+    running.rmdir()
+    running.write_text("")
+    return running
 
 
 def verify(url: str) -> tuple[int, dict[str, Any]]:
@@ -86,20 +84,18 @@ def test_a_damaged_thread_is_found_repaired_and_resumed(url: str) -> None:
     assert code == 1
     wrong = {one["channel"] for one in found["findings"] if one["verdict"] == "mismatch"}
     assert wrong == set(KEPT_APART)
-
+    damaged = rows(url)
+    assert ckpt("-s", url, "replay", THREAD, "--repair").code == 5
     shown = ckpt("-s", url, "replay", THREAD, "--repair", "--dry-run", "-o", "json").json
-    assert len(shown["repaired"]) == 5
-    assert shown["refused"] == []
-    assert len(rows(url)) == len(stored) - 5
-
-    done = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json")
+    assert (len(shown["repaired"]), shown["refused"]) == (5, [])
+    assert rows(url) == damaged
+    done = mended(url)
     assert done.code == 0, done.err
     assert history(url) == before
     assert [row[:2] for row in rows(url)] == [row[:2] for row in stored]
     assert verify(url)[0] == 0
-    again = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json").json
+    again = mended(url).json
     assert again["repaired"] == again["refused"] == []
-
     with PostgresSaver.from_conn_string(url) as saver:
         human = HumanMessage("and now?", id="human-9")
         answer = graph(saver).invoke({"messages": [human], "log": ["asked"]}, CONFIG)
@@ -112,31 +108,39 @@ def test_every_single_value_can_be_put_back(url: str, channel: str) -> None:
     before = history(url)
     for version in versions(url, channel):
         delete(url, channel, version)
-        answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json")
+        answer = mended(url)
         assert answer.code == 0, (version, answer.err)
         assert [one["version"] for one in answer.json["repaired"]] == [version]
         assert history(url) == before
 
 
+def test_one_checkpoint_is_repaired(url: str) -> None:
+    """Of the root: the values that it names."""
+    for number in (1, 4):
+        delete(url, "log", versions(url, "log")[number])
+    whole = ckpt("-s", url, "repair", "values", THREAD, "--dry-run", "-o", "json").json
+    place = whole["repaired"][1]["checkpoint_id"]
+    one = ckpt("-s", url, "repair", "values", f"{THREAD}@{place}", "--dry-run", "-o", "json").json
+    assert one["repaired"] == whole["repaired"][1:]
+
+
 def test_damaged_bytes_are_replaced_and_readable_ones_never(url: str) -> None:
     before = history(url)
     version = versions(url, "log")[3]
-    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = %s AND version = %s"
-    execute(url, damage, b"\xdd\xff\xff\xff\xff", "log", version)
+    replace(url, "log", version)
     damaged = rows(url)
-    answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json").json
-    assert [one["replaces"] for one in answer["repaired"]] == [True]
+    assert [one["replaces"] for one in mended(url).json["repaired"]] == [True]
     assert history(url) == before
     undone = ckpt("-s", url, "undo", THREAD, "--yes", "-o", "json").json
     assert [one["before"] for one in undone["threads"][0]["values"]] == ["unreadable"]
     assert rows(url) == damaged
-    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+    repair(url)
     assert history(url) == before
     # Readable, and not what was written: found, and left alone.
-    execute(url, damage, SERDE.dumps_typed(["other"])[1], "log", version)
+    replace(url, "log", version, OTHER)
     assert verify(url)[0] == 1
     stored = rows(url)
-    answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json").json
+    answer = mended(url).json
     assert answer["repaired"] == answer["refused"] == []
     assert rows(url) == stored
 
@@ -150,55 +154,64 @@ def test_it_is_refused_where_the_survivors_disagree(postgres_url: str) -> None:
         built.update_state(config, {"log": ["two"]}, as_node="close")
     last = versions(postgres_url, "log")[-1]
     delete(postgres_url, "log", last)
-    answer = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--yes", "-o", "json")
-    assert answer.code == 5
+    assert mended(postgres_url).code == 5
     shown = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--dry-run", "-o", "json")
     assert shown.code == 5
     assert last not in versions(postgres_url, "log")
-    told = ("--reducer", "log=append")
-    done = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--yes", "-o", "json", *told)
+    done = mended(postgres_url, "--reducer", "log=append")
     assert done.code == 0, done.err
     with PostgresSaver.from_conn_string(postgres_url) as saver:
         assert graph(saver).get_state(CONFIG).values["log"] == ["one", "two"]
 
 
-def test_it_is_refused_where_later_values_do_not_follow(url: str) -> None:
+def change_a_write(url: str) -> None:
     where = "FROM checkpoint_writes WHERE channel = 'log' AND task_path LIKE '%%left'"
     execute(
         url,
         "UPDATE checkpoint_writes SET blob = %s WHERE channel = 'log' AND task_path LIKE '%%left'"
         f" AND checkpoint_id = (SELECT checkpoint_id {where} ORDER BY 1 LIMIT 1 OFFSET 1)",
-        SERDE.dumps_typed(["other"])[1],
+        OTHER,
     )
-    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
-    execute(url, damage, b"\xdd\xff\xff\xff\xff", versions(url, "log")[4])
-    stored = rows(url)
-    answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes")
-    assert (answer.code, rows(url)) == (5, stored)
-    assert "later steps do not follow from the rebuilt value" in answer.out + answer.err
 
 
-def test_a_deleted_value_is_not_restored_where_later_ones_do_not_follow(url: str) -> None:
-    where = "FROM checkpoint_writes WHERE channel = 'log' AND task_path LIKE '%%left'"
-    execute(
-        url,
-        "UPDATE checkpoint_writes SET blob = %s WHERE channel = 'log' AND task_path LIKE '%%left'"
-        f" AND checkpoint_id = (SELECT checkpoint_id {where} ORDER BY 1 LIMIT 1 OFFSET 1)",
-        SERDE.dumps_typed(["other"])[1],
-    )
-    delete(url, "log", versions(url, "log")[4])
+def remove_all_writes(url: str) -> None:
+    execute(url, "DELETE FROM checkpoint_writes WHERE channel = 'log'")
+
+
+@pytest.mark.parametrize(
+    ("damage", "lose", "says"),
+    [
+        (change_a_write, replace, "later steps do not follow from the rebuilt value"),
+        (change_a_write, delete, "later steps do not follow from the rebuilt value"),
+        (remove_all_writes, delete, ""),
+    ],
+    ids=["unreadable, and a write changed", "lost, and a write changed", "lost, and its writes"],
+)
+def test_it_is_refused_where_writes_do_not_lead_to_later_values(
+    url: str, damage: Callable[[str], None], lose: Callable[[str, str, str], None], says: str
+) -> None:
+    damage(url)
+    lose(url, "log", versions(url, "log")[4])
     stored = rows(url)
     answer = ckpt("-s", url, "repair", "values", THREAD, "--yes")
     assert (answer.code, rows(url)) == (5, stored)
-    assert "later steps do not follow from the rebuilt value" in answer.out + answer.err
+    assert says in answer.out + answer.err
 
 
-def test_the_steps_of_a_repair_are_private(url: str) -> None:
+def test_a_repair_is_recorded_in_private_and_found_with_the_password_elsewhere(url: str) -> None:
     delete(url, "log", versions(url, "log")[3])
-    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+    damaged = rows(url)
+    done = ckpt("-s", url.replace("@", ":secret@", 1), "repair", "values", THREAD, "--yes")
+    if done.code == 4:
+        pytest.skip("this server asks for the password")
+    assert done.code == 0, done.err
     (path,) = (operations_folder() / "steps").iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert [one.name for one in operations_folder().parent.iterdir()] == ["operations"]
+    unwritable_log()
+    undone = ckpt("-s", url, "undo", THREAD, "--yes")
+    assert (undone.code, rows(url)) == (0, damaged)
+    assert "`ckpt ops` will not know this change" in undone.err
 
 
 def test_without_a_place_for_the_record_the_repair_is_made_with_a_warning(
@@ -216,9 +229,8 @@ def test_without_a_place_for_the_record_the_repair_is_made_with_a_warning(
 def test_unreadable_bytes_are_replaced_only_if_they_are_recorded(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
     third, fourth = versions(url, "log")[3:5]
-    execute(url, damage, b"\xdd\xff", third)
+    replace(url, "log", third)
     damaged = rows(url)
     with monkeypatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", "/dev/null")
@@ -226,11 +238,9 @@ def test_unreadable_bytes_are_replaced_only_if_they_are_recorded(
         assert (refused.code, rows(url)) == (5, damaged)
         assert "nothing was written: the unreadable bytes would be lost" in refused.err
         assert "export XDG_STATE_HOME=FOLDER" in refused.err
-    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-    running = operations_folder() / "running"
-    running.rmdir()
-    running.write_text("")
-    execute(url, damage, b"\xdd\xff", fourth)
+    repair(url)
+    running = unwritable_log()
+    replace(url, "log", fourth)
     stored = rows(url)
     for words in ([THREAD], ["--all"]):
         refused = ckpt("-s", url, "repair", "values", *words, "--yes")
@@ -238,64 +248,39 @@ def test_unreadable_bytes_are_replaced_only_if_they_are_recorded(
         assert "the unreadable bytes would be lost" in refused.out + refused.err
         assert rows(url) == stored
     running.unlink()
-    assert ckpt("-s", url, "repair", "values", "--all", "--yes").code == 0
+    repair(url, "--all")
     assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
     assert rows(url) == stored
     assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
-    execute(url, damage, stored_bytes(damaged, "log", fourth), fourth)
+    replace(url, "log", fourth, stored_bytes(damaged, fourth))
     assert rows(url) == damaged
 
 
 def test_a_value_that_became_readable_meanwhile_is_left_alone(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
     version = versions(url, "log")[3]
-    execute(url, damage, b"\xdd\xff", version)
+    replace(url, "log", version)
 
     def become_readable(question: str) -> None:
         assert question == f"Restore 1 value of thread '{THREAD}'?"
-        execute(url, damage, SERDE.dumps_typed(["other"])[1], version)
+        replace(url, "log", version, OTHER)
 
     monkeypatch.setattr(changing, "confirm", become_readable)
     refused = ckpt("-s", url, "repair", "values", THREAD)
     assert (refused.code, "changed meanwhile" in refused.err) == (6, True)
-    assert stored_bytes(rows(url), "log", version) == SERDE.dumps_typed(["other"])[1]
+    assert stored_bytes(rows(url), version) == OTHER
     assert ckpt("-s", url, "ops", "list", "-o", "json").json == []
-
-
-def test_the_record_is_found_with_the_password_elsewhere(url: str) -> None:
-    delete(url, "log", versions(url, "log")[3])
-    damaged = rows(url)
-    with_password = url.replace("@", ":secret@", 1)
-    done = ckpt("-s", with_password, "repair", "values", THREAD, "--yes")
-    if done.code == 4:
-        pytest.skip("this server asks for the password")
-    assert done.code == 0, done.err
-    assert ckpt("-s", url, "undo", THREAD, "--yes").code == 0
-    assert rows(url) == damaged
-
-
-def test_values_are_taken_back_although_the_log_cannot_be_written(url: str) -> None:
-    delete(url, "log", versions(url, "log")[3])
-    damaged = rows(url)
-    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-    running = operations_folder() / "running"
-    running.rmdir()
-    running.write_text("")
-    done = ckpt("-s", url, "undo", THREAD, "--yes")
-    assert (done.code, rows(url)) == (0, damaged)
-    assert "`ckpt ops` will not know this change" in done.err
 
 
 @pytest.mark.parametrize("by", ["thread", "operation", "newest"])
 def test_each_undo_and_redo_gives_back_what_was_there(url: str, by: str) -> None:
+    before = history(url)
     third, fourth = versions(url, "log")[3:5]
     delete(url, "log", third)
-    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
-    execute(url, damage, b"\xdd\xff", fourth)
+    replace(url, "log", fourth)
     damaged = rows(url)
-    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
+    repair(url)
     repaired = rows(url)
     op = ckpt("-s", url, "ops", "list", "-o", "json").json[0]["op"]
     words = {"thread": [THREAD], "operation": [op], "newest": []}[by]
@@ -304,100 +289,52 @@ def test_each_undo_and_redo_gives_back_what_was_there(url: str, by: str) -> None
         assert rows(url) == damaged
         assert ckpt("-s", url, "redo", "--yes").code == 0
         assert rows(url) == repaired
+    assert history(url) == before
 
 
 def test_an_undo_and_a_redo_show_the_values(url: str) -> None:
     third, fourth = versions(url, "log")[3:5]
     delete(url, "log", third)
-    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = 'log' AND version = %s"
-    execute(url, damage, b"\xdd\xff", fourth)
+    replace(url, "log", fourth)
     repaired = ckpt("-s", url, "repair", "values", THREAD, "--yes", "-o", "json").json["repaired"]
     names = ("checkpoint_ns", "checkpoint_id", "step", "channel", "version")
     places = [{name: one[name] for name in names} for one in repaired]
 
-    def values(command: str) -> Any:
+    def check(command: str, *before: str) -> None:
         (step,) = ckpt("-s", url, command, "--dry-run", "-o", "json").json["threads"]
-        return step["values"]
+        expected = [{**one, "before": was} for one, was in zip(places, before, strict=True)]
+        assert step["values"] == expected
 
-    before = ["missing", "unreadable"]
-    shown = [{**one, "before": was} for one, was in zip(places, before, strict=True)]
-    assert values("undo") == shown
+    check("undo", "missing", "unreadable")
     table = ckpt("-s", url, "undo", "--dry-run", "-o", "tsv").out.splitlines()
-    assert [line.split("\t")[-1] for line in table] == ["before", *before]
+    assert [line.split("\t")[-1] for line in table] == ["before", "missing", "unreadable"]
     text = ckpt("-s", url, "undo", THREAD, "--dry-run").out
     first, second = (
         f"removes  log of step {one['step']}  {one['checkpoint_id']}\n" for one in places
     )
     assert f"{first}{second}         the unreadable value is stored again\n" in text
     assert ckpt("-s", url, "undo", "--yes").code == 0
-    shown = [{**one, "before": was} for one, was in zip(places, ["restored"] * 2, strict=True)]
-    assert values("redo") == shown
-    text = ckpt("-s", url, "redo", "--dry-run").out
-    assert text.count("restores log of step") == 2
+    check("redo", "restored", "restored")
+    assert ckpt("-s", url, "redo", "--dry-run").out.count("restores log of step") == 2
 
 
-def test_what_changed_after_a_repair_is_not_taken_back(url: str) -> None:
+def test_an_undo_takes_back_what_was_done_last_and_nothing_that_changed_since(url: str) -> None:
     version = versions(url, "log")[3]
     delete(url, "log", version)
-    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-    change = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = %s AND version = %s"
-    execute(url, change, SERDE.dumps_typed(["other"])[1], "log", version)
+    damaged = rows(url)
+    repair(url)
+    (repaired,) = (one for one in rows(url) if one[:2] == ("log", version))
+    assert ckpt("-s", url, "rollback", THREAD, "~1", "--yes").code == 0
+    assert ckpt("-s", url, "undo", THREAD, "--yes", "-o", "json").json["form"] == "removal"
+    replace(url, "log", version, OTHER)
     stored = rows(url)
     refused = ckpt("-s", url, "undo", THREAD, "--yes")
     assert (refused.code, rows(url)) == (5, stored)
     assert "the values of 'log' changed since" in refused.err
-
-
-def test_an_undo_takes_back_what_was_done_last(url: str) -> None:
-    version = versions(url, "log")[3]
-    delete(url, "log", version)
-    damaged = rows(url)
-    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-    assert ckpt("-s", url, "rollback", THREAD, "~1", "--yes").code == 0
-    assert ckpt("-s", url, "undo", THREAD, "--yes", "-o", "json").json["form"] == "removal"
+    replace(url, "log", version, bytes(repaired[3]))
     (step,) = ckpt("-s", url, "undo", THREAD, "--yes", "-o", "json").json["threads"]
     assert [one["channel"] for one in step["values"]] == ["log"]
     assert rows(url) == damaged
-
-
-def test_a_repair_is_one_operation_to_undo_and_redo(url: str) -> None:
-    before = history(url)
-    delete(url, "log", versions(url, "log")[3])
-    damaged = rows(url)
-    assert ckpt("-s", url, "repair", "values", THREAD, "--yes").code == 0
-    undone = ckpt("-s", url, "undo", "--yes", "-o", "json")
-    assert undone.code == 0, undone.err
-    assert rows(url) == damaged
-    assert ckpt("-s", url, "redo", "--yes").code == 0
-    assert history(url) == before
-
-
-def test_one_checkpoint_is_repaired(url: str) -> None:
-    """Of the root: the values that it names."""
-    for number in (1, 4):
-        delete(url, "log", versions(url, "log")[number])
-    whole = ckpt("-s", url, "repair", "values", THREAD, "--dry-run", "-o", "json").json
-    place = whole["repaired"][1]["checkpoint_id"]
-    one = ckpt("-s", url, "repair", "values", f"{THREAD}@{place}", "--dry-run", "-o", "json").json
-    assert one["repaired"] == whole["repaired"][1:]
-
-
-def test_it_is_refused_where_a_write_is_missing_too(url: str) -> None:
-    version = versions(url, "log")[4]
-    delete(url, "log", version)
-    execute(url, "DELETE FROM checkpoint_writes WHERE channel = 'log'")
-    stored = rows(url)
-    answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json")
-    assert answer.code == 5
-    assert rows(url) == stored
-
-
-def test_nothing_is_written_without_being_asked_for(url: str) -> None:
-    delete(url, "log", versions(url, "log")[1])
-    stored = rows(url)
-    assert ckpt("-s", url, "replay", THREAD, "--repair").code == 5
-    assert ckpt("-s", url, "replay", THREAD, "--repair", "--dry-run").code == 0
-    assert rows(url) == stored
 
 
 def test_ids_that_were_given_at_merge_are_taken_from_later_values(postgres_url: str) -> None:
@@ -407,12 +344,12 @@ def test_ids_that_were_given_at_merge_are_taken_from_later_values(postgres_url: 
             graph(saver).invoke({"messages": [("user", f"no id {turn}")]}, CONFIG)
     before = history(postgres_url)
     delete(postgres_url, "messages", versions(postgres_url, "messages")[0])
-    answer = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--yes", "-o", "json")
+    answer = mended(postgres_url)
     assert answer.code == 0, answer.err
     assert history(postgres_url) == before
 
 
-def test_a_layout_that_stores_values_inside_checkpoints_is_read_too(sample: Any) -> None:
+def test_a_layout_that_stores_values_inside_checkpoints_is_read_too(sample: Path) -> None:
     answer = ckpt("-s", sample, "replay", "--repair", "--yes")
     assert answer.code == 0
     assert "no value is missing" in answer.err

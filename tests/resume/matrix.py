@@ -222,7 +222,6 @@ def resumed(
     events: list[Any] = []
     more = options(cell.durability and "sync")
     said = "returned"
-    out: Any = None
     had, wrote = outputs(store), writers(store)
     stored = {ns for (ns,) in rows_of(store, "SELECT DISTINCT checkpoint_ns FROM checkpoints")}
     try:
@@ -240,7 +239,6 @@ def resumed(
                 graph = cell.build(Saver(connection))
                 for event in graph.stream(given, CONFIG, stream_mode="debug", **more):
                     events.append(event)
-                out = graph.get_state(CONFIG).values
     except Exception as error:
         said = f"raised {type(error).__name__}: {error}"
     lines = noted()
@@ -300,9 +298,6 @@ def resumed(
     handlers = [path for path, _ in first if "_error_handler__" in path]
     return {
         "said": said,
-        "head_step": first_step,
-        "ran_step": ran_step,
-        "tasks": sorted(name for step, name in root.values() if step == first_step),
         "runs": sorted(path for path, _ in first if "_error_handler__" not in path),
         "handlers": sorted(handlers),
         "applies": sorted(applied),
@@ -319,8 +314,6 @@ def resumed(
         "known_repeats": sorted(
             path for path, where in first if ids(where)[-1] in before_ids & wrote
         ),
-        "log": [brief(words) for words in lines if words[0] != "writes"],
-        "out": out.get("log") if isinstance(out, dict) else repr(out),
     }
 
 
@@ -334,10 +327,10 @@ def look(cell: Cell, store: Path, folder: Path, name: str, before: list[list[str
         try:
             state = graph.get_state(CONFIG, subgraphs=True)
             after = list(state.next)
-            values, tasks = state.values, tasks_of(state)
+            tasks = tasks_of(state)
             questions = pending(SqliteSaver(connection))
         except Exception as error:
-            after, values, questions, tasks = ["raised", repr(error)], None, {}, []
+            after, questions, tasks = ["raised", repr(error)], {}, []
     ways: dict[str, Any] = {"none": None}
     if questions:
         ways["scalar"] = Command(resume="1")
@@ -355,14 +348,9 @@ def look(cell: Cell, store: Path, folder: Path, name: str, before: list[list[str
             Path(f"{copy}{suffix}").unlink(missing_ok=True)
         log.unlink()
     told = {
-        "name": name,
         "release": ".".join(map(str, RELEASE)),
-        "durability": cell.durability,
         "next": after,
-        "values": values.get("log") if isinstance(values, dict) else repr(values),
-        "questions": questions,
         "namespaces": sorted(calls_of(store, {one["id"] for one in tasks})),
-        "before": before,
         "resumes": done,
     }
     (folder / f"{name}.json").write_text(json.dumps(told, indent=1))
@@ -418,36 +406,10 @@ def settle(store: Path) -> None:
         connection.commit()
 
 
-def brief(words: list[str]) -> str:
-    if words[0] == "checkpoint":
-        return f"checkpoint {words[1]}#{words[2]}"
-    return " ".join(words[:2])
-
-
-def shown(told: Any) -> str:
-    """A cell's truth as lines of text."""
-    before = [brief(words) for words in told["before"] if words[0] != "writes"]
-    lines = [f"== {told['name']}  (langgraph {told['release']}, {told['durability']})"]
-    lines.append(
-        f"   next {told['next']}  values {told['values']}  questions {list(told['questions'])}"
-    )
-    lines.append(f"   before: {'; '.join(before)}")
-    for way, one in told["resumes"].items():
-        lines.append(
-            f"   {way:6} runs {one['runs']} handlers {one['handlers']} applies {one['applies']} "
-            f"asks {one['asks']} repeats {one['repeats']} | tasks {one['tasks']} "
-            f"head step {one['head_step']} ran step {one['ran_step']}"
-        )
-        lines.append(f"          {one['said']} -> {one['out']}")
-        lines.append(f"          log: {'; '.join(one['log'])}")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", default="/tmp/matrix-stores")
     parser.add_argument("--cells", default="", help="only those whose name begins so")
-    parser.add_argument("--print", action="store_true")
     parser.add_argument("--serve", action="store_true", help="read cells from the standard input")
     asked = parser.parse_args()
     folder = Path(asked.folder)
@@ -463,8 +425,6 @@ def main() -> None:
             continue
         if not cell_done(name, folder):
             print(f"== {name} FAILED", flush=True)
-        elif asked.print:
-            print(shown(json.loads((folder / f"{name}.json").read_text())), flush=True)
 
 
 if __name__ == "__main__":

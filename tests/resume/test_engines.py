@@ -29,12 +29,7 @@ from tests.kit.harness.valkey import ValkeyHarness
 from tests.kit.opening import empty_store
 
 KINDS: list[type[Harness]] = [
-    PostgresHarness,
-    MySQLHarness,
-    MongoHarness,
-    RedisHarness,
-    PlainRedisHarness,
-    ValkeyHarness,
+    *(PostgresHarness, MySQLHarness, MongoHarness, RedisHarness, PlainRedisHarness, ValkeyHarness),
     DynamoDbHarness,
 ]
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

@@ -22,66 +22,30 @@ import pytest
 import ckpt_cli
 from tests.kit.command import ROOT, ckpt
 from tests.kit.graphs import CELLS
+from tests.kit.releases import MINOR_RELEASES, PINNED, environment
 
 FIRST = {
-    "bad-answer",
-    "break-inside",
-    "chain-asked-exit",
-    "chain-done",
-    "chain-input-saved",
-    "chain-second-question",
-    "chain-silent-stored",
-    "chain-stored-last",
-    "defer-asked",
-    "defer-join-off",
-    "defer-off",
-    "fork-asked-both-one-answered",
-    "fork-asked-failed-done",
-    "fork-cut-short-done",
-    "fork-writes-all",
-    "handler-asked-sibling-asked",
-    "handler-both-failed",
-    "handler-default-two",
-    "handler-died",
-    "handler-goes-stored",
-    "handler-node-asked-failed",
-    "handler-ran-sibling-failed",
-    "handler-sub-ran-sibling-failed",
-    "send-asked-two",
-    "send-beside-failed",
-    "send-plan-stored",
-    "send-stored",
-    "sub-asked-two-one-answered",
-    "sub-called-asked",
-    "sub-deep-asked",
-    "sub-inner-done",
-    "sub-inner-stored",
-    "sub-no-checkpoints-failed",
-    "sub-side-asked",
-    "sub-stateful-second-asked",
-    "tasks-asked",
-    "tasks-side-failed",
+    *("bad-answer", "break-inside", "chain-asked-exit", "chain-done", "chain-input-saved"),
+    *("chain-second-question", "chain-silent-stored", "chain-stored-last", "defer-asked"),
+    *("defer-join-off", "defer-off", "fork-asked-both-one-answered", "fork-asked-failed-done"),
+    *("fork-cut-short-done", "fork-writes-all", "handler-asked-sibling-asked"),
+    *("handler-both-failed", "handler-default-two", "handler-died", "handler-goes-stored"),
+    *("handler-node-asked-failed", "handler-ran-sibling-failed", "handler-sub-ran-sibling-failed"),
+    *("send-asked-two", "send-beside-failed", "send-plan-stored", "send-stored"),
+    *("sub-asked-two-one-answered", "sub-called-asked", "sub-deep-asked", "sub-inner-done"),
+    *("sub-inner-stored", "sub-no-checkpoints-failed", "sub-side-asked"),
+    *("sub-stateful-second-asked", "tasks-asked", "tasks-side-failed"),
 }
 """What the first tier looks at; the rest is slow."""
 UNKNOWN = {
     # Only the start node has run, and the store does not tell which nodes follow it.
-    "chain-input-saved",
-    "sub-inner-input",
+    *("chain-input-saved", "sub-inner-input"),
     # A subgraph call has come to its end, and the store does not tell which nodes follow it.
-    "out-of-steps-sub",
-    "sub-inner-done",
-    "sub-inner-stored-last",
+    *("out-of-steps-sub", "sub-inner-done", "sub-inner-stored-last"),
     "sub-stateful-second-not-begun",
     # The store does not tell the name of an entrypoint that has never finished.
-    "tasks-asked",
-    "tasks-died",
-    "tasks-failed",
-    "tasks-own-asked",
-    "tasks-own-died",
-    "tasks-own-failed",
-    "tasks-side-asked",
-    "tasks-side-died",
-    "tasks-side-failed",
+    *("tasks-asked", "tasks-died", "tasks-failed", "tasks-own-asked", "tasks-own-died"),
+    *("tasks-own-failed", "tasks-side-asked", "tasks-side-died", "tasks-side-failed"),
 }
 """Where what runs cannot be told from the store."""
 
@@ -236,3 +200,56 @@ def test_the_commands_say_the_same(truth_of: Callable[[str], Any]) -> None:
     assert not disagreements(claim, told)
     assert claim["handlers"] == ["__error_handler__a"]
     assert claim["asks"] == ["b"]
+
+
+# What older releases do, each with what it stored itself -------------------------------------
+
+RELEASES = [*PINNED, *MINOR_RELEASES, "1.2.15", "1.2.16"]
+USES_SAVED_RESULTS = (1, 2, 16)
+"""Before, a subgraph call did not use what was saved of its step: its finished nodes ran again, and
+so did those that had failed, in place of their error handlers."""
+OTHERWISE = {"0.2.70": {"sub-stateful-second-first-died"}}
+"""There, a run goes on telling subgraphs that it is a resume after its first step, and one with a
+memory returns that without running."""
+LISTS = ("runs", "applies", "asks", "handlers", "repeats", "known_repeats")
+
+
+def without(calls: set[str], found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what is said of some subgraph calls and of the nodes in them."""
+
+    def is_kept(path: str) -> bool:
+        within = path.rpartition(" > ")[0] in calls
+        return not within and not any(f"{one} > ".startswith(f"{path} > ") for one in calls)
+
+    return {
+        key: [path for path in one if is_kept(path)] if key in LISTS and one is not None else one
+        for key, one in found.items()
+    }
+
+
+@pytest.mark.eras
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_resumes_as_was_said(release: str, tmp_path: Path) -> None:
+    venvs = Path(os.environ.get("CKPT_TEST_ERAS", Path("~/.cache/ckpt-eras").expanduser()))
+    python, packages = environment(release, venvs)
+    numbers = tuple(map(int, release.split(".")))
+    wrong = []
+    with matrix(tmp_path, python, packages) as truth_of:
+        for name, cell in CELLS.items():
+            if cell.since > numbers:
+                continue
+            told = truth_of(name)
+            assert told["release"] == release
+            if name in OTHERWISE.get(release, ()):
+                continue
+            claim = claim_of(told["store"])
+            if claim is None or told["next"][:1] == ["raised"]:
+                continue
+            if numbers < USES_SAVED_RESULTS:
+                saved = [*claim["applies"], *claim["handlers"]]
+                calls = {path.rpartition(" > ")[0] for path in saved} & set(told["namespaces"])
+                claim = without(calls, claim)
+                ways = told["resumes"]
+                told = {**told, "resumes": {way: without(calls, ways[way]) for way in ways}}
+            wrong += [(name, one) for one in disagreements(claim, told)]
+    assert not wrong, "\n".join(map(str, wrong))

@@ -20,8 +20,8 @@ from tests.kit.command import ckpt, first_now
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
+from tests.kit.planting.apart import delete, execute, rows, versions
 from tests.kit.planting.steps import THREAD, talk
-from tests.replay.test_repair import delete, execute, rows, versions
 
 pytestmark = pytest.mark.engines
 

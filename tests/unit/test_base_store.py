@@ -1,20 +1,34 @@
-"""`BaseStore` derives from five queries what an adapter would answer."""
+"""What adapters have in common: derived queries, checked answers, archived rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Unpack
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
 from ckpt_backends.base import BaseStore
-from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, Write
+from ckpt_backends.errors import Refused, StoreChanged, Unreadable, Unsupported
+from ckpt_backends.model import (
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    Write,
+)
 from ckpt_backends.protocol import CheckpointOptions, Store, WriteOptions
 from ckpt_backends.registry import open_store
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Cell, Restored, Row, compare, is_part, sql_key
+from ckpt_backends.servers import checked
+
+if TYPE_CHECKING:
+    from ckpt_backends.protocol import Store
+
 
 KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
 COLUMNS = {
@@ -128,3 +142,80 @@ def _writes(found: Iterator[Write]) -> dict[CheckpointKey, list[Write]]:
     for one in found:
         kept.setdefault(one.key, []).append(one)
     return kept
+
+
+@checked("size", "size_of", "keys", "checkpoints")
+class Answering:
+    """A store that returns what a server sent."""
+
+    _url = SimpleNamespace()
+
+    def __init__(self, sent: Any) -> None:
+        self._sent = sent
+
+    def size(self) -> ThreadSize:
+        return ThreadSize(1, self._sent, 0)
+
+    def size_of(self, store: Store | None) -> ThreadSize:
+        return ThreadSize(1, self._sent, 0)
+
+    def keys(self) -> Iterator[BlobKey]:
+        yield BlobKey("", "messages", self._sent)
+
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        yield Checkpoint(CheckpointKey("a", "", self._sent), None)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "ask"),
+    [
+        pytest.param(2, "2", Answering.size, id="of a named tuple"),
+        pytest.param("1", 1, lambda it: next(it.keys()), id="of an item"),
+        pytest.param(2, "2", lambda it: it.size_of(None), id="with a parameter of no known type"),
+        pytest.param("1", 1, lambda it: next(it.checkpoints()), id="of a dataclass"),
+    ],
+)
+def test_a_field_with_a_wrong_type_is_refused(
+    right: Any, wrong: Any, ask: Callable[[Answering], Any]
+) -> None:
+    assert str(right) in str(ask(Answering(right)))
+    with pytest.raises(Unreadable):
+        ask(Answering(wrong))
+
+
+def ids(*names: str) -> dict[str, Cell]:
+    """The members of a list of Redis."""
+    return {f".{place}": name for place, name in enumerate(names)}
+
+
+@pytest.mark.parametrize(
+    ("stored", "archived", "expected"),
+    [
+        ("c", "abc", True),
+        ("ac", "abc", True),
+        ("a", "abc", True),
+        ("abc", "abc", False),
+        ("ca", "abc", False),
+        ("cd", "abc", False),
+        ("c", "abac", False),
+    ],
+)
+def test_a_part_of_a_list_has_its_order(stored: str, archived: str, expected: bool) -> None:
+    assert is_part("list", ids(*stored), ids(*archived)) is expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [({".a": "1"}, True), ({".a": "2"}, False), ({".a": "1", ".c": "3"}, False)],
+)
+def test_a_part_of_a_sorted_set_has_its_scores(stored: dict[str, Cell], expected: bool) -> None:
+    assert is_part("zset", stored, {".a": "1", ".b": "2"}) is expected
+    assert not is_part("hash", stored, {".a": "1", ".b": "2"})
+
+
+def test_compare_counts_what_would_be_restored() -> None:
+    old, new = ({"thread_id": "a", "checkpoint_id": one, "value": one} for one in ("1", "2"))
+    rows = [Row("checkpoints", old), Row("checkpoints", new)]
+    assert compare(rows, [rows[0]], sql_key) == Restored(added=1, there=1)
+    with pytest.raises(StoreChanged, match="different contents"):
+        compare(rows, [Row("checkpoints", {**old, "value": "x"})], sql_key)

@@ -74,19 +74,15 @@ def test_what_it_lacks_is_refused(toy: Path) -> None:
         open_store("nosuch:///x")
 
 
-def test_a_missing_driver_is_named(toy: Path) -> None:
-    (toy / "ckpt_toy.py").write_text(f"DRIVER = True\n{_TOY}")
+@pytest.mark.parametrize(
+    ("extra", "hint"), [("", "ckpt_toy"), ("extra='box', ", "'ckpt_toy[box]'")]
+)
+def test_a_missing_driver_is_named(toy: Path, extra: str, hint: str) -> None:
+    text = f"DRIVER = True\n{_TOY}".replace("driver=", f"{extra}driver=")
+    (toy / "ckpt_toy.py").write_text(text)
     with pytest.raises(MissingDependency, match="Toy needs the driver nosuchdriver") as error:
         open_memory(parse_url("a.toy"))
-    assert error.value.hint == "install it: pip install ckpt_toy"
-
-
-def test_a_missing_driver_is_of_an_extra(toy: Path) -> None:
-    text = f"DRIVER = True\n{_TOY}".replace("driver=", "extra='box', driver=")
-    (toy / "ckpt_toy.py").write_text(text)
-    with pytest.raises(MissingDependency) as error:
-        open_memory(parse_url("a.toy"))
-    assert error.value.hint == "install it: pip install 'ckpt_toy[box]'"
+    assert error.value.hint == f"install it: pip install {hint}"
 
 
 def test_a_bundled_backend_comes_first(toy: Path) -> None:
@@ -101,10 +97,9 @@ def test_an_untrusted_configuration_names_files_in_its_folder_only(toy: Path) ->
     assert needs_trust(f"toy:///{toy}/a.toy", {}, toy) is None
     assert needs_trust("/etc/a.toy", {}, toy) == "names a file outside its folder"
     assert needs_trust(str(toy / "a.toy"), {"box": "b"}, toy) == "sets 'box'"
-
-
-def test_a_server_of_an_installed_backend_needs_trust(toy: Path) -> None:
     (toy / "ckpt_toy.py").write_text(f"DRIVER = False\n{_TOY}".replace("is_local=True", ""))
+    sys.modules.pop("ckpt_toy", None)
+    plugins.cache_clear()
     assert needs_trust("toy://host/a", {}, toy) == "names a server"
 
 

@@ -60,12 +60,6 @@ def test_pipx_and_uv_get_the_packages_of_the_extra(
     assert install_command(requirement, uv) == f"uv tool install --with {added} ckpt-of-uv"
 
 
-def test_the_environment_of_pipx_may_have_another_name(tmp_path: Path) -> None:
-    prefix = tool(tmp_path, "pipx_metadata.json", name="langgraph-ckpt_dev")
-    assert install_command("pynacl", prefix) == "pipx inject langgraph-ckpt_dev pynacl"
-    assert upgrade_command(prefix) == "pipx upgrade langgraph-ckpt_dev"
-
-
 @pytest.mark.parametrize(
     ("mark", "folder", "install", "upgrade"),
     [
@@ -85,14 +79,6 @@ def test_a_run_that_installs_nothing_is_repeated_with_the_package(
     assert upgrade_command(str(made)) == upgrade
 
 
-def test_uv_keeps_the_extras_of_ckpt(tmp_path: Path) -> None:
-    receipt = '[tool]\nrequirements = [{ name = "langgraph-ckpt", extras = ["tui", "aes"] }]'
-    prefix = tool(tmp_path, "uv-receipt.toml", receipt)
-    assert install_command("pymysql", prefix) == (
-        "uv tool install --with pymysql 'langgraph-ckpt[tui,aes]'"
-    )
-
-
 RECEIPT = """[tool]
 requirements = [
     { name = "langgraph-ckpt", directory = "/src" },
@@ -100,14 +86,24 @@ requirements = [
     { name = "pymysql", specifier = ">=1.2" },
 ]
 """
+EXTRAS = '[tool]\nrequirements = [{ name = "langgraph-ckpt", extras = ["tui", "aes"] }]'
 
 
-def test_uv_keeps_what_was_added_before(tmp_path: Path) -> None:
-    prefix = tool(tmp_path, "uv-receipt.toml", RECEIPT)
+def test_uv_keeps_what_was_added_before_and_pipx_the_name_of_its_environment(
+    tmp_path: Path,
+) -> None:
+    added, extras, pipx = (tmp_path / name for name in ("added", "extras", "pipx"))
+    prefix = tool(added, "uv-receipt.toml", RECEIPT)
     assert install_command("langgraph-ckpt[tui]", prefix) == (
         "uv tool install --with 'psycopg[binary]' --with pymysql --with textual langgraph-ckpt"
     )
     assert upgrade_command(prefix) == "uv tool upgrade langgraph-ckpt"
+    assert install_command("pymysql", tool(extras, "uv-receipt.toml", EXTRAS)) == (
+        "uv tool install --with pymysql 'langgraph-ckpt[tui,aes]'"
+    )
+    prefix = tool(pipx, "pipx_metadata.json", name="langgraph-ckpt_dev")
+    assert install_command("pynacl", prefix) == "pipx inject langgraph-ckpt_dev pynacl"
+    assert upgrade_command(prefix) == "pipx upgrade langgraph-ckpt_dev"
 
 
 @pytest.mark.parametrize("text", ["", "[tool", "tool = 1", "[tool]\nrequirements = [1]"])

@@ -1,14 +1,19 @@
+"""What is stored is decoded, up to limits, and never raises."""
+
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import pickle
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ormsgpack import Ext, packb
+from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
 
 from ckpt_backends.codec import (
     Cut,
@@ -16,11 +21,14 @@ from ckpt_backends.codec import (
     Opaque,
     Tagged,
     Value,
+    channel_sizes,
     decode,
     decode_checkpoint,
     to_json,
 )
 from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.reducers import Pending
+from tests.kit.strategies import packable
 
 TAGS = ["msgpack", "json", "bytes", "bytearray", "null", "empty", "pickle", "msgpack+aes", ""]
 TIGHT = Limits(value_bytes=100, depth=5, nodes=20)
@@ -84,10 +92,8 @@ def begins(part: object, whole: object) -> bool:
         return len(part) <= len(whole) and all(begins(a, b) for a, b in pairs)
     if isinstance(whole, dict) and isinstance(part, dict):
         return [*part] == [*whole][: len(part)] and all(begins(part[k], whole[k]) for k in part)
-    if isinstance(whole, str) and isinstance(part, str):
-        return bool(part) and whole.startswith(part)
-    if isinstance(whole, bytes) and isinstance(part, bytes):
-        return bool(part) and whole.startswith(part)
+    if type(whole) in {str, bytes} and type(part) is type(whole):
+        return bool(part) and whole.startswith(part)  # type: ignore[attr-defined]
     return part == whole
 
 
@@ -110,9 +116,7 @@ def test_long_bytes_are_cut(tag: str, kept: Value) -> None:
 
 def test_the_beginning_of_an_object_keeps_its_type() -> None:
     data = packb(Ext(2, packb(["m", "C", {"a": 1, "text": "x" * 200}])))
-    cut = decode(TypedBytes("msgpack", data), TIGHT)
-    assert isinstance(cut, Cut)
-    assert isinstance(cut.kept, Tagged)
+    cut: Any = decode(TypedBytes("msgpack", data), TIGHT)
     assert cut.kept.type == "m.C"
     assert begins(cut.kept.payload, {"a": 1, "text": "x" * 200})
 
@@ -145,12 +149,10 @@ BODY = {
 def test_a_body_is_cut_by_channel(tag: str) -> None:
     data = packb(BODY) if tag == "msgpack" else json.dumps(BODY).encode()
     limits = Limits(value_bytes=100, depth=5, nodes=50)
-    body = decode_checkpoint(TypedBytes(tag, data), limits)
-    assert isinstance(body, dict)
+    body: Any = decode_checkpoint(TypedBytes(tag, data), limits)
     assert body["v"] == 4
     assert body["channel_versions"] == {"first": "1"}
     channels = body["channel_values"]
-    assert isinstance(channels, dict)
     assert [*channels] == [*BODY["channel_values"]]  # type: ignore[misc]
     assert channels["first"] == "ok"
     cut = {name: value for name, value in channels.items() if isinstance(value, Cut)}
@@ -164,15 +166,11 @@ def test_one_huge_channel_leaves_the_others_whole(tag: str) -> None:
     huge = "z" * (17 << 20)
     body = {"v": 4, "channel_values": {"a": [1], "huge": huge, "b": {"c": 2}}, "ts": "now"}
     data = packb(body) if tag == "msgpack" else json.dumps(body).encode()
-    read = decode_checkpoint(TypedBytes(tag, data))
-    assert isinstance(read, dict)
+    read: Any = decode_checkpoint(TypedBytes(tag, data))
     channels = read["channel_values"]
-    assert isinstance(channels, dict)
     assert (channels["a"], channels["b"], read["ts"]) == ([1], {"c": 2}, "now")
     cut = channels["huge"]
-    assert isinstance(cut, Cut)
     assert cut.size >= len(huge)
-    assert isinstance(cut.kept, str)
     assert 16 << 20 >= len(cut.kept) > 15 << 20
 
 
@@ -180,10 +178,9 @@ def test_one_huge_channel_leaves_the_others_whole(tag: str) -> None:
 def test_the_channels_of_a_body_share_one_limit(tag: str) -> None:
     body = {"v": 4, "channel_values": {f"c{n}": list(range(40)) for n in range(9)}}
     data = packb(body) if tag == "msgpack" else json.dumps(body).encode()
-    read = decode_checkpoint(TypedBytes(tag, data), Limits(value_bytes=500, depth=5, nodes=50))
-    assert isinstance(read, dict)
+    limits = Limits(value_bytes=500, depth=5, nodes=50)
+    read: Any = decode_checkpoint(TypedBytes(tag, data), limits)
     channels = read["channel_values"]
-    assert isinstance(channels, dict)
     whole = [name for name, value in channels.items() if not isinstance(value, Cut)]
     assert whole == ["c0", "c1", "c2", "c3"]
 
@@ -202,3 +199,72 @@ def test_importing_the_codec_is_cheap() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+@given(st.dictionaries(names, packable, max_size=5), packable)
+def test_msgpack_channels_have_the_sizes_of_their_values(channels: Any, other: Any) -> None:
+    body = {"v": 4, "channel_values": channels, "channel_versions": other}
+    data = packb(body, option=OPT_NON_STR_KEYS)
+    assert channel_sizes(TypedBytes("msgpack", data)) == {
+        name: len(packb(value, option=OPT_NON_STR_KEYS)) for name, value in channels.items()
+    }
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+)
+
+
+@given(st.dictionaries(names, json_values, max_size=5), json_values, st.booleans())
+def test_json_channels_have_the_sizes_of_their_text(
+    channels: Any, other: Any, ascii_only: bool
+) -> None:
+    body = {"ts": other, "channel_values": channels, "z": other}
+    data = json.dumps(body, ensure_ascii=ascii_only).encode()
+    assert channel_sizes(TypedBytes("json", data)) == {
+        name: len(json.dumps(value, ensure_ascii=ascii_only).encode())
+        for name, value in channels.items()
+    }
+
+
+@pytest.mark.parametrize("tag", ["msgpack", "json"])
+@given(data=st.binary(max_size=40))
+def test_any_bytes_give_sizes_or_none(tag: str, data: bytes) -> None:
+    sizes = channel_sizes(TypedBytes(tag, data))
+    assert sizes is None or sum(sizes.values()) <= len(data)
+
+
+def test_what_is_not_read_has_no_sizes() -> None:
+    for tag in ("pickle", "msgpack+aes", "null"):
+        assert channel_sizes(TypedBytes(tag, b"\x80")) is None
+    assert channel_sizes(TypedBytes("msgpack", b"\x90")) is None
+    assert channel_sizes(TypedBytes("json", b"[]")) is None
+    assert channel_sizes(TypedBytes("msgpack", b"\x80")) == {}
+
+
+NODES = {
+    "Tagged(type='a.B', payload={'x': [1]})": Tagged("a.B", {"x": [1]}),
+    "Tagged(type='a.B', payload=None)": Tagged("a.B", None),
+    "Pending(type='a.B', payload=None)": Pending("a.B", None),
+    "Opaque(type='x', size=3, sha256='', reason='why')": Opaque("x", 3, "", "why"),
+    "Opaque(type='x', size=3, sha256='', reason='why not')": Opaque("x", 3, "", "why not"),
+    "Cut(kept='abc', size=9, reason='long', unit='character')": Cut("abc", 9, "long", "character"),
+    "Cut(kept='abc', size=9, reason='long', unit='byte')": Cut("abc", 9, "long"),
+}
+
+
+@pytest.mark.parametrize("shown", NODES)
+def test_a_node_equals_its_copies_and_no_other(shown: str) -> None:
+    one = NODES[shown]
+    assert repr(one) == shown
+    assert [name for name, other in NODES.items() if other == one] == [shown]
+    for again in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert again == one
+        assert again is not one
+        assert hash(again) == hash(one)
+    assert one != [*map(repr, NODES)]
+    assert not hasattr(one, "__dict__")

@@ -1,9 +1,12 @@
-"""What changed between two values, and the way back."""
+"""What changed between two values or in a step, and the way back."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +17,14 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_cli.core.diff import (
     MAX_CELLS,
+    BriefState,
     Cells,
     ChannelChange,
     Counts,
     Op,
+    brief_state,
     by_identity,
+    changed,
     common_subsequence,
     count,
     diff_channels,
@@ -26,11 +32,15 @@ from ckpt_cli.core.diff import (
     in_order,
     op_record,
     pointer,
+    short_changes,
     sizes,
+    step_changes,
+    written_changes,
 )
+from ckpt_cli.core.state import Body
 from ckpt_cli.core.values import same
 from ckpt_cli.render.value_diff import CHANGE
-from tests.unit.core.patching import patch
+from ckpt_cli.render.values import changes_text
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(
     st.none(),
@@ -87,7 +97,10 @@ def deep(levels: int, leaf: Value) -> Value:
 
 @given(VALUES, VALUES)
 def test_patching_a_value_with_its_diff_gives_the_other(before: Value, after: Value) -> None:
-    assert same(patch(before, diff_values(before, after)), after)
+    ops = diff_values(before, after)
+    assert same(patch(before, ops), after)
+    assert (ops == []) == same(before, after)
+    assert diff_values(before, before) == []
 
 
 @given(st.lists(messages(), max_size=7), st.lists(messages(), max_size=7))
@@ -101,16 +114,6 @@ def test_a_new_order_of_messages_is_moves_only(after: list[Value]) -> None:
     ops = diff_values(before, after)
     assert {op.op for op in ops} <= {"move"}
     assert same(patch(before, ops), after)
-
-
-@given(VALUES)
-def test_a_value_does_not_differ_from_itself(value: Value) -> None:
-    assert diff_values(value, value) == []
-
-
-@given(VALUES, VALUES)
-def test_the_diff_is_empty_exactly_for_equal_values(before: Value, after: Value) -> None:
-    assert (diff_values(before, after) == []) == same(before, after)
 
 
 @given(VALUES, VALUES)
@@ -128,9 +131,6 @@ def test_values_of_different_types_differ(one: Value, other: Value) -> None:
     assert diff_values([one], [other]) == [Op("replace", (0,), one, other)]
     assert diff_values({"a": one}, {"a": other}) == [Op("replace", ("a",), one, other)]
     assert not same(Tagged("builtins.set", [one]), Tagged("builtins.set", [other]))
-
-
-def test_nan_equals_nan() -> None:
     assert diff_values({"a": [math.nan]}, {"a": [float("nan")]}) == []
 
 
@@ -247,21 +247,15 @@ def test_only_channels_that_differ_are_listed_by_name() -> None:
     assert list(changes) == ["a", "b", "c"]
 
 
-def test_counts_are_of_items() -> None:
+def test_counts_are_of_items_and_sizes_those_of_compact_json() -> None:
     before: list[Value] = [{"role": "user", "content": "a", "id": "1", "name": "x"}]
     after: list[Value] = [
         {"role": "user", "content": "b", "id": "1", "name": "y"},
         {"role": "user", "content": "c", "id": "2"},
     ]
     assert count(diff_channels({"m": before}, {"m": after})["m"]) == Counts(1, 0, 1)
-
-
-def test_a_channel_that_comes_or_goes_counts_its_items() -> None:
     assert count(diff_channels({}, {"m": ["a", "b"]})["m"]) == Counts(2, 0, 0)
     assert count(diff_channels({"m": None}, {})["m"]) == Counts(0, 1, 0)
-
-
-def test_sizes_are_those_of_compact_json() -> None:
     assert sizes(diff_channels({}, {"m": ["a", "é"]})["m"]) == (0, len('["a","é"]') + 1)
     assert sizes(diff_channels({"m": 10}, {"m": {"a": 1}})["m"]) == (2, len('{"a":1}'))
 
@@ -273,6 +267,7 @@ def test_records_have_what_their_op_has() -> None:
         Op("remove", (0,), before=1.5),
         Op("move", ("list", 2), id="8", moved_from=0),
     ]
+    assert pointer(()) == ""
     assert [*map(op_record, ops)] == [
         {"op": "replace", "path": "/1/content", "id": "7", "before": "a", "after": None},
         {"op": "add", "path": "/a~1b~0c", "after": to_json(b"x")},
@@ -281,10 +276,178 @@ def test_records_have_what_their_op_has() -> None:
     ]
 
 
-def test_the_whole_value_has_the_empty_pointer() -> None:
-    assert pointer(()) == ""
-
-
 def test_a_side_that_is_not_there_is_null_in_a_record() -> None:
     removed = diff_channels({"a": 1}, {})["a"]
     assert CHANGE.record(removed) == {"change": "removed", "before": 1, "after": None, "ops": []}
+
+
+def patch(before: Value, ops: Sequence[Op]) -> Value:
+    """Return the value that results from the ops of `diff_values`."""
+    if not ops:
+        return before
+    if not ops[0].path:
+        return ops[0].after
+    if isinstance(before, Tagged):
+        return Tagged(before.type, patch(before.payload, ops))
+    if isinstance(before, dict):
+        return _patch_dict(before, ops)
+    if isinstance(before, list):
+        return _patch_list(before, ops)
+    raise ValueError("ops of another value")
+
+
+def _patch_dict(before: dict[Value, Value], ops: Sequence[Op]) -> Value:
+    after = dict(before)
+    for key, inner in _by_head(ops).items():
+        match inner:
+            case [Op(op="remove", path=())]:
+                del after[key]
+            case [Op(op="add", path=()) as op]:
+                after[key] = op.after
+            case _:
+                after[key] = patch(before[key], inner)
+    return after
+
+
+def _patch_list(before: list[Value], ops: Sequence[Op]) -> Value:
+    here = [op for op in ops if len(op.path) == 1]
+    added = {op.path[0]: op.after for op in here if op.op == "add"}
+    moved = {op.path[0]: op.moved_from for op in here if op.op == "move"}
+    removed = {op.path[0] for op in here if op.op == "remove"}
+    leaving = removed | set(moved.values())
+    staying = iter([item for i, item in enumerate(before) if i not in leaving])
+    after: list[Value] = []
+    for j in range(len(before) - len(removed) + len(added)):
+        source = moved.get(j)
+        if source is not None:
+            after.append(before[source])
+        else:
+            after.append(added[j] if j in added else next(staying))
+    inside = [op for op in ops if op.op == "replace" or len(op.path) > 1]
+    for head, inner in _by_head(inside).items():
+        after[int(head)] = patch(after[int(head)], inner)
+    return after
+
+
+def _by_head(ops: Iterable[Op]) -> dict[str | int, list[Op]]:
+    groups: dict[str | int, list[Op]] = defaultdict(list)
+    for op in ops:
+        groups[op.path[0]].append(replace(op, path=op.path[1:]))
+    return groups
+
+
+def held(values: dict[str, Value], **versions: Any) -> Body:
+    return Body(4, None, values, versions, {}, None)
+
+
+def apart(size: int, **versions: Any) -> Body:
+    """A value that is stored apart."""
+    return held({"a": Cut(None, size, "")}, **versions)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        (held({"a": 1}, a=1), held({"a": 1}, a=1), False),
+        (held({"a": 1}, a=1), held({"a": 2}, a=2), True),
+        (held({"a": [1]}, a=1), held({"a": [1]}, a=2), False),
+        (held({"a": 1}, a=1), held({"a": True}, a=2), True),
+        # Layouts without versions.
+        (held({"a": 1}), held({"a": 1}), False),
+        (held({"a": 1}), held({"a": 2}), True),
+        (held({"a": 1}), held({}), True),
+        # Values that are rebuilt from writes.
+        (held({}, a=1), held({}, a=2), True),
+        (held({}, a=1), held({}, a=1), False),
+        (held({}), held({}), False),
+        # It is new.
+        (held({}), held({"a": None}, a=1), True),
+        (None, held({"a": 1}, a=1), True),
+        (None, held({}), False),
+        # Values that are stored apart.
+        (apart(9, a=1), apart(9, a=1), False),
+        (apart(9, a=1), apart(8, a=2), True),
+        (apart(9, a=1), apart(9, a=2), None),
+        (apart(1 << 20, a=1), apart(1 << 20, a=2), True),
+    ],
+)
+def test_a_version_may_differ_with_an_equal_value(
+    before: Body | None, after: Body, verdict: bool | None
+) -> None:
+    assert changed("a", before, after) is verdict
+
+
+def plain_message(text: str, role: str = "ai") -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+def say(value: Any) -> str:
+    return value["content"] if isinstance(value, dict) else str(value)
+
+
+def state(values: dict[str, Any], *unknown: str) -> BriefState:
+    return brief_state(values, {*values, *unknown})
+
+
+def told(before: BriefState, after: BriefState, **written: list[Any]) -> str:
+    names = {*after.channels}
+    return changes_text(short_changes(written_changes(names, before, after, written), say))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ({"budget": 120}, {"budget": 90}, "budget 120 → 90"),
+        ({}, {"budget": 90}, "budget → 90"),
+        ({"budget": 90}, {"budget": 90}, ""),
+        ({"ok": False}, {"ok": 0}, "ok False → 0"),
+        ({"notes": ["a"]}, {"notes": ["a", "b", "c"]}, "notes +2"),
+        ({"notes": ["a", "b"]}, {"notes": ["b"]}, "notes"),
+        ({"plan": {"a": 1}}, {"plan": {"a": 2}}, "plan"),
+        ({"mail": "long" * 20}, {"mail": "short"}, "mail → short"),
+    ],
+)
+def test_values_are_told_as_far_as_states_tell(before: Any, after: Any, text: str) -> None:
+    assert told(state(before), state(after)) == text
+
+
+def test_new_messages_come_first() -> None:
+    before, after = state({"a": 1}, "messages"), state({"a": 2}, "messages")
+    written = [[plain_message("one"), plain_message("two")]]
+    assert told(before, after, messages=written) == "+2 two, a 1 → 2"
+
+
+def test_what_was_written_is_told_as_far_as_it_is_new() -> None:
+    known = state({"messages": [1, 2]})
+    written = [[plain_message("old"), plain_message("older"), plain_message("new")]]
+    assert told(known, state({"messages": [1, 2, 3]}), messages=written) == "+1 new"
+    assert told(known, state({"messages": [1, 2]}), messages=written) == "messages"
+    notes = state({"notes": ["a"]})
+    assert told(notes, notes, notes=[[]]) == ""
+    assert told(notes, state({"notes": ["b"]}), notes=[["b"]]) == "notes"
+    # As a channel that stores only snapshots now and then.
+    before, after = state({}, "messages"), state({"messages": [1, 2, 3]})
+    assert told(before, after) == "messages"
+    assert told(before, after, messages=[[plain_message("new")]]) == "+1 new"
+    assert told(before, before, messages=[[plain_message("", "remove")]]) == "messages"
+
+
+def test_whole_states_tell_the_same() -> None:
+    before: dict[str, Any] = {"a": 1, "messages": [plain_message("old")], "same": 3}
+    after: dict[str, Any] = {
+        "a": 2,
+        "messages": [plain_message("old"), plain_message("new")],
+        "same": 3,
+    }
+    found = step_changes(["a", "messages"], before, after)
+    text = changes_text(short_changes(found, say))
+    written: dict[str, Any] = {"messages": [plain_message("new")]}
+    brief = written_changes(["a", "messages", "same"], state(before), state(after), written)
+    assert text == changes_text(short_changes(brief, say)) == "+1 new, a 1 → 2"
+
+
+def test_many_channels_are_counted() -> None:
+    after = {f"c{n}": n for n in range(8)}
+    assert changes_text(short_changes(step_changes(after, {}, after), say)).endswith(
+        "c5 → 5, 2 more channels"
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import pytest
+
 from ckpt_cli.core.state import Body, Followers, followers_of, learn_followers
 
 Told = tuple[str, str | None, str | None, Body]
@@ -42,39 +44,26 @@ def after(seen: Mapping[str, Mapping[str, int]], **values: str) -> Body:
     return at(values, versions, {**AFTER_DRAFT.seen, **seen})  # type: ignore[arg-type,dict-item]
 
 
-def test_a_run_that_passed_a_node_names_all_that_follow_it() -> None:
-    ran = after({"review": {"draft": 4}, "index": {"draft": 4}}, review="review", index="index")
-    found = learned(("loop", AFTER_DRAFT), ("loop", ran))
-    assert found.passed["draft"] == {"review", "index"}
-    assert following("draft", NOTHING, found) == {"review", "index"}
+AGAIN = after({}, review="review")
+INDEXED = after({"review": {"draft": 4}, "index": {"draft": 4}}, review="review", index="index")
+ELSEWHERE = AGAIN._replace(seen={**AGAIN.seen, "review": {"start:review": 3}})
 
 
-def test_a_node_that_a_new_input_dropped_follows_too() -> None:
-    dropped = after({"review": {"draft": 4}})
-    assert learned(("loop", AFTER_DRAFT), ("input", dropped)).passed["draft"] == {"review"}
-
-
-def test_nothing_follows_a_node_that_an_input_passed_unread() -> None:
-    found = learned(("loop", AFTER_DRAFT), ("input", after({})))
-    assert following("draft", NOTHING, found) == frozenset()
+@pytest.mark.parametrize(
+    ("source", "body", "follow"),
+    [
+        pytest.param("loop", INDEXED, {"review", "index"}, id="a run that passed it"),
+        pytest.param("input", after({"review": {"draft": 4}}), {"review"}, id="it was dropped"),
+        pytest.param("input", after({}), set(), id="an input passed it unread"),
+        pytest.param("update", after({"review": {}}, review="review"), {"review"}, id="an update"),
+        pytest.param("update", ELSEWHERE, None, id="an update as a node that runs from elsewhere"),
+        pytest.param("update", after({}, draft="draft"), None, id="an update as the node itself"),
+    ],
+)
+def test_what_follows_a_node(source: str, body: Body, follow: set[str] | None) -> None:
+    found = learned(("loop", AFTER_DRAFT), (source, body))
+    assert following("draft", NOTHING, found) == follow
     assert following("other", NOTHING, found) is None
-
-
-def test_an_update_tells_as_which_node_the_caller_acted() -> None:
-    found = learned(("loop", AFTER_DRAFT), ("update", after({"review": {}}, review="review")))
-    assert found.passed == {}
-    assert following("draft", NOTHING, found) == {"review"}
-
-
-def test_an_update_as_a_node_that_runs_from_elsewhere_tells_nothing() -> None:
-    again = after({}, review="review")
-    ran = again._replace(seen={**again.seen, "review": {"start:review": 3}})
-    assert following("draft", NOTHING, learned(("loop", AFTER_DRAFT), ("update", ran))) is None
-
-
-def test_an_update_as_the_node_itself_tells_nothing() -> None:
-    found = learned(("loop", AFTER_DRAFT), ("update", after({}, draft="draft")))
-    assert following("draft", found) is None
 
 
 def test_threads_of_other_graphs_are_not_asked() -> None:
@@ -92,6 +81,7 @@ def test_threads_that_disagree_tell_nothing() -> None:
     ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
     followed = learned(("loop", AFTER_DRAFT), ("loop", after({"review": {"draft": 4}})))
     assert following("draft", NOTHING, ended, followed) is None
+    assert following("draft", learned(("loop", AFTER_DRAFT))) is None
     assert following("draft", followed, ended) == {"review"}
 
 

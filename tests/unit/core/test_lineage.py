@@ -144,7 +144,7 @@ def test_a_namespace_is_taken_apart_as_it_was_put_together(
     assert [(one.node, one.task_id) for one in levels(ns)] == parts
     assert levels(ns)[-1].outer == outer
     assert graph_of(ns) == tuple(node for node, _ in parts)
-    assert namespace_kind(ns) == "|".join(node for node, _ in parts)
+    assert namespace_kind(ns) == namespace_kind(f"{ns}|3") == "|".join(node for node, _ in parts)
     assert depth_of(ns) == len(parts)
     assert is_subgraph_call(ns) == (parts[-1][1] is not None)
     assert is_in_call(ns) == any(task_id is not None for _, task_id in parts) != is_stateful(ns)

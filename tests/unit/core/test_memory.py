@@ -1,22 +1,34 @@
-"""Names of namespaces and items, and which items are wanted."""
+"""Items of memory: their names, which are wanted, where facts came from, and how they are shown."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.memory import Item, ItemKey, Source
+from ckpt_backends.codec.values import Value
+from ckpt_backends.memory import Item, ItemKey, Source, Vector
+from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.memory import (
     ItemFilter,
+    duplicates,
     format_key,
     format_namespace,
     is_expired,
     item_keys,
+    likeliest,
+    named_source,
+    orphans,
     parse_namespace,
+    source_of,
+    text_of,
 )
+from ckpt_cli.queries.memory import FoundItem
+from ckpt_cli.render.memory import ITEM, item_lines, tree_lines
+from ckpt_cli.render.text import Ui, cell_len
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 LABELS = st.text(alphabet="ab/\\e.", max_size=4)
@@ -33,12 +45,9 @@ def test_an_item_is_found_by_what_it_is_called(namespace: tuple[str, ...], key: 
     assert one in list(item_keys(format_key(one)))
 
 
-def test_slashes_at_an_end_mean_nothing() -> None:
+def test_slashes_stand_between_labels_and_in_keys() -> None:
     assert parse_namespace("/users//anna/") == ("users", "anna")
     assert parse_namespace("") == ()
-
-
-def test_a_key_may_hold_slashes() -> None:
     assert list(item_keys("a/b/c")) == [ItemKey(("a", "b"), "c"), ItemKey(("a",), "b/c")]
     assert list(item_keys("plain")) == []
 
@@ -88,3 +97,138 @@ def test_a_moment_to_come_has_not_expired() -> None:
     assert is_expired(FACT, NOW)
     assert not is_expired(FACT, NOW - timedelta(minutes=1))
     assert not is_expired(BARE, NOW)
+
+
+@pytest.mark.parametrize(
+    ("fact", "texts", "index", "sentence"),
+    [
+        ("Prefers Go", ["Hi!", "I like tea. My team prefers Go."], 1, "My team prefers Go."),
+        ("喜欢喝茶", ["我喜欢咖啡。", "今天下雨。我喜欢喝茶！"], 1, "我喜欢喝茶！"),
+        ("ＧｏとPython", ["go", "python", "Go and Python"], 2, "Go and Python"),
+        ("uses the CI", ["the the the", "the CI is slow"], 1, "the CI is slow"),
+        ("tea", ["tea", "tea again"], 1, "tea again"),
+        ("茶", ["咖啡", "茶"], 1, "茶"),
+        ("v2.5 is out", ["Is v2.5 out?\nWell"], 0, "Is v2.5 out?"),
+    ],
+)
+def test_the_likeliest_message_and_its_sentence(
+    fact: str, texts: list[str], index: int, sentence: str
+) -> None:
+    found = likeliest(fact, texts)
+    assert found is not None
+    assert (found.index, found.sentence) == (index, sentence)
+    assert 0 < found.shared <= 1
+
+
+@pytest.mark.parametrize(("fact", "texts"), [("", ["a"]), ("a", []), ("a", ["b"]), ("!?", ["!?"])])
+def test_where_nothing_fits_there_is_none(fact: str, texts: list[str]) -> None:
+    assert likeliest(fact, texts) is None
+
+
+@given(st.text(max_size=50), st.lists(st.text(max_size=50), max_size=3))
+def test_any_text_may_be_compared(fact: str, texts: list[str]) -> None:
+    found = likeliest(fact, texts)
+    if found is not None:
+        assert found.sentence in texts[found.index]
+
+
+def test_a_value_may_name_its_thread() -> None:
+    assert named_source({"thread_id": "t"}) == Source("thread", "t")
+    assert named_source({"metadata": {"thread_id": "t"}}) == Source("thread", "t")
+    assert named_source({"source": {"threadId": "t"}}) == Source("thread", "t")
+    nothing: list[Value] = [{}, {"thread_id": ""}, {"thread_id": 5}, {"source": "t"}, ["x"], None]
+    assert [named_source(value) for value in nothing] == [None] * len(nothing)
+
+
+def fact_item(key: str, content: object, *, day: int = 1, thread: str | None = None) -> Item:
+    data = json.dumps({"content": content}).encode()
+    return Item(
+        ItemKey(("facts",), key),
+        created_at=datetime(2026, 1, day, tzinfo=UTC),
+        updated_at=None,
+        size=len(data),
+        value=TypedBytes("json", data),
+        source=None if thread is None else Source("thread", thread),
+    )
+
+
+def test_of_facts_that_say_the_same_the_oldest_is_kept() -> None:
+    same = [
+        fact_item("a", "Tea ", day=3),
+        fact_item("b", " tea", day=2),
+        fact_item("c", "TEA", day=4),
+    ]
+    others = [
+        fact_item("d", "coffee"),
+        fact_item("e", ""),
+        fact_item("f", " "),
+        fact_item("g", None),
+        fact_item("h", 5),
+    ]
+    first = ItemKey(("facts",), "b")
+    assert duplicates([*same, *others]) == {same[0].key: first, same[2].key: first}
+
+
+def test_a_thread_is_looked_for_once() -> None:
+    asked: list[str] = []
+
+    def is_there(thread_id: str) -> bool:
+        asked.append(thread_id)
+        return thread_id == "here"
+
+    items = [fact_item(str(n), "x", thread=t) for n, t in enumerate(["here", "gone", "gone", None])]
+    assert {key.key for key in orphans(items, is_there)} == {"1", "2"}
+    assert asked == ["here", "gone"]
+    assert duplicates(items)[items[1].key] == items[0].key
+
+
+def test_what_an_item_says_and_where_it_came_from() -> None:
+    assert text_of(fact_item("a", "tea")) == "tea"
+    data = b'{"a": "x", "b": [{"c": "y"}, 5], "thread_id": "t"}'
+    other = Item(ItemKey((), "k"), None, None, len(data), value=TypedBytes("json", data))
+    assert text_of(other).split("\n")[:2] == ["x", "y"]
+    assert source_of(other) == Source("thread", "t")
+
+
+UI = Ui(NOW, width=0)
+
+
+def found_item(
+    key: str, namespace: tuple[str, ...] = ("users", "anna"), **more: object
+) -> FoundItem:
+    one = Item(ItemKey(namespace, key), None, NOW - timedelta(hours=3), 46, **more)  # type: ignore[arg-type]
+    return FoundItem(one, is_expired=one.expires_at is not None)
+
+
+def test_items_are_aligned_and_labels_drawn_once_in_each_place() -> None:
+    lines = [line.text for line in tree_lines([found_item("tea"), found_item("記憶記憶")], UI)]
+    assert lines[:2] == ["users/", "  anna/"]
+    assert {cell_len(line[: line.index("3h ago")]) for line in lines[2:]} == {4 + 8 + 4}
+    lines = [line.text for line in tree_lines([found_item("k" * 200), found_item("short")], UI)]
+    assert "k" * 200 in lines[2]
+    assert lines[3].index("3h ago") < 60
+    items = [found_item("a", ("x",)), found_item("b", ("x", "y")), found_item("c", ("z", "y"))]
+    found = [line.text for line in tree_lines(items, UI) if line.text.endswith("/")]
+    assert found == ["x/", "  y/", "z/", "  y/"]
+
+
+def test_what_is_known_of_a_fact_is_told() -> None:
+    fact = found_item(
+        "f",
+        vectors=(Vector("text", 16), Vector("title", 16)),
+        category="goal",
+        confidence=0.9,
+        source=Source("thread", "user-42"),
+        expires_at=NOW - timedelta(days=1),
+    )
+    line = [one.text for one in tree_lines([fact], UI)][-1]
+    known = ("expired 1d ago", "vectors text, title", "goal", "confidence 0.90", "from user-42")
+    assert [part for part in known if part not in line] == []
+    shown = item_lines(fact._replace(value={"x": 1}), Ui(NOW, width=80))
+    text = "\n".join(one.text for one in shown)
+    for part in ("goal, confidence 0.90", "thread user-42", "text, 16 B", "x: 1"):
+        assert part in text
+    record = ITEM.record(fact)
+    assert record["source"] == {"kind": "thread", "thread_id": "user-42"}
+    assert (record["category"], record["confidence"]) == ("goal", 0.9)
+    assert not {"category", "confidence", "source"} & ITEM.record(found_item("k")).keys()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.tasks import TaskWrite
@@ -50,33 +52,33 @@ def test_other_values_are_followed_by_their_path() -> None:
     assert value_at({"c": 7}, place) == (False, None)
 
 
-def test_one_write_to_the_channel_is_taken_for_it() -> None:
-    found = writers([wrote("a", 1), wrote("b", 2, "other")], TracedPath(("c",)), 99)
-    assert nodes(found) == ["a"]
+SEVERAL = [wrote("a", 1), wrote("b", 2), wrote("d", 2), wrote("e", 3)]
+LISTS = [wrote("a", ["x"]), wrote("b", ["y", "z"])]
+MAPS = [wrote("a", {"k": 1}), wrote("b", {"__overwrite__": {"l": 2}})]
+SAID = [wrote("a", message("1")), wrote("b", [message("2"), message("3")])]
 
 
-def test_of_several_writes_the_last_one_that_fits() -> None:
-    written = [wrote("a", 1), wrote("b", 2), wrote("d", 2), wrote("e", 3)]
-    assert nodes(writers(written, TracedPath(("c",)), 2)) == ["d"]
-    assert nodes(writers(written, TracedPath(("c",)), 6)) == ["a", "b", "d", "e"]
-
-
-def test_an_item_is_found_in_what_was_appended() -> None:
-    written = [wrote("a", ["x"]), wrote("b", ["y", "z"])]
-    assert nodes(writers(written, TracedPath(("c", 3)), "x")) == ["a"]
-    assert nodes(writers(written, TracedPath(("c", 1)), "z")) == ["b"]
-
-
-def test_a_key_is_found_in_what_was_merged_and_overwritten() -> None:
-    written = [wrote("a", {"k": 1}), wrote("b", {"__overwrite__": {"l": 2}})]
-    assert nodes(writers(written, TracedPath(("c", "k")), 1)) == ["a"]
-    assert nodes(writers(written, TracedPath(("c", "l")), 2)) == ["b"]
+@pytest.mark.parametrize(
+    ("written", "place", "value", "found"),
+    [
+        pytest.param([wrote("a", 1), wrote("b", 2, "o")], ["c"], 9, "a", id="one to the channel"),
+        pytest.param(SEVERAL, ["c"], 2, "d", id="the last of several that fits"),
+        pytest.param(SEVERAL, ["c"], 6, "abde", id="none fits"),
+        pytest.param(LISTS, ["c", 3], "x", "a", id="an item that was appended"),
+        pytest.param(LISTS, ["c", 1], "z", "b", id="another"),
+        pytest.param(MAPS, ["c", "k"], 1, "a", id="a key that was merged"),
+        pytest.param(MAPS, ["c", "l"], 2, "b", id="a key that was overwritten"),
+    ],
+)
+def test_the_writers_of_a_value(
+    written: list[TaskWrite], place: list[Any], value: Any, found: str
+) -> None:
+    assert nodes(writers(written, TracedPath(tuple(place)), value)) == [*found]
 
 
 def test_a_message_is_found_by_its_id_alone_or_in_a_list() -> None:
-    written = [wrote("a", message("1")), wrote("b", [message("2"), message("3")])]
-    assert nodes(writers(written, TracedPath(("c", 0), "1"), None)) == ["a"]
-    assert nodes(writers(written, TracedPath(("c", 2, "content"), "3"), "")) == ["b"]
+    assert nodes(writers(SAID, TracedPath(("c", 0), "1"), None)) == ["a"]
+    assert nodes(writers(SAID, TracedPath(("c", 2, "content"), "3"), "")) == ["b"]
 
 
 def test_an_update_and_a_step_are_made_by_other_writes() -> None:

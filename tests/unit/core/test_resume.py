@@ -8,7 +8,7 @@ from ckpt_backends.model import NULL_TASK_ID, Write
 from ckpt_cli.core.resume import candidates, deferred_channels, following, goto_tasks, resume_level
 from ckpt_cli.core.state import Body, Readers
 from ckpt_cli.core.tasks import handler_path, send_path
-from tests.unit.core.test_tasks import body, plan, pull, write
+from tests.unit.core.steps import body, plan, pull, write
 
 BOTH = {"branch:to:a": None, "branch:to:b": None}
 

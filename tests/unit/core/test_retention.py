@@ -1,15 +1,30 @@
-"""Which checkpoints stay."""
+"""Which checkpoints stay, and the lines of a plan."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.changes import GONE, MOVED, Removal
-from ckpt_backends.model import Status
-from ckpt_cli.core.retention import RetentionCandidate, RetentionRules, choose_kept, why_protected
+from ckpt_backends.changes import GONE, MOVED, Inside, Removal
+from ckpt_backends.model import BlobKey, Status
+from ckpt_cli.core.retention import (
+    PlannedRemoval,
+    RetentionCandidate,
+    RetentionRules,
+    choose_kept,
+    from_plan_line,
+    record_in_line,
+    removal_record,
+    to_plan_line,
+    why_protected,
+)
+from ckpt_cli.core.values import compact_json
+from ckpt_cli.operations.log import OperationStep, RowsRemoved, step_line, step_record
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -29,85 +44,52 @@ def names(chosen: object) -> set[str]:
     return {checkpoint_id for _, checkpoint_id in chosen}  # type: ignore[attr-defined]
 
 
-def test_the_newest_stay_and_say_why() -> None:
-    chosen = choose_kept(line(5), RetentionRules(last=2), NOW)
-    assert chosen == {("", "05"): ["newest"], ("", "04"): ["newest"]}
+def days(number: int) -> RetentionRules:
+    return RetentionRules(within=timedelta(days=number))
 
 
-def test_the_head_stays_however_old_it_is() -> None:
-    assert names(choose_kept(line(5), RetentionRules(within=timedelta(days=1)), NOW)) == {"05"}
+BRANCHES = [item("04", "01"), item("03", "02"), item("02", "01"), item("01")]
+LAST = RetentionRules(last=1)
+AGELESS = [*line(3)[:2], RetentionCandidate("", "01", None, None)]
+UNFINISHED = [item("03", "01"), item("02", "01", unfinished=True), item("01")]
+SENT = [item("03", "02", needs_sends=True), item("02", "01"), item("01")]
+INSIDE = [item("12", "11", "a:1", root="03"), item("11", None, "a:1", root="03")]
+CALLED = [*line(3), *INSIDE, item("10", None, "b:2", root="02")]
+LOST = [*line(3), item("10", None, "a:1", root="99"), item("11", None, "b:2")]
+KNEW = [item("15", "08", "memory", root="10"), item("08", "05", "memory", root="07")]
+KNEW += [item("05", None, "memory", root="07")]
+REMEMBERS = [item("20", "10"), item("10"), item("07", None), *KNEW]
 
 
-def test_what_is_young_stays() -> None:
-    assert names(choose_kept(line(5), RetentionRules(within=timedelta(days=97)), NOW)) == {
-        "05",
-        "04",
-        "03",
-    }
+@pytest.mark.parametrize(
+    ("items", "rules", "kept"),
+    [
+        pytest.param(line(5), RetentionRules(last=2), "05 04", id="the newest"),
+        pytest.param(line(5), days(1), "05", id="the head, however old it is"),
+        pytest.param(line(5), days(97), "05 04 03", id="what is young"),
+        pytest.param(AGELESS, LAST, "03 01", id="what has no age"),
+        pytest.param(BRANCHES, RetentionRules(tips=True), "04 03", id="ends of branches"),
+        pytest.param(UNFINISHED, LAST, "03 02", id="an unfinished step"),
+        pytest.param(SENT, LAST, "03 02", id="the parent that holds the sends"),
+        pytest.param(CALLED, LAST, "03 12 11", id="subgraphs with their caller"),
+        pytest.param(LOST, LAST, "03 10 11", id="a subgraph without its caller"),
+        pytest.param(REMEMBERS, LAST, "20 15", id="what a subgraph with a memory knew"),
+        pytest.param(REMEMBERS, RetentionRules(last=2), "20 10 15 08", id="and before"),
+    ],
+)
+def test_what_stays(items: list[RetentionCandidate], rules: RetentionRules, kept: str) -> None:
+    assert names(choose_kept(items, rules, NOW)) == set(kept.split())
 
 
-def test_what_has_no_age_stays() -> None:
-    items = line(3)
-    items[2] = RetentionCandidate("", "01", None, None)
-    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "01"}
-
-
-def test_ends_of_branches_stay() -> None:
-    items = [item("04", "01"), item("03", "02"), item("02", "01"), item("01")]
-    assert names(choose_kept(items, RetentionRules(tips=True), NOW)) == {"04", "03"}
-
-
-def test_an_unfinished_step_stays() -> None:
-    items = [item("03", "01"), item("02", "01", unfinished=True), item("01")]
-    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "02"}
-
-
-def test_the_parent_that_holds_the_sends_stays() -> None:
-    items = [item("03", "02", needs_sends=True), item("02", "01"), item("01")]
-    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "02"}
-
-
-def test_a_delta_channel_keeps_its_past_down_to_the_stored_value() -> None:
+def test_a_delta_channel_keeps_its_past_and_each_that_stays_says_why() -> None:
     missing, stored = frozenset({"messages"}), frozenset({"messages"})
-    items = [
-        item("05", "04", missing=missing),
-        item("04", "03", missing=missing),
-        item("03", "02", stored=stored),
-        item("02", "01", stored=stored),
-        item("01"),
-    ]
-    chosen = choose_kept(items, RetentionRules(last=1), NOW)
+    items = [item("05", "04", missing=missing), item("04", "03", missing=missing)]
+    items += [item("03", "02", stored=stored), item("02", "01", stored=stored), item("01")]
+    chosen = choose_kept(items, LAST, NOW)
     assert names(chosen) == {"05", "04", "03"}
     assert chosen["", "03"] == ["needed for DeltaChannel messages"]
-
-
-def test_subgraphs_stay_with_their_caller() -> None:
-    items = [
-        *line(3),
-        item("12", "11", "a:1", root="03"),
-        item("11", None, "a:1", root="03"),
-        item("10", None, "b:2", root="02"),
-    ]
-    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "12", "11"}
-
-
-def test_a_subgraph_whose_caller_is_not_stored_stays() -> None:
-    items = [*line(3), item("10", None, "a:1", root="99"), item("11", None, "b:2")]
-    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"03", "10", "11"}
-
-
-def test_a_subgraph_with_a_memory_keeps_what_it_knew() -> None:
-    items = [
-        item("20", "10"),
-        item("10"),
-        item("15", "08", "memory", root="10"),
-        item("08", "05", "memory", root="07"),
-        item("05", None, "memory", root="07"),
-        item("07", None),
-    ]
-    items = [items[0], items[1], items[5], *items[2:5]]
-    assert names(choose_kept(items, RetentionRules(last=1), NOW)) == {"20", "15"}
-    assert names(choose_kept(items, RetentionRules(last=2), NOW)) == {"20", "10", "15", "08"}
+    newest = choose_kept(line(5), RetentionRules(last=2), NOW)
+    assert newest == {("", "05"): ["newest"], ("", "04"): ["newest"]}
 
 
 @st.composite
@@ -194,3 +176,42 @@ def test_a_thread_that_is_not_as_it_was_planned_is_skipped() -> None:
     for state in ((NOW + timedelta(seconds=1), 2, 1), (NOW, 3, 1), (NOW, 2, 0), (None, 2, 1)):
         assert planned.reason_to_skip(*state) == MOVED
     assert planned.reason_to_skip(None, 0, 0) == GONE
+
+
+AT = datetime(2026, 4, 1, 12, 0, 0, 5, tzinfo=UTC)
+
+
+def dumped(record: Any) -> str:
+    return json.dumps(record, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    "value", [{}, [], 'é\udc80\n"', None, True, -1, 1.5, float("inf"), {"a": [1, {"b": ""}], "": 0}]
+)
+def test_text_is_that_of_dumps(value: object) -> None:
+    assert compact_json(value) == dumped(value)
+
+
+def test_what_json_does_not_hold_is_an_error() -> None:
+    with pytest.raises(TypeError):
+        compact_json({"at": AT})
+
+
+@pytest.mark.parametrize("inside", [None, Inside({"": ("1",)}, (BlobKey("", "items", "2"),))])
+@pytest.mark.parametrize("thread_id", ["plain", 'quote " and \udc80', ""])
+@pytest.mark.parametrize("at", [AT, None])
+def test_a_step_with_the_line_of_its_plan_is_the_same(
+    inside: Inside | None, thread_id: str, at: datetime | None
+) -> None:
+    action = "remove" if inside is None else "prune"
+    keeps = {} if inside is None else {"": {"3": ("the newest",)}}
+    removal = Removal(thread_id, at, 4, 7, inside)
+    one = PlannedRemoval(action, "idle for 3d", 4, 7, removal, 2, 99, keeps)  # type: ignore[arg-type]
+    line = dumped(to_plan_line(one))
+    read = from_plan_line(json.loads(line), line)
+    told = record_in_line(json.loads(line))
+    assert told == removal_record(one)
+    assert [*told] == [*removal_record(one)]
+    step = OperationStep(thread_id, RowsRemoved(read), None)
+    assert bool(read.line) == (inside is None)
+    assert step_line(step) == dumped(step_record(step))

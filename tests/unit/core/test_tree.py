@@ -1,33 +1,44 @@
-"""The shape of a thread: what is drawn under what, what is folded, and that nothing is lost."""
+"""The shape of a thread: what is drawn under what, what is folded, and how it is drawn."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.lineage import innermost, is_subgraph_call
+from ckpt_backends.model import Status, make_id, ticks_at
+from ckpt_cli.core.refs import short_refs
 from ckpt_cli.core.tree import (
     CallRow,
     FoldRow,
     Key,
     SectionRow,
     Skeleton,
+    StepDetails,
     StepRow,
     TreeLayout,
     plan_tree,
     undecided,
 )
+from ckpt_cli.render.text import Ui, cell_len
+from ckpt_cli.render.tree import tree_lines
+from ckpt_cli.render.tree_pictures import mermaid_lines
+from tests.kit.trees import tree_of
 
 
-def chain(ids: str, ns: str = "", first_parent: str | None = None) -> list[Skeleton]:
+def chain(ids: str, ns: str = "", under: str | None = None) -> list[Skeleton]:
     """One checkpoint per letter, each the child of the one before."""
-    parents = [first_parent, *ids]
     return [
         Skeleton(ns, own, parent, step, source="loop", ran=("work",), tasks=(f"task-{own}",))
-        for step, (own, parent) in enumerate(zip(ids, parents, strict=False))
+        for step, (own, parent) in enumerate(zip(ids, [under, *ids], strict=False))
     ]
 
 
@@ -48,173 +59,155 @@ def sketch(plan: TreeLayout) -> list[str]:
     return lines
 
 
-def covered(plan: TreeLayout) -> Counter[Key]:
-    """How often each checkpoint is in a row; those of nested calls have rows of their own."""
-    found: Counter[Key] = Counter()
-    for row in plan.rows:
-        if isinstance(row, StepRow):
-            found[row.key] += 1
-        elif isinstance(row, FoldRow):
-            found.update((row.ns, checkpoint_id) for checkpoint_id in row.ids)
-        elif isinstance(row, CallRow) and not row.nested:
-            found.update(row.keys)
-    return found
+BRANCHES = {"abcd": None, "pq": "b", "st": "p", "z": "a"}
+FORKED = [*chain("abc"), *chain("xy", under="a")]
+CALLED = [*chain("abcd"), *chain("xyz", ns="research:task-b")]
+INNER = "mid:task-a|in:task-x"
+OUTER = [*chain("ab"), *chain("xy", ns="mid:task-a"), *chain("z", ns=INNER)]
+STEPS = chain("abcdefghijklm")
+STEPS[4] = Skeleton("", "e", "d", 4, source="input", tasks=("t",))
+STEPS[8] = Skeleton("", "i", "h", 8, source="loop", ran=("x",), marked=True)
+DEEP = "|" * 100_000 + "a:b"
 
 
-def test_plain_steps_between_the_first_and_the_last_are_folded() -> None:
+def forked_from(target: str, parent: str | None = "a") -> list[Skeleton]:
+    return [*chain("abc"), Skeleton("", "x", parent, 2, source="fork", forked_from=target)]
+
+
+def calls(*marked: int) -> list[Skeleton]:
+    """Five calls of one node in one step."""
+    many = tuple(f"t{n}" for n in range(5))
+    inside = [Skeleton(f"n:t{n}", f"x{n}", None, marked=n in marked) for n in range(5)]
+    return [Skeleton("", "a", None, tasks=many), *chain("b", under="a"), *inside]
+
+
+@pytest.mark.parametrize(
+    ("items", "how", "rows"),
+    [
+        pytest.param(chain("abcdef"), {}, "a/:bcde/f head", id="plain steps fold"),
+        pytest.param(chain("abcd"), {}, "a/b/c/d head", id="two steps are not worth a fold"),
+        pytest.param(chain("abcdef"), {"unfold": True}, "a/b/c/d/e/f head", id="unfold"),
+        pytest.param(
+            STEPS, {}, "a/:bcd/e/:fgh/i/:jkl/m head", id="inputs and questions never fold"
+        ),
+        pytest.param(FORKED, {}, "a/|-b/|c tip/x/y head", id="the branch of the newest is trunk"),
+        pytest.param(
+            FORKED, {"heads": {"": "c"}}, "a/|-x/|y tip/b/c head", id="the branch of the head is"
+        ),
+        pytest.param(
+            [item for ids, up in BRANCHES.items() for item in chain(ids, under=up)],
+            {},
+            "a/|-b/||-c/||d tip/|p/||-q tip/|s/|t tip/z head",
+            id="branches of branches stand further in",
+        ),
+        pytest.param(forked_from("b"), {}, "a/b/|-c tip/x head", id="a sibling under its target"),
+        pytest.param(
+            forked_from("a", None), {}, "a/|-b/|c tip/x head", id="a sibling of the first"
+        ),
+        *(
+            pytest.param(forked_from(one), {}, "a/|-b/|c tip/x head", id=f"no sibling: {one}")
+            for one in ("gone", "c", "x", "z")
+        ),
+        pytest.param(
+            [*chain("a", under="a"), *chain("b", under="a")], {}, "a/b head", id="its own parent"
+        ),
+        pytest.param(
+            CALLED, {}, "a/b/|(research:task-b 3)/c/d head", id="a call under its task's checkpoint"
+        ),
+        pytest.param(
+            CALLED,
+            {"nest": True},
+            "a/b/|(research:task-b 3)/| x/| y/| z head/c/d head",
+            id="a call with its own tree",
+        ),
+        pytest.param(
+            [*chain("ab"), *chain("y", ns="n:task-a"), *chain("z", ns="n:task-a|1")],
+            {},
+            "a/|(n:task-a 1)/|(n:task-a|1 1)/b head",
+            id="a second call beside the first",
+        ),
+        pytest.param(OUTER, {}, "a/|(mid:task-a 3)/b head", id="a call in a call is counted"),
+        pytest.param(
+            OUTER,
+            {"nest": True},
+            f"a/|(mid:task-a 3)/| x/| |({INNER} 1)/| | z head/| y head/b head",
+            id="a call in a call has a tree, too",
+        ),
+        pytest.param(
+            [*chain("ab"), Skeleton("research:unknown", "x", None, parents={"": "a"})],
+            {},
+            "a/|(research:unknown 1)/b head",
+            id="a call placed by its metadata",
+        ),
+        pytest.param(
+            [*chain("ab"), *chain("x", ns="research:lost"), *chain("y", ns="memory")],
+            {},
+            "a/b head/[memory]/y head/[research:lost]/x head",
+            id="a call without a caller",
+        ),
+        pytest.param(
+            [*chain("ab"), *chain("xy", ns="memory"), *chain("z", ns="memory|in:task-x")],
+            {},
+            "a/b head/[memory]/x/|(memory|in:task-x 1)/y head",
+            id="a call of a stateful namespace",
+        ),
+        pytest.param(
+            [*chain("abc", ns="research:t"), *chain("x", ns="research:t|in:task-b")],
+            {},
+            "a/b/|(research:t|in:task-b 1)/c head",
+            id="one namespace alone is drawn as a root is",
+        ),
+        pytest.param(calls(), {}, "a/|(n:t0 n:t1 n:t2 n:t3 n:t4 5)/b head", id="quiet calls"),
+        pytest.param(
+            calls(3),
+            {},
+            "a/|(n:t0 1)/|(n:t1 1)/|(n:t2 1)/|(n:t3 1)/|(n:t4 1)/b head",
+            id="calls of which one asks",
+        ),
+        pytest.param(
+            [*chain("a"), *chain("b", DEEP)], {}, f"a head/[{DEEP}]/b head", id="nested for ever"
+        ),
+        pytest.param([], {}, "", id="nothing"),
+    ],
+)
+def test_the_rows_of_a_tree(items: list[Skeleton], how: dict[str, Any], rows: str) -> None:
+    assert "/".join(sketch(plan_tree(items, **how))) == rows
+
+
+@pytest.mark.parametrize(
+    ("items", "rows", "trouble"),
+    [
+        ([*chain("ab"), *chain("xy", under="pruned")], "a/b tip/x/y head", {"x": "parent gone"}),
+        # It is cut below its greatest id.
+        (chain("abc", under="c"), "a/b/c head", {"a": "loop"}),
+    ],
+    ids=["a missing parent", "a loop of parents"],
+)
+def test_a_tree_begins_where_parents_are_not_what_they_should(
+    items: list[Skeleton], rows: str, trouble: dict[str, str]
+) -> None:
+    plan = plan_tree(items)
+    assert "/".join(sketch(plan)) == rows
+    steps = [row for row in plan.rows if isinstance(row, StepRow)]
+    assert {row.id: row.trouble for row in steps if row.trouble} == trouble
+
+
+def test_a_plan_counts_what_it_has() -> None:
     plan = plan_tree(chain("abcdef"))
-    assert sketch(plan) == ["a", ":bcde", "f head"]
-    assert plan.shown == (("", "a"), ("", "f"))
-    assert plan.folded == 4
+    assert (plan.shown, plan.folded) == ((("", "a"), ("", "f")), 4)
     fold = plan.rows[1]
     assert isinstance(fold, FoldRow)
-    assert fold.ran == (("work", 4),)
-    assert fold.parent == "a"
-
-
-def test_two_plain_steps_are_not_worth_a_fold() -> None:
-    assert sketch(plan_tree(chain("abcd"))) == ["a", "b", "c", "d head"]
-
-
-def test_unfold_shows_every_step() -> None:
-    assert sketch(plan_tree(chain("abcdef"), unfold=True)) == [*"abcde", "f head"]
-
-
-def test_inputs_questions_and_errors_are_never_folded() -> None:
-    items = chain("abcdefghijklm")
-    items[4] = Skeleton("", "e", "d", 4, source="input", tasks=("t",))
-    items[8] = Skeleton("", "i", "h", 8, source="loop", ran=("x",), marked=True)
-    assert sketch(plan_tree(items)) == ["a", ":bcd", "e", ":fgh", "i", ":jkl", "m head"]
-
-
-def test_a_fold_says_when_not_all_its_nodes_are_known() -> None:
-    items = chain("abcdef")
-    items[2] = Skeleton("", "c", "b", 2)
-    fold = plan_tree(items).rows[1]
-    assert isinstance(fold, FoldRow)
-    assert fold.ran == (("work", 3),)
-    assert not fold.all_known
-
-
-def test_the_branch_to_the_head_is_the_trunk() -> None:
-    items = [*chain("abc"), *chain("xy", first_parent="a")]
-    plan = plan_tree(items)
-    assert sketch(plan) == ["a", "|-b", "|c tip", "x", "y head"]
-    assert plan.branches == 2
-    assert sketch(plan_tree(items, heads={"": "c"})) == ["a", "|-x", "|y tip", "b", "c head"]
-
-
-def test_branches_of_branches_stand_further_in() -> None:
-    items = [*chain("abcd"), *chain("pq", first_parent="b"), *chain("st", first_parent="p")]
-    items += chain("z", first_parent="a")
-    assert sketch(plan_tree(items)) == [
-        *("a", "|-b", "||-c", "||d tip", "|p", "||-q tip", "|s", "|t tip", "z head")
-    ]
-
-
-def test_a_fork_written_as_a_sibling_is_drawn_under_its_target() -> None:
-    fork = Skeleton("", "x", "a", 2, source="fork", forked_from="b")
-    assert sketch(plan_tree([*chain("abc"), fork])) == ["a", "b", "|-c tip", "x head"]
-    first = Skeleton("", "x", None, 2, source="fork", forked_from="a")
-    assert sketch(plan_tree([*chain("abc"), first])) == ["a", "|-b", "|c tip", "x head"]
-
-
-def test_forked_from_that_fits_no_sibling_changes_nothing() -> None:
-    for target in ("gone", "c", "x", "z"):
-        fork = Skeleton("", "x", "a", 2, source="fork", forked_from=target)
-        assert sketch(plan_tree([*chain("abc"), fork])) == ["a", "|-b", "|c tip", "x head"]
-
-
-def test_a_missing_parent_begins_a_tree() -> None:
-    plan = plan_tree([*chain("ab"), *chain("xy", first_parent="pruned")])
-    assert sketch(plan) == ["a", "b tip", "x", "y head"]
-    first = plan.rows[2]
-    assert isinstance(first, StepRow)
-    assert first.trouble == "parent gone"
-    assert first.parent == "pruned"
-
-
-def test_a_loop_of_parents_is_cut_below_its_greatest_id() -> None:
-    items = chain("abc", first_parent="c")
-    plan = plan_tree(items)
-    assert sketch(plan) == ["a", "b", "c head"]
-    first = plan.rows[0]
-    assert isinstance(first, StepRow)
-    assert first.trouble == "loop"
-
-
-def test_a_checkpoint_that_is_its_own_parent_is_a_beginning() -> None:
-    plan = plan_tree([*chain("a", first_parent="a"), *chain("b", first_parent="a")])
-    assert sketch(plan) == ["a", "b head"]
-
-
-def test_a_call_hangs_under_the_checkpoint_that_holds_its_task() -> None:
-    items = [*chain("abcd"), *chain("xyz", ns="research:task-b")]
-    assert sketch(plan_tree(items)) == ["a", "b", "|(research:task-b 3)", "c", "d head"]
-    assert sketch(plan_tree(items, nest=True)) == [
-        *("a", "b", "|(research:task-b 3)", "| x", "| y", "| z head", "c", "d head")
-    ]
-
-
-def test_a_second_call_in_one_task_hangs_beside_the_first() -> None:
-    items = [*chain("ab"), *chain("y", ns="n:task-a"), *chain("z", ns="n:task-a|1")]
-    assert sketch(plan_tree(items)) == ["a", "|(n:task-a 1)", "|(n:task-a|1 1)", "b head"]
-
-
-def test_a_call_in_a_call_is_counted_in_the_outer_one() -> None:
-    inner = "mid:task-a|in:task-x"
-    items = [*chain("ab"), *chain("xy", ns="mid:task-a"), *chain("z", ns=inner)]
-    assert sketch(plan_tree(items)) == ["a", "|(mid:task-a 3)", "b head"]
-    assert sketch(plan_tree(items, nest=True)) == [
-        *("a", "|(mid:task-a 3)", "| x", f"| |({inner} 1)", "| | z head", "| y head", "b head")
-    ]
-
-
-def test_a_call_is_placed_by_its_metadata_where_no_task_is_known() -> None:
-    call = Skeleton("research:unknown", "x", None, parents={"": "a"})
-    assert sketch(plan_tree([*chain("ab"), call])) == ["a", "|(research:unknown 1)", "b head"]
-
-
-def test_a_call_without_a_caller_gets_its_own_section() -> None:
-    items = [*chain("ab"), *chain("x", ns="research:lost"), *chain("y", ns="memory")]
-    plan = plan_tree(items)
-    assert sketch(plan) == ["a", "b head", "[memory]", "y head", "[research:lost]", "x head"]
-    assert [row.call for row in plan.rows if isinstance(row, SectionRow)] == [False, True]
-    assert plan.calls == 1
-
-
-def test_calls_of_a_stateful_namespace_hang_in_its_section() -> None:
-    items = [*chain("ab"), *chain("xy", ns="memory"), *chain("z", ns="memory|in:task-x")]
-    plan = plan_tree(items)
-    assert sketch(plan)[2:] == ["[memory]", "x", "|(memory|in:task-x 1)", "y head"]
-
-
-def test_one_namespace_alone_is_drawn_as_a_root_is() -> None:
-    plan = plan_tree([*chain("abc", ns="research:t"), *chain("x", ns="research:t|in:task-b")])
-    assert sketch(plan) == ["a", "b", "|(research:t|in:task-b 1)", "c head"]
-    assert (plan.ns, plan.branches, plan.calls) == ("research:t", 1, 1)
-
-
-def test_many_quiet_calls_of_one_node_share_a_row() -> None:
-    many = tuple(f"t{n}" for n in range(5))
-    root = [Skeleton("", "a", None, tasks=many), *chain("b", first_parent="a")]
-    calls = [Skeleton(f"n:t{n}", f"x{n}", None) for n in range(5)]
-    assert sketch(plan_tree([*root, *calls]))[1] == "|(n:t0 n:t1 n:t2 n:t3 n:t4 5)"
-    calls[3] = Skeleton("n:t3", "x3", None, marked=True)
-    assert len(plan_tree([*root, *calls]).rows) == 7
-
-
-def test_the_kind_of_a_namespace_is_in_its_last_segment() -> None:
-    assert innermost("a:1|b:c:2|3") == ("a:1", "b:c", "2", "3")
-    assert [is_subgraph_call(ns) for ns in ("", "a", "a:1", "a:1|2", "a:1|b", "a|b:1")] == [
-        *(False, False, True, True, False, True)
-    ]
-    assert [innermost(ns).node for ns in ("a", "a:1", "a:1|2", "a:1|b:c:3")] == [
-        "a",
-        "a",
-        "a",
-        "b:c",
-    ]
+    assert (fold.ran, fold.parent, fold.all_known) == ((("work", 4),), "a", True)
+    some = plan_tree([*chain("ab"), Skeleton("", "c", "b", 2), *chain("def", under="c")]).rows[1]
+    assert isinstance(some, FoldRow)
+    assert (some.ran, some.all_known) == ((("work", 3),), False)
+    assert plan_tree(FORKED).branches == 2
+    lost = plan_tree([*chain("ab"), *chain("x", ns="research:lost"), *chain("y", ns="memory")])
+    assert lost.calls == 1
+    assert [row.call for row in lost.rows if isinstance(row, SectionRow)] == [False, True]
+    alone = plan_tree([*chain("abc", ns="research:t"), *chain("x", ns="research:t|in:task-b")])
+    assert (alone.ns, alone.branches, alone.calls) == ("research:t", 1, 1)
+    assert plan_tree([]) == TreeLayout((), (), 0, 0, 0, 0)
 
 
 def test_undecided_are_the_checkpoints_where_a_run_may_have_begun() -> None:
@@ -224,10 +217,6 @@ def test_undecided_are_the_checkpoints_where_a_run_may_have_begun() -> None:
     found = {own for _, own in undecided(items)}
     assert found == {"a", "b", "d", "x", "h", "i"}
     assert undecided(chain("abc")) == []
-
-
-def test_no_checkpoints_make_an_empty_plan() -> None:
-    assert plan_tree([]) == TreeLayout((), (), 0, 0, 0, 0)
 
 
 NAMESPACES = ["", "memory", "a:1", "a:1|1", "a:1|b:2", "memory|c:3", "d:4", "d:5", "d:6", "d:7"]
@@ -249,30 +238,33 @@ FORESTS = st.lists(
 )
 
 
-def once(items: Iterable[Skeleton]) -> Counter[Key]:
-    return Counter(item.key for item in items)
+def covered(plan: TreeLayout) -> Counter[Key]:
+    """How often each checkpoint is in a row; those of nested calls have rows of their own."""
+    found: Counter[Key] = Counter()
+    for row in plan.rows:
+        if isinstance(row, StepRow):
+            found[row.key] += 1
+        elif isinstance(row, FoldRow):
+            found.update((row.ns, checkpoint_id) for checkpoint_id in row.ids)
+        elif isinstance(row, CallRow) and not row.nested:
+            found.update(row.keys)
+    return found
 
 
-@given(FORESTS)
-def test_unfolded_rows_show_every_checkpoint_exactly_once(items: list[Skeleton]) -> None:
-    plan = plan_tree(items, unfold=True)
-    assert covered(plan) == once(items)
-    assert Counter(plan.shown) == once(items)
+@given(FORESTS, st.booleans(), st.booleans())
+def test_rows_cover_every_checkpoint_exactly_once(
+    items: list[Skeleton], nest: bool, unfold: bool
+) -> None:
+    plan = plan_tree(items, nest=nest, unfold=unfold)
+    once = Counter(item.key for item in items)
+    assert covered(plan) == once
     assert plan.checkpoints == len(items)
-
-
-@given(FORESTS, st.booleans())
-def test_folded_rows_cover_every_checkpoint_exactly_once(items: list[Skeleton], nest: bool) -> None:
-    plan = plan_tree(items, nest=nest)
-    assert covered(plan) == once(items)
     assert len(set(plan.shown)) == len(plan.shown)
-
-
-@given(FORESTS)
-def test_a_fold_holds_only_plain_steps(items: list[Skeleton]) -> None:
+    if unfold:
+        assert Counter(plan.shown) == once
     by_key = {item.key: item for item in items}
     children = Counter((item.checkpoint_ns, item.parent_checkpoint_id) for item in items)
-    for row in plan_tree(items, nest=True).rows:
+    for row in plan.rows:
         if isinstance(row, FoldRow):
             assert len(row.ids) >= 3
             for checkpoint_id in row.ids:
@@ -282,25 +274,532 @@ def test_a_fold_holds_only_plain_steps(items: list[Skeleton]) -> None:
                 assert children[item.key] <= 1 or any(x.forked_from for x in items)
 
 
-def test_a_long_thread_is_planned() -> None:
+def test_a_long_thread_and_deep_branches_are_planned() -> None:
     items = [
         Skeleton("", f"{n:06}", f"{n - 1:06}" if n else None, n, tasks=(str(n),))
         for n in range(10_000)
     ]
-    plan = plan_tree(items)
-    assert [type(row) for row in plan.rows] == [StepRow, FoldRow, StepRow]
-
-
-def test_deep_nesting_of_branches_does_not_grow_rows_without_end() -> None:
-    count = 2_000
-    items = [Skeleton("", f"{n:06}", f"{n - 1:06}" if n else None) for n in range(count)]
-    items += [Skeleton("", f"{count + n:06}", f"{count - 1 - n:06}") for n in range(count)]
-    plan = plan_tree(items)
-    steps = [row for row in plan.rows if isinstance(row, StepRow)]
-    assert max(row.depth for row in steps) == count - 1
+    assert [type(row) for row in plan_tree(items).rows] == [StepRow, FoldRow, StepRow]
+    items = items[:2_000] + [Skeleton("", f"{n:06}", f"{3999 - n:06}") for n in range(2000, 4000)]
+    steps = [row for row in plan_tree(items).rows if isinstance(row, StepRow)]
+    assert max(row.depth for row in steps) == 1_999
     assert max(len(row.lanes) for row in steps) <= 12
 
 
-def test_a_call_nested_beyond_reason_is_a_tree_of_its_own() -> None:
-    ns = "|" * 100_000 + "a:b"
-    assert sketch(plan_tree([*chain("a"), *chain("b", ns)])) == ["a head", f"[{ns}]", "b head"]
+# Pictures ------------------------------------------------------------------------------------
+
+START = datetime(2026, 11, 21, 10, 42, 0, tzinfo=UTC)
+
+
+def is_harmless(text: str) -> bool:
+    """No controls, line separators or bidi marks."""
+    kinds = {unicodedata.category(char) for char in text}
+    marks = {unicodedata.bidirectional(char) for char in text}
+    return not kinds & {"Cc", "Zl", "Zp"} and not marks & {"LRE", "RLE", "LRO", "RLO", "PDF"}
+
+
+@dataclass
+class Thread:
+    """A thread made by hand; checkpoints are named by the ends of their ids, two seconds apart."""
+
+    items: list[Skeleton] = field(default_factory=list)
+    nodes: dict[Key, StepDetails] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    now: datetime = START
+    last: dict[str, str] = field(default_factory=dict)
+
+    def add(
+        self, name: str, *ran: str, ns: str = "", under: str | None = None, **facts: Any
+    ) -> None:
+        """A checkpoint after the last one of its namespace, or under a named one."""
+        parent = self.ids.get(under, under) if under is not None else self.last.get(ns)
+        steps = {item.checkpoint_id: item.step for item in self.items}
+        above = steps.get(parent or "")
+        step = facts.pop("step", -1 if above is None else above + 1)
+        own = make_id(ticks_at(self.now), step, int(name, 16))
+        tasks = facts.pop("tasks", ())
+        target = facts.get("forked_from")
+        node = StepDetails(at=self.now, step=step, ran=ran, **{"source": "loop", **facts})
+        node = node._replace(forked_from=self.ids.get(target, target) if target else None)
+        is_marked = bool(node.questions or node.errors or node.answered)
+        self.items.append(
+            Skeleton(ns, own, parent, step, node.source, ran, tasks, is_marked, node.forked_from)
+        )
+        self.nodes[ns, own] = node
+        self.ids[name] = self.last[ns] = own
+        self.now += timedelta(seconds=2)
+
+    def picture(
+        self, *, heads: Mapping[str, str] = {}, nest: bool = False, **how: Any
+    ) -> list[str]:
+        plan = plan_tree(self.items, nest=nest, heads=heads)
+        shown = {key: self.nodes[key] for key in plan.shown}
+        refs = short_refs(list(dict.fromkeys(item.checkpoint_id for item in self.items)))
+        return drawn(plan, shown, refs, **how)
+
+
+def drawn(
+    plan: TreeLayout,
+    details: Mapping[Key, StepDetails],
+    refs: Mapping[str, str],
+    *,
+    thread_id: str = "trip",
+    status: str = "",
+    **options: Any,
+) -> list[str]:
+    tree = tree_of(thread_id, plan, details, refs, [cast("Status", status)] if status else [])
+    ui = Ui(START, width=80)._replace(**options)
+    return [line.text for line in tree_lines(tree, ui)]
+
+
+def begun(*, tasks: tuple[str, ...] = ()) -> Thread:
+    thread = Thread()
+    thread.add("aa01", source="input", writes=1)
+    thread.add("aa02", "__start__", writes=1, tasks=tasks)
+    return thread
+
+
+def check(lines: list[str], picture: str) -> None:
+    assert "\n".join(lines).strip() == picture.strip("\n")
+
+
+def test_steps_are_lines_and_plain_ones_fold_between_the_turns() -> None:
+    thread = begun()
+    for n in range(3):
+        thread.add(f"b{n}0a", "agent")
+        thread.add(f"b{n}0b", "tools", "tools")
+    thread.add("cc01", source="input", writes=2)
+    thread.add("cc02", "agent", next=())
+    check(
+        thread.picture(status="done"),
+        """
+thread trip   10 checkpoints · done
+
+◆ aa01 -1  input               1 write  10:42:00
+┊ 7 steps  agent ×3, tools ×6  10:42:02–10:42:14
+◆ cc01  7  input              2 writes  10:42:16
+● cc02  8  agent → END  ● head          10:42:18
+
+┊ 7 plain steps folded; --unfold shows all
+""",
+    )
+    thread.items[3] = thread.items[3]._replace(ran=None)
+    assert "┊ 7 steps  agent ×3, tools ×4, …" in "\n".join(thread.picture())
+
+
+def test_branches_forks_and_what_a_step_asked_stand_under_it() -> None:
+    thread = begun()
+    thread.add("bb01", "plan", "worker", "worker", answered=2, writes=7)
+    thread.add("bb02", "two", next=("sum", "sum"), errors=("TimeoutError('30 s')",), writes=1)
+    thread.add("cc01", source="fork", under="bb01", forked_from="bb01")
+    thread.add("cc02", "two", next=())
+    thread.add("dd01", source="update", under="aa02", problem="its body cannot be read")
+    thread.add("dd02", "one", next=("two",), questions=("Refund 89.00 EUR?", "Sure?\n"))
+    check(
+        thread.picture(status="interrupted"),
+        r"""
+thread trip   8 checkpoints · 3 branches · interrupted
+
+◆ aa01 -1  input                             1 write  10:42:00
+○ aa02  0  __start__                         1 write  10:42:02
+├─○ bb01  1  plan, worker ×2  ✓ 2 answered  7 writes  10:42:04
+│ ├─○ bb02  2  two → sum ×2  ○ tip           1 write  10:42:06
+│ │   ✗ TimeoutError('30 s')
+│ ◇ cc01  2  fork of bb01                             10:42:08
+│ ○ cc02  3  two → END  ○ tip                         10:42:10
+◇ dd01  1  update                                     10:42:12
+│ ! its body cannot be read
+● dd02  2  one → two  ● head                          10:42:14
+  ? Refund 89.00 EUR?
+  ? Sure?\n
+""",
+    )
+
+
+def test_parents_that_are_gone_or_form_a_loop_are_named() -> None:
+    thread = Thread()
+    thread.add("aa07", "agent", under="1f1e5fa1-9b4d-6402-bfff-0000deadbeef", step=4, writes=1)
+    thread.add("aa08", "tools", next=())
+    thread.last.clear()
+    thread.add("bb01", source="input")
+    check(
+        thread.picture(),
+        """
+thread trip   3 checkpoints · 2 branches
+
+┆ its parent deadbeef is not stored
+○ aa07  4  agent      1 write  10:42:00
+○ aa08  5  tools → END  ○ tip  10:42:02
+
+● bb01 -1  input → ?  ● head   10:42:04
+""",
+    )
+    loop = begun()
+    loop.items[0] = loop.items[0]._replace(parent_checkpoint_id=loop.ids["aa02"])
+    assert loop.picture()[2] == "┆ its parents form a loop"
+
+
+def research() -> Thread:
+    thread = begun(tasks=("9c1e2b07-aaaa",))
+    outer = "research:9c1e2b07-aaaa"
+    inner = f"{outer}|fetch:17e0aa55-bbbb"
+    thread.add("dd01", ns=outer, source="input", writes=1, tasks=("17e0aa55-bbbb",))
+    thread.add("ee01", ns=inner, source="input", writes=1)
+    thread.add("ee02", "get", ns=inner, next=())
+    thread.add("dd02", "fetch", ns=outer, next=())
+    thread.add("aa03", "research", next=())
+    thread.add("ff01", "remember", ns="memory", next=())
+    return thread
+
+
+def test_a_subgraph_call_is_one_line_or_its_own_tree_and_a_stateful_one_a_section() -> None:
+    check(
+        research().picture(),
+        """
+thread trip   8 checkpoints · 2 subgraph calls
+
+◆ aa01 -1  input                              1 write  10:42:00
+○ aa02  0  __start__                          1 write  10:42:02
+│ ╰ research:9c1e2b07…  4 checkpoints · done  10:42:04–10:42:10
+● aa03  1  research → END  ● head                      10:42:12
+
+memory   1 checkpoint · keeps its state between calls
+● ff01 -1  remember → END  ● head                      10:42:14
+""",
+    )
+    assert research().picture(nest=True)[4:11] == [
+        "│ ╰ research:9c1e2b07…  4 checkpoints   10:42:04–10:42:10",
+        "│   ◆ dd01 -1  input                    1 write  10:42:04",
+        "│   │ ╰ fetch:17e0aa55…  2 checkpoints  10:42:06–10:42:08",
+        "│   │   ◆ ee01 -1  input                1 write  10:42:06",
+        "│   │   ● ee02  0  get → END                     10:42:08",
+        "│   ● dd02  0  fetch → END                       10:42:10",
+        "● aa03  1  research → END  ● head                10:42:12",
+    ]
+    alone = research()
+    alone.items = [item for item in alone.items if item.checkpoint_ns.startswith("research")]
+    assert alone.picture()[0] == (
+        "thread trip · research:9c1e2b07…   4 checkpoints · 1 subgraph call"
+    )
+
+
+def test_many_calls_of_one_node_share_a_line() -> None:
+    tasks = tuple(f"{n}c1e2b07-aaaa" for n in range(5))
+    thread = begun(tasks=tasks)
+    for n, task in enumerate(tasks):
+        thread.add(f"dd0{n}", ns=f"research:{task}", source="input", next=())
+    assert "  ╰ research ×5  5 checkpoints · done  10:42:04–10:42:12" in thread.picture()
+
+
+def test_a_question_of_a_subgraph_is_shown_where_it_was_asked() -> None:
+    thread = begun(tasks=("9c1e2b07-aaaa",))
+    facts: dict[str, Any] = {"writes": 1, "questions": ("Go on?",)}
+    thread.nodes["", thread.ids["aa02"]] = StepDetails(
+        START, 0, "loop", next=("research",), **facts
+    )
+    thread.add("dd01", ns="research:9c1e2b07-aaaa", source="input", next=("ask",), **facts)
+    assert thread.picture()[3:] == [
+        "● aa02  0  ? → research  ● head            1 write  10:42:00",
+        "  ? Go on?",
+        "  ╰ research:9c1e2b07…  1 checkpoint · interrupted  10:42:04",
+    ]
+    assert thread.picture(nest=True)[4:] == [
+        "  ╰ research:9c1e2b07…  1 checkpoint      10:42:04",
+        "    ● dd01 -1  input → ask       1 write  10:42:04",
+        "      ? Go on?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "facts"),
+    [
+        ("interrupted", {"questions": ("?",), "next": ("x",)}),
+        ("error", {"errors": ("E",), "next": ("x",)}),
+        ("pending", {"next": ("x",)}),
+        ("done", {"next": ()}),
+    ],
+)
+def test_a_call_says_how_it_ended(status: str, facts: dict[str, Any]) -> None:
+    thread = begun(tasks=("1",))
+    thread.add("dd01", ns="call:1", **facts)
+    assert f"╰ call:1  1 checkpoint · {status}" in "\n".join(thread.picture())
+
+
+def test_days_are_named_where_they_change() -> None:
+    thread = begun()
+    thread.now += timedelta(hours=15)
+    thread.add("aa03", "agent", writes=1)
+    thread.add("bb01", "tools", next=())
+    thread.now += timedelta(days=30)
+    thread.add("cc01", under="aa03", source="fork", next=("tools",))
+    later = START + timedelta(days=40)
+    check(
+        thread.picture(now=later, zone=timezone(timedelta(hours=2))),
+        """
+thread trip   5 checkpoints · 2 branches
+
+                          Sat 21 Nov 2026
+◆ aa01 -1  input        1 write  12:42:00
+○ aa02  0  __start__    1 write  12:42:02
+│                         Sun 22 Nov 2026
+○ aa03  1  agent        1 write  03:42:04
+├─○ bb01  2  tools → END  ○ tip  03:42:06
+│                         Tue 22 Dec 2026
+● cc01  2  fork → tools  ● head  03:42:08
+""",
+    )
+    over_midnight = begun()
+    for n in range(3):
+        over_midnight.now += timedelta(hours=6)
+        over_midnight.add(f"b{n}00", "agent")
+    over_midnight.add("cc01", "agent", next=())
+    assert "┊ 4 steps  agent ×3  10:42:02–04:42:08 +1d" in over_midnight.picture()
+
+
+def test_ids_without_time_leave_no_column_for_it() -> None:
+    thread = Thread([Skeleton("", "one", None, 0), Skeleton("", "two", "one", 1)])
+    thread.nodes = {("", "one"): StepDetails(), ("", "two"): StepDetails(next=())}
+    assert thread.picture()[2:] == ["○ one 0  ?", "● two 1  ? → END  ● head"]
+
+
+def test_the_ascii_form_says_the_same() -> None:
+    thread = begun(tasks=("9c1e2b07-aaaa",))
+    thread.add("dd01", ns="research:9c1e2b07-aaaa", source="input", next=())
+    thread.add("aa03", "research", "research", answered=1)
+    thread.add("bb01", "tools", next=())
+    thread.add("cc01", source="fork", under="aa03", forked_from="aa03")
+    for n in range(3):
+        thread.add(f"cc1{n}", "agent")
+    thread.add("cc20", "agent", next=("pay",), questions=("Pay?",), errors=("E()",))
+    check(
+        thread.picture(unicode=False),
+        """
+thread trip   10 checkpoints, 2 branches, 1 subgraph call
+
+> aa01 -1  input                     1 write  10:42:00
+o aa02  0  __start__                 1 write  10:42:02
+| ` research:9c1e2b07...  1 checkpoint, done  10:42:04
+o aa03  1  research x2  + answered            10:42:06
+|-o bb01  2  tools -> END  o tip              10:42:08
+~ cc01  2  fork of aa03                       10:42:10
+: 3 steps  agent x3                  10:42:12-10:42:16
+* cc20  6  agent -> pay  * head               10:42:18
+  ? Pay?
+  x E()
+
+: 3 plain steps folded; --unfold shows all
+""",
+    )
+
+
+def test_long_and_wide_texts_are_cut_to_the_width() -> None:
+    thread = begun()
+    assert thread.picture(width=200) == thread.picture(width=80)
+    thread.add("aa03", *[f"节点名称很长的第{n}个步骤" for n in range(9)], writes=12)
+    thread.add(
+        "aa04",
+        *[f"node_with_a_long_name_{n}" for n in range(9)],
+        next=tuple(f"another_long_name_{n}" for n in range(9)),
+        questions=("要不要退款" * 20,),
+    )
+    lines = thread.picture()
+    assert max(map(cell_len, lines)) == 80
+    assert lines[4:] == [
+        "○ aa03  1  节点名称很长的第0个步骤, 节点名称很长的第1个步…   12 writes  10:42:04",
+        "● aa04  2  node_with_a_long_name_0,… → another_long_name_0,…  ● head    10:42:06",
+        "  ? 要不要退款要不要退款要不要退款要不要退款要不要退款要不要退款要不要退款要不…",
+    ]
+    assert max(map(cell_len, thread.picture(width=120))) == 120
+
+
+def test_ids_are_never_cut() -> None:
+    lines = begun().picture(thread_id="x" * 100)
+    assert lines[:3] == ["thread", "x" * 80, "x" * 20 + "   2 checkpoints"]
+    thread = begun()
+    refs = {thread.ids["aa01"]: "r" * 78, thread.ids["aa02"]: "s" * 30}
+    texts = drawn(plan_tree(thread.items), thread.nodes, refs)
+    assert any("r" * 78 in text for text in texts)
+    assert any("s" * 30 in text and "10:42:02" in text for text in texts)
+
+
+def test_deep_branches_lose_their_outermost_lanes() -> None:
+    thread = Thread()
+    depth = 30
+    for n in range(depth):
+        thread.add(f"a{n:03}", "agent")
+    for n in range(depth):
+        thread.add(f"b{n:03}", "agent", under=f"a{depth - 1 - n:03}")
+    lines = thread.picture()
+    assert max(map(cell_len, lines)) <= 80
+    assert any(text.startswith("⋯ │ │") for text in lines)
+
+
+ANY_NAMES = st.text(max_size=30)
+DETAILS = st.builds(
+    StepDetails,
+    at=st.none() | st.datetimes(timezones=st.just(UTC)),
+    step=st.none() | st.integers(-2, 100_000),
+    source=st.sampled_from([None, "input", "loop", "update", "fork", "other"]),
+    ran=st.lists(ANY_NAMES, max_size=6).map(tuple),
+    writes=st.integers(0, 1000),
+    next=st.none() | st.lists(ANY_NAMES, max_size=6).map(tuple),
+    questions=st.lists(ANY_NAMES, max_size=2).map(tuple),
+    answered=st.integers(0, 3),
+    errors=st.lists(ANY_NAMES, max_size=2).map(tuple),
+    forked_from=st.none() | st.text(min_size=1, max_size=10),
+    problem=st.none() | ANY_NAMES,
+)
+MADE_IDS = st.integers(0, 40).map(lambda n: make_id(ticks_at(START + timedelta(seconds=n)), n, n))
+ITEMS = st.builds(
+    Skeleton,
+    checkpoint_ns=st.sampled_from(["", "", "memory", "a:1", "a:1|b:2"]) | st.text(max_size=20),
+    checkpoint_id=MADE_IDS,
+    parent_checkpoint_id=st.none() | MADE_IDS,
+    ran=st.none() | st.lists(ANY_NAMES, max_size=3).map(tuple),
+    tasks=st.lists(st.sampled_from("123"), max_size=2).map(tuple),
+)
+
+
+@given(
+    found=st.lists(st.tuples(ITEMS, DETAILS), max_size=25, unique_by=lambda pair: pair[0].key),
+    unfold=st.booleans(),
+    nest=st.booleans(),
+    thread_id=st.text(max_size=120),
+    width=st.integers(80, 130),
+    unicode=st.booleans(),
+)
+def test_no_line_is_too_wide_or_holds_a_control_character(
+    found: list[tuple[Skeleton, StepDetails]], unfold: bool, nest: bool, width: int, **options: Any
+) -> None:
+    items = [item for item, _ in found]
+    plan = plan_tree(items, unfold=unfold, nest=nest)
+    details = {item.key: node for item, node in found}
+    refs = short_refs(list({item.checkpoint_id for item in items}))
+    zone = timezone(timedelta(hours=-5))
+    text = drawn(plan, details, refs, zone=zone, status="done", width=width, **options)
+    assert all(cell_len(one) <= width for one in text)
+    assert all(is_harmless(one) for one in text)
+    for row in plan.rows:
+        assert not isinstance(row, StepRow) or any(refs[row.id] in one for one in text)
+
+
+def test_data_cannot_bring_control_characters_into_the_picture() -> None:
+    thread = begun()
+    nasty = "\x1b[31mred\r\n\x9b\u202e[bold]x[/bold]\x00"
+    thread.add("aa03", nasty, next=(nasty,), questions=(nasty,), errors=(nasty,), problem=nasty)
+    thread.add("dd01", ns=f"{nasty}:{nasty}", source="input")
+    thread.add("dd02", ns=nasty, source="input")
+    lines = thread.picture(thread_id=nasty, status=nasty, nest=True)
+    assert [text for text in lines if not is_harmless(text)] == []
+
+
+# Mermaid flowcharts, which no data can break out of ------------------------------------------
+
+LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'
+BOX = rf"n\d+(?:\[{LABEL}\]|\(\[{LABEL}\]\)|\{{\{{{LABEL}\}}\}}|\[\[{LABEL}\]\])"
+LINE = re.compile(
+    rf"flowchart TD|  (?:  )?{BOX}|  subgraph n\d+\[{LABEL}\]|  end"
+    r"|  n\d+ (?:-->|-\.->|-\.-) n\d+"
+    r"|  classDef (?:head|question|error|folded) [\w#,:\- ]+"
+    r"|  class n\d+ (?:head|question|error|folded)"
+)
+
+
+def chart(
+    items: list[Skeleton], nodes: dict[str, StepDetails] | None = None, **how: Any
+) -> list[str]:
+    plan = plan_tree(items, **how)
+    details = {key: (nodes or {}).get(key[1], StepDetails(ran=("work",))) for key in plan.shown}
+    refs = {item.checkpoint_id: item.checkpoint_id for item in items}
+    return [line.text for line in mermaid_lines(tree_of("", plan, details, refs), Ui(START))]
+
+
+def body(lines: list[str]) -> list[str]:
+    return [line.strip() for line in lines if not line.startswith("  class")]
+
+
+def test_steps_forks_and_folds_are_boxes_with_arrows() -> None:
+    items = [Skeleton("", own, up, source="loop") for own, up in zip("bcdef", "abcde", strict=True)]
+    items += [Skeleton("", "a", None, source="input"), Skeleton("", "z", "e", source="fork")]
+    nodes = {
+        "a": StepDetails(source="input", step=-1),
+        "f": StepDetails(ran=("agent",), next=("pay",), questions=("Pay 3?",), errors=("E",)),
+        "z": StepDetails(source="fork", forked_from="e", next=()),
+    }
+    lines = chart(items, nodes)
+    assert body(lines) == [
+        "flowchart TD",
+        'n0(["a<br/>-1  input"])',
+        'n1["3 steps"]',
+        'n2["e<br/>work"]',
+        'n3["f<br/>agent → pay<br/>○ tip<br/>? Pay 3?<br/>✗ E"]',
+        'n4{{"z<br/>fork of e → END<br/>● head"}}',
+        *("n0 --> n1", "n1 --> n2", "n2 -.-> n3", "n2 --> n4"),
+    ]
+    classes = ["n1 folded", "n3 question", "n3 error", "n4 head"]
+    assert lines[-4:] == [f"  class {one}" for one in classes]
+    assert body(chart([])) == ["flowchart TD"]
+
+
+def test_a_call_is_a_box_or_a_block_of_its_own() -> None:
+    items = [Skeleton("", "a", None, tasks=("t",)), Skeleton("", "b", "a")]
+    items += [Skeleton("sub:t", "x", None), Skeleton("memory", "m", None)]
+    assert body(chart(items)) == [
+        "flowchart TD",
+        'n0["a<br/>work"]',
+        'n1[["sub#58;t<br/>1 checkpoint"]]',
+        'n2["b<br/>work → ?<br/>● head"]',
+        'subgraph n3["memory<br/>1 checkpoint"]',
+        'n4["m<br/>work → ?<br/>● head"]',
+        *("end", "n0 -.- n1", "n0 --> n2"),
+    ]
+    assert body(chart(items, nest=True))[3:6] == [
+        'subgraph n1["sub#58;t<br/>1 checkpoint"]',
+        'n2["x<br/>work → ?"]',
+        "end",
+    ]
+
+
+def test_quotes_brackets_and_html_become_character_codes() -> None:
+    nasty = '"]; click n0 "javascript:x" <img src=x>\n%%{init}%% `#quot;` end'
+    box = chart([Skeleton("", "a", None)], {"a": StepDetails(ran=(nasty,), next=())})[1]
+    assert LINE.fullmatch(box)
+    for sign in ('"]', "javascript:", "<img", "%%", "`", "#quot", "\n"):
+        assert sign not in box[len('  n0["') : -len('"]')].replace("<br/>", "")
+
+
+TEXT = st.text(max_size=40) | st.sampled_from(['"]', "<br/>", "end", "#35;", "ﬂ°°60¶ß", "a:1|b"])
+TEXTS = st.lists(TEXT, max_size=2).map(tuple)
+NAMED = st.builds(
+    Skeleton,
+    checkpoint_ns=TEXT | st.sampled_from(["", "", "a:1"]),
+    checkpoint_id=TEXT,
+    parent_checkpoint_id=st.none() | TEXT,
+    ran=TEXTS,
+    tasks=st.just(("1",)),
+)
+
+
+@given(
+    st.lists(NAMED, max_size=20, unique_by=lambda item: item.key),
+    st.builds(
+        StepDetails,
+        source=st.sampled_from([None, "input", "update", "fork"]),
+        ran=TEXTS,
+        next=st.none() | TEXTS,
+        questions=st.lists(TEXT, max_size=1).map(tuple),
+        problem=st.none() | TEXT,
+    ),
+    st.booleans(),
+)
+def test_every_line_has_one_of_the_known_forms(
+    items: list[Skeleton], node: StepDetails, nest: bool
+) -> None:
+    lines = chart(items, {item.checkpoint_id: node for item in items}, nest=nest)
+    assert [text for text in lines if not LINE.fullmatch(text)] == []
+    boxes = [text for text in lines if re.match(r"  (  )?n\d+[\[({]", text)]
+    shown = plan_tree(items, nest=nest)
+    assert len(boxes) == sum(
+        type(row).__name__ in {"StepRow", "FoldRow"} or not getattr(row, "nested", True)
+        for row in shown.rows
+    )

@@ -1,16 +1,27 @@
-"""Tokens of messages as providers write them, and their prices."""
+"""Tokens and their prices, sums by name, and the largest of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Tagged
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.conversation import TokenCounts, as_message, counts_of
 from ckpt_cli.core.stats import Stats, StatsPart, parse_groupings
-from ckpt_cli.core.usage import FoundMessage, MessageLedger, ModelPrice, Origin, PriceList
+from ckpt_cli.core.usage import (
+    ByteSum,
+    FoundMessage,
+    MessageLedger,
+    ModelPrice,
+    Origin,
+    PriceList,
+    SizeTally,
+    rank,
+)
 
 
 def message(**fields: Any) -> Any:
@@ -20,48 +31,43 @@ def message(**fields: Any) -> Any:
     return found
 
 
+def meant(**fields: Any) -> dict[str, Any]:
+    return {"response_metadata": fields}
+
+
+OF_LANGCHAIN = {
+    **{"input_tokens": 100, "output_tokens": 20, "total_tokens": 120},
+    "input_token_details": {"cache_read": 60, "cache_creation": 10},
+    "output_token_details": {"reasoning": 5},
+}
+OF_OPENAI = {
+    **{"prompt_tokens": 100, "completion_tokens": 20},
+    "prompt_tokens_details": {"cached_tokens": 60},
+    "completion_tokens_details": {"reasoning_tokens": 5},
+}
+OF_ANTHROPIC = {
+    **{"input_tokens": 30, "output_tokens": 20},
+    **{"cache_read_input_tokens": 60, "cache_creation_input_tokens": 10},
+}
+
+
 @pytest.mark.parametrize(
     ("fields", "counts"),
     [
+        ({"usage_metadata": OF_LANGCHAIN}, TokenCounts(1, 100, 20, 60, 10, 5, 120)),
+        (meant(token_usage=OF_OPENAI), TokenCounts(1, 100, 20, 60, 0, 5, 120)),
+        (meant(usage=OF_ANTHROPIC), TokenCounts(1, 100, 20, 60, 10, 0, 120)),
         (
-            {
-                "usage_metadata": {
-                    "input_tokens": 100,
-                    "output_tokens": 20,
-                    "total_tokens": 120,
-                    "input_token_details": {"cache_read": 60, "cache_creation": 10},
-                    "output_token_details": {"reasoning": 5},
-                }
-            },
-            TokenCounts(1, 100, 20, 60, 10, 5, 120),
+            meant(tokenUsage={"promptTokens": 4, "completionTokens": 1}),
+            TokenCounts(1, 4, 1, total=5),
         ),
-        (
-            {
-                "response_metadata": {
-                    "token_usage": {
-                        "prompt_tokens": 100,
-                        "completion_tokens": 20,
-                        "prompt_tokens_details": {"cached_tokens": 60},
-                        "completion_tokens_details": {"reasoning_tokens": 5},
-                    }
-                }
-            },
-            TokenCounts(1, 100, 20, 60, 0, 5, 120),
-        ),
-        (
-            {
-                "response_metadata": {
-                    "usage": {
-                        "input_tokens": 30,
-                        "output_tokens": 20,
-                        "cache_read_input_tokens": 60,
-                        "cache_creation_input_tokens": 10,
-                    }
-                }
-            },
-            TokenCounts(1, 100, 20, 60, 10, 0, 120),
-        ),
+        (meant(usage={"input_tokens": 4}), TokenCounts(1, 4, 0, total=4)),
+        ({"usage_metadata": {"input_tokens": 3}}, TokenCounts(1, 3, 0, total=3)),
+        ({"usage_metadata": {"input_tokens": 3, "total_tokens": 9}}, TokenCounts(1, 3, 0, total=9)),
+        ({"usage": {"prompt_tokens": 1, "completion_tokens": True}}, TokenCounts(1, 1, 0, total=1)),
         ({"usage_metadata": None}, None),
+        ({"usage_metadata": "many"}, None),
+        ({}, None),
     ],
 )
 def test_tokens_are_read_as_providers_write_them(fields: Any, counts: TokenCounts | None) -> None:
@@ -134,3 +140,34 @@ def test_a_message_that_got_its_id_in_the_state_belongs_to_the_task_that_wrote_i
     ledger.add_list("messages", written, [(message(), counted)])
     ledger.add_state(Origin("", "9"), [(message(id="a"), counted), (message(id="b"), counted)])
     assert [one.origin for one in ledger.messages()] == [written, Origin("", "9")]
+
+
+amounts = st.lists(
+    st.builds(ByteSum, st.text(max_size=3), st.integers(0, 9), st.integers(0, 99)), max_size=20
+)
+
+
+@given(amounts, st.integers(1, 8))
+def test_the_largest_come_first_and_nothing_is_lost(found: list[ByteSum[str]], most: int) -> None:
+    ranked = rank(found, most)
+    sizes = sorted((one.bytes for one in found), reverse=True)
+    assert [one.bytes for one in ranked.top] == sizes[:most]
+    assert ranked.total == sum(sizes)
+    assert ranked.total == sum(one.bytes for one in ranked.top) + ranked.more_bytes
+    assert len(ranked.top) + ranked.more == len(found)
+
+
+@given(amounts)
+def test_a_tally_adds_up(found: list[ByteSum[str]]) -> None:
+    tally = SizeTally[str]()
+    for one in found:
+        tally.add(one.key, one.rows, one.bytes)
+    sums = list(tally.amounts())
+    assert {one.key for one in sums} == {one.key for one in found}
+    assert sum(one.bytes for one in sums) == sum(one.bytes for one in found)
+    assert sum(one.rows for one in sums) == sum(one.rows for one in found)
+
+
+def test_equal_amounts_come_in_the_order_of_their_names() -> None:
+    ranked = rank([ByteSum(name, 1, 5) for name in "cabd"], 3)
+    assert [one.key for one in ranked.top] == ["a", "b", "c"]

@@ -1,13 +1,25 @@
+"""Texts, sizes, times and records as a terminal and a program get them."""
+
 from __future__ import annotations
 
+import io
 import json
+import math
+import re
 import unicodedata
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ckpt_backends.model import Status, Thread, make_id, time_of
+from ckpt_cli.core.values import json_line
+from ckpt_cli.output import Output
+from ckpt_cli.queries.heads import Details, ListedThread
+from ckpt_cli.render.table import age, iso, iso_of, size, when
 from ckpt_cli.render.text import safe_json, safe_text
+from ckpt_cli.render.threads import LISTED, thread_line
 
 anything = st.text(st.characters())
 nasty = st.text(
@@ -89,3 +101,141 @@ def test_json_escapes() -> None:
         safe_json('"\u202e\x9b\U000e0001 中 👩‍❤️‍👨"\n')
         == '"\\u202e\\u009b\\udb40\\udc01 中 👩‍❤️‍👨"\n'
     )
+
+
+NOW = datetime(2026, 11, 21, 22, 8, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1229, "1.2 KiB"),
+        (10 * 1024, "10 KiB"),
+        (1024**2 - 1, "1.0 MiB"),
+        (1536 * 1024**2, "1.5 GiB"),
+        (5 * 1024**5, "5120 TiB"),
+    ],
+)
+def test_sizes_are_iec(n: int, text: str) -> None:
+    assert size(n) == text
+
+
+@given(st.integers(0, 2**60))
+def test_a_size_is_short_and_has_a_unit(n: int) -> None:
+    assert re.fullmatch(r"(\d{1,4}|\d\.\d|\d{4,7}) ([KMGT]i)?B", size(n))
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (NOW, "Nov 21 22:08:31"),
+        (datetime(2026, 4, 7, 9, 5, 0, tzinfo=UTC), "Apr  7 09:05:00"),
+        (datetime(2025, 12, 31, 23, 59, 59, tzinfo=UTC), "Dec 31 2025 23:59:59"),
+        (datetime(2026, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=2))), "Dec 31 2025 23:00:00"),
+    ],
+)
+def test_the_year_is_shown_if_it_is_not_this_one(moment: datetime, text: str) -> None:
+    assert when(moment, NOW, UTC) == text
+
+
+def test_the_zone_decides_day_and_year() -> None:
+    east = timezone(timedelta(hours=3))
+    assert when(NOW, NOW, east) == "Nov 22 01:08:31"
+    new_year = datetime(2026, 12, 31, 23, 0, tzinfo=UTC)
+    assert when(new_year, NOW, east) == "Jan  1 2027 02:00:00"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (3 * 3600 + 59, "3h"),
+        (86400, "1d"),
+        (13 * 86400, "1w"),
+        (65 * 86400, "2mo"),
+        (800 * 86400, "2y"),
+        (-300, "in 5m"),
+        (-0.5, "0s"),
+    ],
+)
+def test_ages_are_in_one_unit(seconds: float, text: str) -> None:
+    assert age(NOW - timedelta(seconds=seconds), NOW) == text
+
+
+def test_json_times_are_utc_with_microseconds() -> None:
+    moment = datetime(2026, 11, 21, 23, 8, 31, 123456, tzinfo=timezone(timedelta(hours=1)))
+    assert iso(moment) == "2026-11-21T22:08:31.123456Z"
+    assert iso(NOW) == "2026-11-21T22:08:31.000000Z"
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_json_times_are_those_of_isoformat(moment: datetime) -> None:
+    assert iso(moment) == moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@given(st.integers(0, 2**60 - 1))
+def test_the_time_of_an_id_is_written_as_any_other(ticks: int) -> None:
+    checkpoint_id = make_id(ticks, 3, 7)
+    at = time_of(checkpoint_id)
+    assert at is not None
+    assert iso_of(checkpoint_id) == iso(at)
+
+
+@given(st.text())
+def test_an_id_without_a_time_has_no_text_for_it(checkpoint_id: str) -> None:
+    assert iso_of(checkpoint_id) is None
+
+
+_TEXT = st.text(max_size=8)
+_PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def written(*records: object) -> str:
+    stream = io.StringIO()
+    Output("ndjson", color="never", pager=False, stream=stream).lines(records)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+@given(st.lists(st.dictionaries(_TEXT, _PLAIN, max_size=3), max_size=3))
+def test_a_line_is_the_shortest_json_of_a_record(records: list[dict[str, object]]) -> None:
+    lines = written(*records).split("\n")[:-1]
+    assert [json.loads(line) for line in lines] == records
+    ascii_only = [one for one in records if json.dumps(one, ensure_ascii=False).isascii()]
+    expected = [json.dumps(one, separators=(",", ":")) + "\n" for one in ascii_only]
+    assert written(*ascii_only) == "".join(expected)
+
+
+def test_no_line_holds_what_json_does_not_know() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        written({"value": math.nan})
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        written({"value": {1}})
+
+
+_ANY_TEXT = st.text(st.characters(), max_size=8)
+_IDS = st.builds(make_id, st.integers(0, 2**60 - 1), st.integers(-1, 8191), st.integers(0, 99))
+_CHECKPOINTS = st.none() | _ANY_TEXT | _IDS
+_PLACES = _CHECKPOINTS | st.datetimes(timezones=st.just(UTC))
+_NUMBERS = st.integers(0, 20_000)
+_THREADS = st.builds(
+    Thread, _ANY_TEXT, _CHECKPOINTS, _PLACES, _PLACES, _NUMBERS, _NUMBERS, st.none() | _ANY_TEXT
+)
+_DETAILS = st.just(Details((Status.EMPTY,), None, None))
+
+
+@given(st.builds(ListedThread, _THREADS, st.none() | _DETAILS, st.none() | _ANY_TEXT))
+def test_a_line_is_the_json_of_the_record(row: ListedThread) -> None:
+    assert thread_line(row) == json_line(LISTED.record(row))

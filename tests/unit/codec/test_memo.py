@@ -1,0 +1,366 @@
+"""Bodies that are decoded one after another, or skimmed, say what they say alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from copy import copy
+from random import Random
+from typing import Any
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
+
+from ckpt_backends.codec import (
+    DEFAULT_LIMITS,
+    BodySkimmer,
+    Limits,
+    Opaque,
+    Value,
+    decode,
+    decode_checkpoint,
+)
+from ckpt_backends.codec.memo import SuccessiveValues, remembering
+from ckpt_backends.codec.msgpack import decode_msgpack
+from ckpt_backends.codec.values import Cut, PastLimit
+from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.values import same
+
+State = dict[Any, Any]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def from_the_first_byte() -> Iterator[None]:
+    """Compare bodies from the first one on, as is done later in long threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ckpt_backends.codec.memo.WORTH_BYTES", 0)
+        yield
+
+
+def _packed(value: Any) -> bytes:
+    return packb(value, option=OPT_NON_STR_KEYS)
+
+
+def _message(seed: Random) -> Ext:
+    fields = {"content": "é" * seed.randrange(40), "id": str(seed.random())}
+    return Ext(5, _packed(["langchain_core.messages.ai", "AIMessage", fields, "model_validate"]))
+
+
+def _item(seed: Random) -> Any:
+    kinds: list[Callable[[], Any]] = [
+        lambda: _message(seed),
+        # The keys of a body, as they are stored, inside texts and inside bytes.
+        lambda: "x" * seed.randrange(60) + "\x0echannel_versions",
+        lambda: b"\xb0channel_versions\x80" + b"\xa5facts\x81" * seed.randrange(4),
+        lambda: {"channel_versions": {"facts": seed.random()}, "tags": ["one", "two", "y" * 30]},
+        lambda: [seed.randrange(1 << 40), seed.random(), None, True],
+        lambda: {seed.randrange(9): "a number as key"},
+    ]
+    return seed.choice(kinds)()
+
+
+def _first(seed: Random) -> State:
+    return {
+        "facts": {f"fact {n}": _item(seed) for n in range(seed.choice([3, 60]))},
+        "items": [_item(seed) for _ in range(seed.choice([2, 70]))],
+        "left": 3,
+        "notes": [f"a note with number {n}" for n in range(60)],
+        "text": "no container",
+    }
+
+
+def _change(seed: Random, state: State) -> None:
+    items, facts = state.setdefault("items", []), state.setdefault("facts", {})
+    place = seed.randrange(len(items) + 1)
+    changes: list[Callable[[], Any]] = [
+        lambda: items.append(_item(seed)),
+        lambda: items.insert(place, _item(seed)),
+        lambda: items.__delitem__(slice(place, place + seed.randrange(3))),
+        lambda: items.__setitem__(slice(place, place + 1), [_item(seed)]),
+        items.reverse,
+        lambda: items.extend(items[:20]),
+        lambda: facts.update({f"fact {seed.randrange(80)}": _item(seed)}),
+        lambda: facts.pop(next(iter(facts), None), None),
+        lambda: facts.update({seed.randrange(3): "a number as key"}),
+        lambda: state.update(left=seed.choice([-1, 7, 300, None, "text", [], {}])),
+        lambda: state.update({f"more {seed.randrange(3)}": _item(seed)}),
+        lambda: state.pop(seed.choice(["facts", "items", "more 1"]), None),
+        lambda: state.update(items=seed.choice([{}, [], "text", {"a": items}])),
+        lambda: state["notes"].append("ü" * seed.randrange(300)),
+    ]
+    for _ in range(seed.choice([0, 1, 1, 3])):
+        seed.choice(changes)()
+        items, facts = state.get("items"), state.get("facts")
+        if not (isinstance(items, list) and isinstance(facts, dict)):
+            return
+
+
+def _copied(value: Any) -> Any:
+    return copy(value) if isinstance(value, list | dict) else value
+
+
+def _bodies(seed: Random, number: int) -> list[bytes]:
+    """Make bodies of a thread; now and then it goes on from an earlier one."""
+    states, bodies = [_first(seed)], list[bytes]()
+    for n in range(number):
+        before = seed.choice([states[-1], states[-1], seed.choice(states)])
+        state = {name: _copied(value) for name, value in before.items()}
+        if isinstance(state.get("items", []), list):
+            _change(seed, state)
+        states.append(state)
+        versions = {str(name): f"{n:032}.{seed.random()}" for name in state}
+        body = {"v": 4, "id": str(n), "channel_values": state, "channel_versions": versions}
+        bodies.append(_packed({**body, "versions_seen": {"node": versions}}))
+    return bodies
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_bodies_are_those_that_are_decoded_alone(number: int) -> None:
+    bodies, all_before = _bodies(Random(number), 30), frozenset[bytes]()
+    successive = SuccessiveValues(decode_msgpack, _numbers)
+    with remembering():
+        for data in bodies:
+            expected = decode_msgpack(data, DEFAULT_LIMITS)
+            assert isinstance(expected, dict)
+            assert same(decode_checkpoint(TypedBytes("msgpack", data)), expected)
+            all_before |= _numbers(data)
+            try:
+                found = successive.body(data, DEFAULT_LIMITS)
+            except ValueError:  # keys that are no texts
+                continue
+            assert same(found, expected)
+            assert _numbers(data) <= successive.gathered <= all_before
+
+
+def _numbers(data: bytes) -> frozenset[bytes]:
+    return frozenset(re.findall(rb"number [0-9]+|fact [0-9]+|0x?[.][0-9]+", data))
+
+
+def test_what_long_bodies_hold_is_gathered_once_while_they_are_decoded() -> None:
+    bodies = [data for number in range(5) for data in _bodies(Random(number), 20)]
+    known = 0
+    with remembering(_numbers) as memo:
+        for some in (bodies[n : n + 10] for n in range(0, len(bodies), 10)):
+            for data in reversed(some):
+                decode_checkpoint(TypedBytes("msgpack", data))
+            for data in some:
+                found = memo.take_gathered(data)
+                assert found is None or _numbers(data) <= found
+                assert memo.take_gathered(data) is None
+                known += found is not None
+    assert known
+
+
+def test_long_values_are_not_looked_for_in_what_stands_before_them() -> None:
+    successive = SuccessiveValues(decode_msgpack)
+    for n in range(6):
+        notes = [f"a note with number {n}" for n in range(60 + n)]
+        hidden = _packed({"notes": notes}) if n > 2 else b""
+        state = {"before": hidden[1:], "notes": notes, "text": "x" * 600, "left": n}
+        data = _packed({"v": 4, "channel_values": state, "notes": notes if n == 5 else 0})
+        expected = decode_msgpack(data, DEFAULT_LIMITS)
+        assert same(successive.body(data, DEFAULT_LIMITS), expected)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_damaged_bodies_are_those_that_are_decoded_alone(number: int) -> None:
+    seed = Random(number)
+    bodies = _bodies(seed, 20)
+    for n in range(1, len(bodies), 2):
+        place = seed.randrange(len(bodies[n]))
+        damaged = [
+            bodies[n][:place],
+            bodies[n] + b"more",
+            bodies[n][:place] + seed.randbytes(3) + bodies[n][place:],
+            bodies[n][:place] + seed.randbytes(1) + bodies[n][place + 1 :],
+        ]
+        bodies[n] = seed.choice(damaged)
+    alone = [decode_checkpoint(TypedBytes("msgpack", data)) for data in bodies]
+    with remembering():
+        for data, expected in zip(bodies, alone, strict=True):
+            assert same(decode_checkpoint(TypedBytes("msgpack", data)), expected)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_values_are_those_that_are_decoded_alone(number: int) -> None:
+    seed, successive = Random(number), SuccessiveValues(decode_msgpack)
+    state = _first(seed)
+    for _ in range(30):
+        _change(seed, state)
+        if not isinstance(state.setdefault("items", []), list):
+            state["items"] = []
+        for name, value in state.items():
+            data = _packed(value)
+            found = successive.value(name, data, DEFAULT_LIMITS)
+            assert same(found, decode_msgpack(data, DEFAULT_LIMITS))
+
+
+def test_what_stayed_equal_is_the_same_object() -> None:
+    successive = SuccessiveValues(decode_msgpack)
+    facts = {f"fact {n}": ["x" * 30] for n in range(100)}
+    before = _packed({"channel_values": {"facts": facts, "left": 2}, "ts": "1"})
+    facts["fact 50"] = ["another"]
+    after = _packed({"channel_values": {"facts": facts, "left": 1}, "ts": "2"})
+    bodies: list[Any] = [successive.body(one, DEFAULT_LIMITS) for one in (before, after, after)]
+    one, two, again = (body["channel_values"]["facts"] for body in bodies)
+    assert [name for name in one if one[name] is not two[name]] == ["fact 50"]
+    assert again is two
+
+
+@pytest.mark.parametrize(
+    ("limits", "grows", "is_refused"),
+    [
+        (Limits(nodes=300), lambda state: state["list"].extend(["x" * 40] * 30), True),
+        (Limits(depth=12), lambda state: state.update(list=[state["list"], "x" * 40]), True),
+        (Limits(depth=12), lambda state: state["list"].append([[["x" * 40]]] * 2), False),
+        (Limits(value_bytes=5000), lambda state: state["list"].append("x" * 900), True),
+    ],
+)
+def test_limits_are_those_of_bodies_that_are_decoded_alone(
+    limits: Limits, grows: Callable[[State], None], is_refused: bool
+) -> None:
+    successive, refused = SuccessiveValues(decode_msgpack), False
+    state: State = {"list": [f"text {n}" * 5 for n in range(60)]}
+    for n in range(20):
+        data = _packed({"v": 4, "channel_values": state, "ts": str(n)})
+        try:
+            expected = decode_msgpack(data, limits)
+        except PastLimit:
+            refused = True
+            with pytest.raises(PastLimit):
+                successive.body(data, limits)
+        else:
+            assert same(successive.body(data, limits), expected)
+        grows(state)
+    assert refused is is_refused
+
+
+def test_a_long_body_with_arrays_is_decoded_as_a_whole() -> None:
+    array = Ext(6, _packed(["<f4", [100_000], "C", bytes(400_000)]))
+    data = _packed({"v": 4, "channel_values": {"one": array, "two": array}})
+    alone = decode_checkpoint(TypedBytes("msgpack", data))
+    with remembering():
+        for _ in range(2):
+            assert same(decode_checkpoint(TypedBytes("msgpack", data)), alone)
+
+
+def test_an_unreadable_body_stays_unreadable() -> None:
+    with remembering():
+        for _ in range(2):
+            assert isinstance(decode_checkpoint(TypedBytes("msgpack", b"\x91\x01")), Opaque)
+            assert decode(TypedBytes("msgpack", b"\x91\x01")) == [1]
+
+
+LARGE = "a long text " * 1000
+"""Bodies with this text are large enough to be skimmed."""
+items = st.one_of(
+    st.none(),
+    st.integers(-(2**40), 2**40),
+    st.text(max_size=5),
+    st.sampled_from([LARGE, {"a": [1, LARGE]}, HumanMessage("hello", id="1"), [[], {}, {1: 2}]]),
+)
+channels = st.dictionaries(
+    st.sampled_from(["messages", "n", "é", "branch:to:a", "__pregel_tasks"]),
+    st.one_of(items, st.lists(items, max_size=6)),
+)
+
+
+def body_of(values: Any, order: list[str]) -> bytes:
+    entries = {
+        "v": 4,
+        "ts": "2026-01-01T00:00:00+00:00",
+        "channel_values": values,
+        "channel_versions": dict.fromkeys(values, "1"),
+        "versions_seen": {"a": {"branch:to:a": "1"}},
+    }
+    return JsonPlusSerializer().dumps_typed({key: entries[key] for key in order})[1]
+
+
+def without_values(body: Value) -> Value:
+    """What must be equal: all but the values, of which those of control channels count."""
+    if not isinstance(body, dict):
+        return body
+    values = body.get("channel_values", {})
+    if not isinstance(values, dict):
+        return body
+    kept = {
+        name: one if name in ("branch:to:a", "__pregel_tasks") else 0
+        for name, one in values.items()
+    }
+    return {**body, "channel_values": kept}
+
+
+orders = st.permutations(["v", "ts", "channel_values", "channel_versions", "versions_seen"])
+
+
+@given(st.lists(st.tuples(channels, orders), min_size=1, max_size=5))
+def test_a_skimmed_body_says_what_a_decoded_one_says(found: list[tuple[Any, list[str]]]) -> None:
+    skimmer = BodySkimmer()
+    for values, order in found:
+        body = TypedBytes("msgpack", body_of({"large": LARGE, **values}, order))
+        skimmed: Any = skimmer.decode(body)
+        whole: Any = decode_checkpoint(body)
+        assert without_values(skimmed) == without_values(whole)
+        for name, value in skimmed["channel_values"].items():
+            is_cut = isinstance(value, Cut)
+            assert value.kept is None if is_cut else value == whole["channel_values"][name]
+
+
+@given(channels, st.data())
+def test_damage_is_found_as_in_a_body_that_is_decoded(values: Any, data: st.DataObject) -> None:
+    body = body_of({"large": LARGE, **values}, ["v", "channel_values", "versions_seen"])
+    skimmer = BodySkimmer()
+    skimmer.decode(TypedBytes("msgpack", body))
+    place = data.draw(st.integers(0, len(body) - 1))
+    damaged = [body[:place] + bytes([data.draw(st.integers(0, 255))]) + body[place + 1 :]]
+    damaged += [body[:place], body + b"\xc0"]
+    for one in damaged:
+        found = skimmer.decode(TypedBytes("msgpack", one))
+        whole = decode_checkpoint(TypedBytes("msgpack", one))
+        if isinstance(whole, Opaque):
+            assert found == whole
+        else:
+            assert without_values(found) == without_values(whole)
+
+
+def test_a_large_value_is_found_only_where_its_channel_has_it() -> None:
+    stored = ormsgpack.packb("large") + ormsgpack.packb(LARGE)
+    trap = {"before": stored, "also": {"large": LARGE}, "large": "other " * 2000}
+    skimmer, order = BodySkimmer(), ["v", "channel_values", "channel_versions"]
+    many = {f"n{number}": LARGE for number in range(40)}
+    plain, inside = {"large": LARGE}, {"also": {"large": LARGE}}
+    for values in (plain, trap, plain, inside, many, many):
+        body = TypedBytes("msgpack", body_of(values, order))
+        skimmed: Any = skimmer.decode(body)
+        assert without_values(skimmed) == without_values(decode_checkpoint(body))
+        size = len(ormsgpack.packb(values.get("large")))
+        expected = Cut(None, size, "not read") if "large" in values else None
+        assert skimmed["channel_values"].get("large") == expected
+
+
+def test_what_did_not_change_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    unpack = ormsgpack.unpackb
+
+    def counted(data: bytes, **options: Any) -> Any:
+        decoded.append(len(data))
+        return unpack(data, **options)
+
+    monkeypatch.setattr("ckpt_backends.codec.msgpack.unpackb", counted)
+    skimmer = BodySkimmer()
+    items = [f"item {number} of a list" for number in range(3000)]
+    order = ["v", "channel_values", "channel_versions"]
+    sums = []
+    for count in (3000, 3000, 2990, 2999):
+        decoded.clear()
+        body = body_of({"items": items[:count], "text": LARGE}, order)
+        skimmer.decode(TypedBytes("msgpack", body))
+        sums.append(sum(decoded))
+    first, *later = sums
+    assert first > 60_000
+    assert max(later) < 500

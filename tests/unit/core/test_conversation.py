@@ -1,0 +1,565 @@
+"""Conversations: calls and results, what is broken, what mends it, and how they are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.edits import list_of, stored_items
+from ckpt_backends.codec.lossless import Ext, decode_lossless
+from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.registry import open_store
+from ckpt_cli.core.conversation import (
+    Counterparts,
+    TokenCounts,
+    as_message,
+    is_conversation,
+    last_calling,
+    last_turn,
+    mended,
+    message_list,
+    model_of,
+    pair,
+    result_like,
+    says_nothing,
+    statistics,
+    title_of,
+    transcript,
+)
+from ckpt_cli.core.doctor.checks import message_findings
+from ckpt_cli.core.edit_state import stored_value
+from ckpt_cli.core.state import read_body
+from ckpt_cli.core.values import fields_of
+from ckpt_cli.render.messages import message_records, transcript_lines
+from tests.kit.command import copy_store, eras
+from tests.kit.strategies import values
+
+KEY = CheckpointKey("t", "", "1")
+
+
+def ai(*calls: str, **fields: Any) -> Value:
+    asked: Any = [{"name": "look_up", "args": {}, "id": call} for call in calls]
+    said: Any = {"content": "", "tool_calls": asked, **fields}
+    return Tagged("langchain_core.messages.ai.AIMessage", said)
+
+
+def tool(call: str, **fields: Any) -> Value:
+    said: Any = {"content": "result", "tool_call_id": call, "name": "look_up", **fields}
+    return Tagged("langchain_core.messages.tool.ToolMessage", said)
+
+
+def human(**fields: Any) -> Value:
+    said: Any = {"content": "?", **fields}
+    return Tagged("langchain_core.messages.human.HumanMessage", said)
+
+
+def codes(items: list[Value], others: Counterparts | None = None) -> list[str]:
+    found = message_findings(KEY, "messages", items, others or Counterparts(len(items)))
+    return [f"{one.code}: {one.detail}" for one in found]
+
+
+FUNCTION_CALL: Any = {"type": "function_call", "id": "fc_1", "call_id": "f-1", "name": "look_up"}
+TOOL_USE: Any = {"type": "tool_use", "id": "t-1", "name": "look_up", "input": {}}
+OF_A, OF_T = ({"type": "tool_result", "tool_use_id": one} for one in ("a", "t-1"))
+COMPUTER = {"type": "computer_call", "call_id": "a"}
+PATCHED = "apply_patch_call_output"
+PATCH: Any = {"type": "apply_patch_call", "id": "ap", "call_id": "p-1"}
+INVALID: Any = {"name": "look_up", "args": "{", "id": "i-1", "error": None}
+RAW_INVALID: Any = {"id": "i-1", "function": {"name": "look_up"}}
+SERVED: Any = [
+    {"type": "server_tool_use", "id": "s-1", "name": "web_search", "input": {}},
+    {"type": "web_search_tool_result", "tool_use_id": "s-1", "content": []},
+    {"type": "web_search_call", "id": "ws-1", "status": "completed"},
+    {"type": "code_interpreter_call", "id": "ci-1", "code": "1"},
+    {"type": "mcp_call", "id": "m-1", "name": "find", "arguments": "{}"},
+    {"type": "mcp_tool_use", "id": "m-2", "name": "find", "input": {}},
+    {"type": "server_tool_call", "id": "s-2", "name": "find", "args": {}},
+    {"type": "server_tool_result", "tool_call_id": "s-2", "status": "success"},
+    {"type": "image_generation_call", "id": "ig-1"},
+]
+"""What a provider carries out: no result follows."""
+USER: Any = {"role": "user", "content": "?"}
+OPENAI: Any = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}],
+}
+BY_NAME = ai(additional_kwargs={"function_call": {"name": "look_up", "arguments": "{}"}})
+ANSWER = Tagged(
+    "langchain_core.messages.function.FunctionMessage", {"content": "", "name": "look_up"}
+)
+UNANSWERED = "tool-call-unanswered: message {} calls '{}' ({}), and no message after it has the"
+ORPHANED = "tool-result-orphaned: message {} is a result"
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        ([human(), ai("a", "b"), tool("b"), human()], [UNANSWERED.format(1, "look_up", "a")]),
+        ([human(), ai("a"), ai("b"), tool("b")], [UNANSWERED.format(1, "look_up", "a")]),
+        ([tool("a"), human()], [ORPHANED.format(0)]),
+        ([human(), tool("a"), ai("a")], [ORPHANED.format(1)]),
+        # Ids may repeat: the result is that of the nearest call.
+        ([human(), ai("a"), human(), ai("a"), tool("a")], [UNANSWERED.format(1, "look_up", "a")]),
+        ([USER, OPENAI, USER], [UNANSWERED.format(1, "f", "a")]),
+        ([human(id="1"), human(), human(id="1")], ["message-id-duplicate: messages 0 and 2"]),
+        ([human(), BY_NAME, human()], ["tool-call-unanswered: message 1 calls 'look_up', and no"]),
+    ],
+)
+def test_a_broken_conversation_is_found(items: list[Value], says: list[str]) -> None:
+    found = codes(items)
+    assert [one[: len(text)] for one, text in zip(found, says, strict=True)] == says
+
+
+@pytest.mark.parametrize(
+    ("caller", "call_id"),
+    [
+        (ai(content=[{"type": "reasoning", "id": "rs"}, FUNCTION_CALL]), "f-1"),
+        (ai("f-1", content=[FUNCTION_CALL]), "f-1"),
+        (ai(content=[{"type": "text", "text": "Well"}, TOOL_USE]), "t-1"),
+        (ai(content=[{**TOOL_USE, "type": "tool_call", "args": {}}]), "t-1"),
+        (ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), "f-1"),
+        (ai(content=[{**FUNCTION_CALL, "type": "custom_tool_call", "input": ""}]), "f-1"),
+        (ai(invalid_tool_calls=[INVALID]), "i-1"),
+        (ai("i-1", invalid_tool_calls=[INVALID]), "i-1"),
+        (ai(invalid_tool_calls=[INVALID], additional_kwargs={"tool_calls": [RAW_INVALID]}), "i-1"),
+        ({"role": "assistant", "content": [TOOL_USE]}, "t-1"),
+        (ai(content=[*SERVED, TOOL_USE]), "t-1"),
+    ],
+)
+def test_a_call_of_any_form_is_found_once(caller: Value, call_id: str) -> None:
+    (found,) = codes([human(), caller, human()])
+    assert found.startswith(UNANSWERED.format(1, "look_up", call_id))
+    items = [human(), caller, human(), ai()]
+    assert last_calling(items) == 1
+    order = mended(items, pair(items, Counterparts(len(items))))
+    assert [getattr(one, "id", one) for one in order] == [0, 1, call_id, 2, 3]
+
+
+def test_what_no_text_answers_is_not_mended() -> None:
+    items = [human(), ai(content=[PATCH]), human()]
+    (found,) = message_findings(KEY, "messages", items, Counterparts(len(items)))
+    assert not found.has_fix
+    assert found.look(["-s", "x.db"]) == "ckpt -s x.db messages t"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [human(), ai("a", "b"), tool("b"), tool("a"), ai()],
+        [human(id=None), human(id=None), ai("a", "b"), tool("a")],  # may still be answered
+        [human(), ai("a", "b"), tool("a"), human(), tool("b"), ai()],
+        [human(), ai("a"), tool("a"), tool("a"), ai()],
+        [human(), ai(content=[FUNCTION_CALL, *SERVED]), tool("f-1"), ai()],
+        [human(), ai("f-1", content=[FUNCTION_CALL]), tool("f-1"), human()],
+        [human(), ai(content=[TOOL_USE]), human(content=[OF_T])],
+        [human(), ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), tool("f-1")],
+        [human(), ai(content=SERVED), human()],
+        [
+            human(),
+            ai(content=[PATCH]),
+            human(content=[{**PATCH, "type": "apply_patch_call_output"}]),
+        ],
+        [human(), ai(invalid_tool_calls=[INVALID]), tool("i-1"), ai()],
+        [human(), BY_NAME, ANSWER, human()],
+        # Google's package repeats the call of `tool_calls`.
+        [human(), ai("a", additional_kwargs={"function_call": {"name": "f"}}), tool("a"), human()],
+        [human(), ai("a", content=[{"type": "server_tool_use", "id": "a"}]), human()],
+        [human(), ai("a", content=[{**OF_A, "type": "web_search_tool_result"}]), human()],
+        [human(), ai(additional_kwargs={"tool_outputs": [COMPUTER]}), tool("a"), ai()],
+        [USER, {"role": "assistant", "content": [TOOL_USE]}, {"role": "user", "content": [OF_T]}],
+        [human(), ai("a"), human(content=[OF_A]), ai()],
+        # What a person said in it would be lost with the result.
+        [human(), human(content=[OF_A, {"type": "text"}]), ai()],
+        [human(), ai(tool_calls=[{"name": "f", "args": {}, "id": None}]), human(), tool("")],
+    ],
+)
+def test_a_sound_conversation_has_no_finding(items: list[Value]) -> None:
+    assert codes(items) == []
+
+
+def test_a_message_with_two_results_is_moved_once() -> None:
+    blocks = [{"type": "tool_result", "tool_use_id": one} for one in ("a", "b")]
+    items = [human(), human(content=blocks), ai("a", "b"), human()]
+    assert mended(items, pair(items, Counterparts(len(items)))) == [0, 2, 1, 3]
+
+
+def test_what_may_be_answered_elsewhere_is_left_alone() -> None:
+    items = [human(), ai("a"), human(), ai("b"), human(), tool("c")]
+    assert len(codes(items)) == 3
+    found = codes(items, Counterparts(3, answered={"a"}, called={"c"}))
+    assert found == []
+    assert [one.id for one in pair(items, Counterparts(3)).awaited] == ["b"]
+    assert [one.id for one in pair(items, Counterparts(3, {"a"})).awaited] == ["a", "b"]
+
+
+def test_a_call_in_the_last_messages_of_an_ended_conversation_is_an_info() -> None:
+    items = [human(), ai("a"), human(), ai("b", "c"), tool("c")]
+    found = pair(items, Counterparts(len(items), is_final=True))
+    assert [one.id for one in found.unanswered] == ["a"]
+    assert [one.id for one in found.final] == ["b"]
+    assert pair(items, Counterparts(len(items), {"b"}, is_final=True)).final == ()
+    said = message_findings(KEY, "messages", items, Counterparts(len(items), is_final=True))
+    assert [one.severity for one in said] == ["error", "info"]
+
+
+def test_a_message_that_a_transcript_holds_twice_is_no_finding() -> None:
+    items = [human(id="h"), ai(id="a"), human(id="h")]
+    ended = Counterparts(len(items))
+    assert list(message_findings(KEY, "transcript", items, ended)) == []
+    assert [one.code for one in message_findings(KEY, "messages", items, ended)] == [
+        "message-id-duplicate"
+    ]
+    others = [*items[:2], human(content="other", id="h")]
+    assert len(list(message_findings(KEY, "transcript", others, ended))) == 1
+
+
+def test_lists_without_a_person_are_no_conversation() -> None:
+    assert not is_conversation([ai("a"), ai("b")])
+    assert not is_conversation([tool("a")])
+    assert not is_conversation(human())
+    assert is_conversation([human(), "?"])
+    assert (last_turn([human(), ai(), human()]), last_turn([ai()])) == (3, 0)
+    assert (last_calling([ai("a"), ai("b"), ai()]), last_calling([human()])) == (1, 1)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> tuple[list[Value], list[int]]:
+    """A sound conversation, and the indexes of its results."""
+    items: list[Value] = []
+    results: list[int] = []
+    for number in range(draw(st.integers(1, 5))):
+        items.append(human(id=f"human-{number}"))
+        calls = [f"{number}-{one}" for one in range(draw(st.integers(0, 3)))]
+        items.append(ai(*calls, id=f"ai-{number}"))
+        for call in draw(st.permutations(calls)):
+            results.append(len(items))
+            items.append(tool(call, id=f"tool-{call}"))
+        items.append(ai(id=f"last-{number}"))
+    return items, results
+
+
+@given(turns(), st.data())
+def test_a_lost_message_is_the_only_finding(
+    found: tuple[list[Value], list[int]], data: st.DataObject
+) -> None:
+    items, results = found
+    assert codes(items) == []
+    if not results:
+        return
+    lost = data.draw(st.sampled_from(results))
+    message: Any = items[lost]
+    call_id = message.payload["tool_call_id"]
+    (unanswered,) = pair(items[:lost] + items[lost + 1 :], Counterparts(len(items))).unanswered
+    assert unanswered.id == call_id
+    without = [one for number, one in enumerate(items) if number != unanswered.index]
+    orphans = pair(without, Counterparts(len(without))).orphaned
+    ids = {fields_of(without[one])["tool_call_id"] for one in orphans}
+    assert call_id in ids
+    assert all(str(one).partition("-")[0] == call_id.partition("-")[0] for one in ids)
+
+
+def test_a_result_belongs_to_the_next_call_with_its_id() -> None:
+    turns = transcript([ai("a", "b"), tool("b"), tool("a"), tool("c")])
+    assert [call.result for call in turns[0].calls] == [2, 1]
+    assert [turn.answers for turn in turns] == [None, 0, 0, None]
+    turns = transcript([ai("a"), tool("a"), ai("a"), tool("a"), tool("a")])
+    assert [turns[0].calls[0].result, turns[2].calls[0].result] == [1, 3]
+    assert turns[4].answers is None
+    (turn,) = transcript([ai("a")])
+    assert turn.calls[0].result is None
+    assert statistics([turn]).tools[0].unanswered == 1
+
+
+def test_what_is_no_message_is_kept() -> None:
+    turns = transcript(["hello", 7, ai()])
+    found = [(turn.message.role, turn.message.content) for turn in turns[:2]]
+    assert found == [("?", "hello"), ("?", 7)]
+
+
+def test_the_model_is_named() -> None:
+    for key in ("model_name", "model", "model_id"):
+        message = as_message(ai(response_metadata={key: "large-2"}))
+        assert message is not None
+        assert model_of(message) == "large-2"
+
+
+def test_statistics_put_the_most_expensive_first() -> None:
+    def said(model: str, tokens: int) -> Value:
+        used = {"input_tokens": tokens, "output_tokens": 1}
+        return ai("a", usage_metadata=used, response_metadata={"model": model})
+
+    failed = tool("a", status="error")
+    found = statistics(transcript([said("small", 1), said("large", 10), said("small", 2), failed]))
+    assert [(one.model, one.usage) for one in found.models] == [
+        ("large", TokenCounts(1, 10, 1, total=11)),
+        ("small", TokenCounts(2, 3, 2, total=5)),
+    ]
+    assert found.roles == {"ai": 3, "tool": 1}
+    (calls,) = found.tools
+    assert (calls.name, calls.calls, calls.errors, calls.unanswered) == ("look_up", 3, 1, 2)
+
+
+def test_one_message_and_a_cut_list_are_conversations_too() -> None:
+    assert message_list(ai()) == [ai()]
+    assert message_list(Cut([ai()], 99, "long")) == [ai()]
+    assert message_list([]) is None
+    assert message_list(["text"]) is None
+    assert message_list({"content": "no role"}) is None
+
+
+few_ids = st.sampled_from("ab")
+
+
+@given(st.lists(values | st.builds(tool, few_ids) | st.builds(ai, few_ids, few_ids), max_size=12))
+def test_every_item_is_a_turn_and_calls_and_answers_agree(items: list[Any]) -> None:
+    turns = transcript(items)
+    assert [turn.value for turn in turns] == items
+    results = [call.result for turn in turns for call in turn.calls if call.result is not None]
+    answering = [turn.index for turn in turns if turn.answers is not None]
+    assert sorted(results) == answering
+    for turn in turns:
+        assert turn.answers is None or turn.answers < turn.index
+    statistics(turns)
+
+
+SAID: Any = {"call_id": "c", "tool": "look_up", "content": "stopped", "message_id": "m"}
+
+
+def stored_messages(path: Path) -> list[TypedBytes]:
+    with open_store(str(path)) as store:
+        for head in store.checkpoints("chat", body=True, values=True):
+            found = stored_value(head, read_body(head), "messages")
+            assert found is not None
+            return stored_items(found)
+    return []
+
+
+def parts(stored: TypedBytes) -> Any:
+    """What identifies the form of a message: the class, and the names of its fields."""
+    found = decode_lossless(stored)
+    if isinstance(found, Ext):
+        module, name, fields, *rest = decode_lossless(TypedBytes("msgpack", found.data))
+        return found.code, module, name, set(fields), rest
+    return found["lc"], found["type"], found["id"], {*found["kwargs"], "status"}
+
+
+@pytest.mark.parametrize("era", sorted(era.name for era in eras() if "serde" not in era.name))
+def test_a_result_has_the_form_of_a_stored_result(era: str, tmp_path: Path) -> None:
+    (folder,) = (one for one in eras() if one.name == era)
+    items = stored_messages(copy_store(folder / "store.db", tmp_path))
+    (caller, *_) = (one for one in items if getattr(as_message(decode(one)), "tool_calls", None))
+    (result, *_) = (one for one in items if getattr(as_message(decode(one)), "role", "") == "tool")
+    made = result_like(caller, **SAID)
+    assert parts(made) == parts(result)
+    message = as_message(decode(made))
+    assert message is not None
+    assert (message.content, message.id, message.name) == ("stopped", "m", "look_up")
+    assert message.fields["tool_call_id"] == "c"
+    if era.startswith("lg"):
+        loaded = JsonPlusSerializer().loads_typed((made.type, made.data))
+        assert loaded == ToolMessage(
+            "stopped", id="m", name="look_up", tool_call_id="c", status="error"
+        )
+
+
+def test_a_subclass_of_a_message_gets_a_plain_result() -> None:
+    path = ["my", "messages", "AIMessage"]
+    caller = {"lc": 1, "type": "constructor", "id": path, "kwargs": {"type": "ai"}}
+    made = result_like(TypedBytes("json", json.dumps(caller).encode()), **SAID)
+    assert decode_lossless(made)["id"] == ["langchain", "schema", "messages", "ToolMessage"]
+    caller = {"lc": 2, "type": "constructor", "id": path, "kwargs": {}}
+    made = result_like(TypedBytes("json", json.dumps(caller).encode()), **SAID)
+    assert decode_lossless(made)["id"] == ["langchain_core", "messages", "tool", "ToolMessage"]
+
+
+@pytest.mark.parametrize(
+    ("caller", "says"),
+    [
+        ({"role": "assistant", "content": None}, {"role": "tool"}),
+        ({"role": "assistant", "content": None, "id": "1"}, {"role": "tool", "id": "m"}),
+        (
+            {"type": "ai", "content": ""},
+            {"type": "tool", "id": "m", "name": "look_up", "status": "error"},
+        ),
+    ],
+)
+def test_a_plain_dict_gets_a_plain_dict(caller: dict[str, Any], says: dict[str, Any]) -> None:
+    text = json.dumps(caller, separators=(",", ":")).encode()
+    for tag, data in (("msgpack", ormsgpack.packb(caller)), ("json", text)):
+        made = result_like(TypedBytes(tag, data), **SAID)
+        assert decode(made) == {"content": "stopped", "tool_call_id": "c", **says}
+        assert b": " not in made.data
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(Unsupported, match="form of the message"):
+        result_like(TypedBytes("json", b'{"content": ""}'), **SAID)
+    with pytest.raises(Unsupported):
+        result_like(TypedBytes("pickle", b"N."), **SAID)
+
+
+ITEMS = [b'{"a": [1, "]"]}', b"1.50", b'"\\u00e9,"', b"[]"]
+
+
+@pytest.mark.parametrize("comma", [b", ", b",", b",\n "])
+def test_a_list_is_taken_apart_and_put_together(comma: bytes) -> None:
+    stored = TypedBytes("json", b"[" + comma.join(ITEMS) + b"]")
+    items = stored_items(stored)
+    assert [one.data for one in items] == ITEMS
+    assert list_of(items, stored) == stored
+    assert list_of(items[:1], stored).data == b"[" + ITEMS[0] + b"]"
+    packed = TypedBytes("msgpack", ormsgpack.packb([AIMessage("x").content, 1.5, [2], {}]))
+    assert list_of(stored_items(packed), packed) == packed
+    assert stored_items(TypedBytes("json", b" [ ] ")) == []
+    for bad in (TypedBytes("json", b"{}"), TypedBytes("json", b"[1 2]"), TypedBytes("x", b"")):
+        with pytest.raises(Unsupported):
+            stored_items(bad)
+    with pytest.raises(Unsupported):
+        list_of(items, packed)
+
+
+CALLS = st.sampled_from(["a", "b", "c"])
+
+
+@given(
+    st.lists(
+        st.builds(ai, CALLS, CALLS)
+        | st.builds(ai, CALLS)
+        | st.builds(tool, CALLS)
+        | st.builds(human)
+    )
+)
+def test_a_mended_conversation_is_sound(items: list[Value]) -> None:
+    found = pair(items, Counterparts(len(items)))
+    order = mended(items, found)
+    after = [items[one] if isinstance(one, int) else tool(one.id) for one in order]
+    again = pair(after, Counterparts(len(after)))
+    assert not again.is_broken
+    assert len(again.awaited) == len(found.awaited)
+    kept = [one for one in order if isinstance(one, int) and one not in found.orphaned]
+    assert kept == [n for n in range(len(items)) if n not in found.orphaned]
+
+
+def test_new_results_come_behind_those_that_are_there() -> None:
+    items: list[Value] = [human(), ai("a", "b"), tool("b"), human(), tool("c"), ai("c"), human()]
+    order = mended(items, pair(items, Counterparts(len(items))))
+    names = [one if isinstance(one, int) else one.id for one in order]
+    assert names == [0, 1, 2, "a", 3, 5, 4, 6]
+    assert isinstance(items[0], Tagged)
+
+
+def test_an_anthropic_call_in_a_plain_dict_is_answered_by_the_user() -> None:
+    blocks = [{"type": "tool_use", "id": "c", "name": "look_up", "input": {}}]
+    caller = TypedBytes("msgpack", ormsgpack.packb({"role": "assistant", "content": blocks}))
+    answer = {"tool_use_id": "c", "content": "stopped", "is_error": True}
+    assert decode(result_like(caller, **SAID)) == {
+        "role": "user",
+        "content": [{"type": "tool_result", **answer}],
+    }
+
+
+SILENT = """0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11 thread_0c5ee4a16f5f4b459d2c3b3b8f8d6d11 9f86d081 17
+    9f86d081884c7d659a2feaa0c55ad015 01ARZ3NDEKTSV4RRFFQ69G5FAV 2026-11-23_10:04 1763890000.1234"""
+TALKING = [
+    "user-42",
+    "anna@example.com",
+    "trip-to-kyoto",
+    "facade",
+    "deadbeef",
+    "",
+    "a" * 9999 + "!",
+]
+
+
+def test_some_ids_say_nothing() -> None:
+    assert [one for one in SILENT.split() if not says_nothing(one)] == []
+    assert [one for one in TALKING if says_nothing(one)] == []
+
+
+def _said(role: str, content: Value) -> Value:
+    return {"role": role, "content": content}
+
+
+@pytest.mark.parametrize(
+    ("values", "title"),
+    [
+        ({"messages": [_said("system", "Be kind."), _said("user", " Hi  there\nall")]}, "Hi there"),
+        ({"messages": [_said("user", "  "), _said("user", "Hi")]}, "Hi"),
+        ({"messages": [_said("ai", "Hello")], "log": [_said("user", "Hi")]}, None),
+        ({"number": 1, "chat": [_said("human", "Hi")]}, "Hi"),
+        ({"messages": [_said("ai", "a")] * 20 + [_said("user", "late")]}, None),
+        ({"messages": [_said("user", "word " * 1000)]}, f"{('word ' * 40)[:199]}…"),
+        ({"messages": Cut([_said("user", "Hi")], 9_000_000, "too large")}, "Hi"),
+        ({"messages": Cut(None, 5, "not read")}, Cut(None, 5, "not read")),
+        ({"messages": "Hi"}, None),
+        ({}, None),
+    ],
+)
+def test_the_title_is_the_first_line_that_a_person_said(
+    values: dict[str, Value], title: str | Cut | None
+) -> None:
+    assert title_of(values) == title
+
+
+LOOKUP = {"name": "lookup", "args": {"q": "tea"}, "id": "call_1"}
+RAW = {"id": "call_1", "type": "function", "function": {"name": "lookup", "arguments": "{bad"}}
+TEXT = {"type": "text", "text": "let me look"}
+
+
+def shown(message: AIMessage, *more: Any) -> tuple[list[str], list[Any]]:
+    """The lines of a stored conversation, and the calls of its first message as JSON."""
+    items = decode(TypedBytes(*JsonPlusSerializer().dumps_typed([message, *more])))
+    assert isinstance(items, list)
+    turns = transcript(items)
+    lines = [one.text for one in transcript_lines(turns, 0, 80, full=False, cut=True)]
+    return lines[1:], next(message_records(turns, 0))["tool_calls"]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("let me look", ["  let me look"]),
+        ([TEXT, {"type": "tool_use", "id": "call_1", "name": "lookup"}], ["  let me look"]),
+        ([{"type": "tool_use", "id": "call_1", "name": "lookup", "input": {"q": "tea"}}], []),
+        ([{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "lookup"}], []),
+        ([{"type": "custom_tool_call", "id": "ct_1", "call_id": "call_1"}], []),
+        ([{"type": "tool_call", "id": "call_1", "name": "lookup", "args": {}}], []),
+        (
+            [{"type": "reasoning", "id": "rs_1"}, {"type": "tool_use", "id": "call_1"}],
+            ["  [reasoning]"],
+        ),
+        ([{"type": "tool_use", "id": "other", "name": "lookup"}], ["  [tool_use]"]),
+        ([{"type": "text", "text": "as said", "id": "call_1"}], ["  as said"]),
+    ],
+)
+def test_a_call_that_is_a_block_of_the_content_too_is_shown_once(
+    content: Any, text: list[str]
+) -> None:
+    message = AIMessage(content, tool_calls=[LOOKUP])
+    lines, calls = shown(message, ToolMessage("found", tool_call_id="call_1"))
+    assert lines == [*text, '  > lookup(q="tea")', "    found"]
+    assert [one["id"] for one in calls] == ["call_1"]
+
+
+def test_a_call_that_could_not_be_parsed_is_shown_once() -> None:
+    lines, calls = shown(AIMessage("", additional_kwargs={"tool_calls": [RAW]}))
+    assert lines == ['  > invalid lookup("{bad")', "    no result"]
+    assert [one.get("invalid") for one in calls] == [True]
+
+
+def test_a_block_without_a_call_is_named() -> None:
+    lines, calls = shown(AIMessage([TEXT, {"type": "tool_use", "id": "call_1", "name": "lookup"}]))
+    assert lines == ["  let me look[tool_use]"]
+    assert calls == []

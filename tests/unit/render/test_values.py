@@ -1,0 +1,483 @@
+"""Values on one line, in full, and as a tree that folds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from itertools import islice
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_cli.core.values import parse_path, select
+from ckpt_cli.render.folding import (
+    BEGINNING,
+    ITEMS,
+    ValueNode,
+    channel_node,
+    children,
+    everything_below,
+    folds_up,
+    is_channel,
+    node_lines,
+    part_of,
+    records_of,
+    takes_one_line,
+    text_of,
+    unfold,
+)
+from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
+from ckpt_cli.render.values import block, summary
+from tests.kit.strategies import texts, values
+
+TEXT = st.text(max_size=30) | st.text("a \n\t\x1b\u202e日{}[]\"'=,:", max_size=60)
+LEAVES: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    TEXT,
+    st.binary(max_size=20),
+    st.builds(Opaque, TEXT, st.integers(0, 9999), st.just("ab"), TEXT),
+)
+TYPES = st.sampled_from(
+    [
+        *("builtins.set", "builtins.tuple", "datetime.date", "datetime.datetime", "uuid.UUID"),
+        *("datetime.timedelta", "decimal.Decimal", "langchain_core.messages.ai.AIMessage"),
+        *("numpy.ndarray", "pathlib.PosixPath", "\x1b[31m.evil\x07"),
+    ]
+)
+FIELDS = st.sampled_from(
+    [
+        *("content", "type", "id", "name", "tool_calls", "args", "role", "text", "dtype", "shape"),
+        "data",
+    ]
+)
+
+
+def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.lists(children, max_size=4),
+        st.dictionaries(FIELDS | TEXT | st.integers(), children, max_size=5),
+        st.builds(Tagged, TYPES, children),
+        st.builds(Cut, children, st.integers(0, 9999), TEXT),
+    )
+
+
+VALUES = st.recursive(LEAVES, containers, max_leaves=12)
+
+
+def message(kind: str, content: Value, **fields: Value) -> Tagged:
+    held: dict[Value, Value] = {"content": content, "type": kind.lower()}
+    held.update(fields.items())
+    return Tagged(f"langchain_core.messages.{kind.lower()}.{kind}Message", held)
+
+
+def call(name: str, ident: str | None = None, **args: Value) -> dict[Value, Value]:
+    return {"name": name, "args": dict(args.items()), "id": ident, "type": "tool_call"}
+
+
+ASKING = message("AI", "Let me see.", id="a1", tool_calls=[call("search", "c1", query="x", n=3)])
+CALL: Value = {"id": "1", "function": {"name": "f", "arguments": '{"a": 1}'}}
+OPENAI: Value = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+ARRAY = Tagged(
+    "numpy.ndarray", {"dtype": "<i8", "shape": [2, 3], "order": "C", "data": [[1, 2, 3], [4, 5, 6]]}
+)
+
+
+@given(VALUES, st.integers(1, 120))
+def test_a_summary_is_one_safe_line_that_fits(value: Value, width: int) -> None:
+    text = summary(value, width)
+    assert cell_len(text) <= width
+    assert safe_text(text) == text
+
+
+@given(VALUES, st.integers(0, 8), st.integers(1, 120))
+def test_the_lines_of_a_block_are_safe_and_indented(value: Value, indent: int, width: int) -> None:
+    for text in block(value, indent, width):
+        assert safe_text(text, newlines=True) == text
+        assert "\n" not in text
+        assert not text or text.startswith(" " * indent)
+
+
+@given(st.text(st.characters(exclude_categories=["C", "Z"]), max_size=300), st.integers(1, 60))
+def test_nothing_is_left_out_of_a_block(text: str, width: int) -> None:
+    lines = list(block([{"k": text + "\n" + text}], 0, width))
+    shown = safe_text(text + "\n" + text, newlines=True)
+    assert "".join("".join(lines[1:]).split()) == "".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (12, "12"),
+        (1.0, "1.0"),
+        (math.nan, "nan"),
+        ("plain text", "plain text"),
+        ("hello, world", "hello, world"),
+        ("42", '"42"'),
+        ("-1e5", '"-1e5"'),
+        ("null", '"null"'),
+        ("", '""'),
+        (" padded", '" padded"'),
+        ('{"a": 1}', '"{\\"a\\": 1}"'),
+        ("two\nlines", r"two\nlines"),
+        ("\x1b[31m[bold]", r"\x1b[31m[bold]"),
+        (b"\x00\xff", "2 B: 00 ff"),
+        (b"", "0 B"),
+        ([], "[]"),
+        ([1, "a", "b, c"], '[1, a, "b, c"]'),
+        ([[1, 2], []], "[[1, 2], []]"),
+        ({}, "{}"),
+        ({"a": 1, "b": "x: y", 3: None}, '{a: 1, b: "x: y", 3: null}'),
+        ({"a, b": 1}, '{"a, b": 1}'),
+        (Tagged("datetime.datetime", "2026-04-07T10:30:00+05:30"), "2026-04-07T10:30:00+05:30"),
+        (Tagged("datetime.date", [2026, 2, 8]), "2026-02-08"),
+        (Tagged("datetime.timedelta", [-1, 5, 7]), "-1 day, 0:00:05.000007"),
+        (Tagged("datetime.timedelta", [10**12, 0, 0]), "timedelta(1000000000000, 0, 0)"),
+        (Tagged("decimal.Decimal", "12.340"), "12.340"),
+        (Tagged("uuid.UUID", "0" * 31 + "7"), "00000000-0000-0000-0000-000000000007"),
+        (Tagged("pathlib.PosixPath", ["/", "var", "log"]), "/var/log"),
+        (Tagged("pathlib.PureWindowsPath", ["C:\\", "x"]), "C:\\x"),
+        (Tagged("ipaddress.IPv4Address", "10.0.0.1"), "10.0.0.1"),
+        (Tagged("app.Color", "red"), 'Color("red")'),
+        (Tagged("app.Point", {"x": 1, "y": "2"}), 'Point(x=1, y="2")'),
+        (Tagged("langgraph.types.Send", ["node", {"x": 1}]), 'Send("node", {x: 1})'),
+        (Tagged("builtins.set", ["a", "b"]), "{a, b}"),
+        (Tagged("builtins.set", []), "set()"),
+        (Tagged("builtins.tuple", [1, 2]), "(1, 2)"),
+        (ARRAY, "ndarray int64 2×3 [[1, 2, 3], [4, 5, 6]]"),
+        (Opaque("pickle", 1229, "ab", "pickle is off"), "pickle, 1.2 KiB, not read: pickle is off"),
+        (Cut([1, 2], 2 << 20, "too long"), "[1, 2] (cut, 2.0 MiB in all: too long)"),
+        (Cut([1, 2], 3000, "too long", "item"), "[1, 2] (cut, 3,000 items in all: too long)"),
+    ],
+)
+def test_values_are_short_and_plain(value: Value, text: str) -> None:
+    assert summary(value, 10_000) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (message("Human", "hello"), "human: hello"),
+        ({"role": "user", "content": "hello"}, "user: hello"),
+        (message("Tool", "found it", name="search"), "tool search: found it"),
+        (ASKING, 'ai: Let me see. [tool_calls: search(query="x", n=3)]'),
+        (message("AI", "", tool_calls=[call("a"), call("b")]), "ai: [tool_calls: a(), b()]"),
+        (message("AI", "", invalid_tool_calls=[call("a")]), "ai: [tool_calls: invalid a()]"),
+        (message("Remove", "", id="m1"), "remove: m1"),
+        (
+            message("Human", [{"type": "text", "text": "see "}, {"type": "image_url"}]),
+            "human: see [image_url]",
+        ),
+        (Tagged("langchain_core.messages.AIMessageChunk", {"content": "x"}), "ai: x"),
+        (OPENAI, 'assistant: [tool_calls: f("{\\"a\\": 1}")]'),
+        ([message("Human", "hello")], "[1 message]"),
+        ([message("Human", "hello"), ASKING], "[2 messages]"),
+        (Tagged("langgraph.DeltaSnapshot", [ASKING, ASKING]), "DeltaSnapshot(2 messages)"),
+    ],
+)
+def test_messages_say_who_says_what(value: Value, text: str) -> None:
+    assert summary(value, 100) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "width", "text"),
+    [
+        ("long text here", 8, "long te…"),
+        ("日本語日本語", 8, "日本語…"),
+        ("null and void", 5, "null…"),
+        (list(range(100)), 30, "[100 items]"),
+        ({"a": 1, "b": "x" * 50, "c": 2}, 40, "{a: 1, b: xxxxxxxxxxxxxxxxxxxxxxx…, …}"),
+        ({"a": 1, "b": "x" * 50, "c": 2}, 60, "{a: 1, b: xxxxxxxxxxxxxxxxxxxxxxxxxxxx…, c: 2}"),
+        ({"a": 1, "b": [1, 2, 3, 4, 5]}, 16, "{a: 1, b: …}"),
+        (ARRAY, 36, "ndarray int64 2×3 [[1, 2, 3], …]"),
+        (b"\x00" * 100, 16, "100 B: 00 00 00…"),
+        (ASKING, 40, "ai: Let me see. [tool_calls: search(…)]"),
+    ],
+)
+def test_what_does_not_fit_is_cut(value: Value, width: int, text: str) -> None:
+    assert summary(value, width) == text
+
+
+def test_a_long_value_is_not_read_to_its_end() -> None:
+    assert len(summary("x" * 10_000_000, 20)) == 20
+    assert summary(b"\x00" * 10_000_000, 20) == "9.5 MiB: 00 00 00 0…"
+    assert summary(10**5000, 10_000) == hex(10**5000)
+    text = "1" * 60_000 + "x"
+    assert summary(text, 100_000) == text
+    assert summary("1" * 100, 200) == f'"{"1" * 100}"'
+
+
+def test_quote_tells_a_string_from_a_number() -> None:
+    assert summary("a", 10, quote=True) == '"a"'
+    assert summary([1, "a"], 10, quote=True) == '[1, "a"]'
+
+
+def test_a_block_reads_like_yaml() -> None:
+    value: Value = {
+        "plan": {"steps": ["look up", "answer"], "empty": {}, "n": "3"},
+        "code": "def f():\n    return 1",
+        "rows": [{"a": 1, "b": [{"c": None}]}, [1, [2, "x"]], "two\nlines"],
+        "who": Tagged("app.Customer", {"name": "Ana", "home": Tagged("app.Address", {"zip": 1})}),
+        "seen": Tagged("builtins.set", ["a", "b"]),
+        "big": Cut({"a": 1}, 2 << 20, "too long"),
+    }
+    assert (
+        "\n".join(block(value, 0, 60))
+        == """\
+plan:
+  steps: [look up, answer]
+  empty: {}
+  n: "3"
+code: |
+  def f():
+      return 1
+rows:
+  - a: 1
+    b:
+      - c: null
+  - [1, [2, x]]
+  - |
+    two
+    lines
+who: Customer
+  name: Ana
+  home: Address
+    zip: 1
+seen: {a, b}
+big:
+  a: 1
+  (cut, 2.0 MiB in all: too long)"""
+    )
+
+
+def test_a_block_of_messages_is_a_transcript() -> None:
+    value: list[Value] = [
+        message("Human", "Where is it?\nI wait.", id="h1", additional_kwargs={}, name=None),
+        message(
+            "AI",
+            "",
+            id="a1",
+            tool_calls=[call("look_up", "c1", query="order 1138")],
+            usage_metadata={"input_tokens": 3},
+        ),
+        message("Tool", "shipped", id="t1", name="look_up", tool_call_id="c1", status="success"),
+    ]
+    assert (
+        "\n".join(block({"messages": value}, 2, 60))
+        == """\
+  messages:
+    - human (h1)
+        Where is it?
+        I wait.
+    - ai (a1)
+        call look_up (c1)
+          query: order 1138
+        usage_metadata:
+          input_tokens: 3
+    - tool look_up (t1)
+        shipped
+        tool_call_id: c1
+        status: success"""
+    )
+
+
+def test_long_lines_are_wrapped_at_blanks() -> None:
+    lines = list(block({"text": "word " * 20 + "x" * 50}, 0, 32))
+    assert lines[0] == "text: |"
+    assert lines[1] == "  word word word word word word"
+    assert all(cell_len(text) <= 32 for text in lines)
+    assert re.sub(r"\s", "", "".join(lines[1:])) == "word" * 20 + "x" * 50
+
+
+@pytest.mark.parametrize(
+    "item", [10**6, "x" * 500, b"x" * 500, [[], {}], Tagged("uuid.UUID", "x" * 50)]
+)
+@pytest.mark.parametrize("width", [80, 1_000_000])
+def test_much_inside_of_many_lists_is_not_written_out_for_each(item: Value, width: int) -> None:
+    value: Value = [item] * 200_000
+    for _ in range(190):
+        value = [value, 1]
+    assert len(list(islice(block(value, 0, width), 200))) == 200
+
+
+def test_what_is_long_is_on_one_line_if_that_is_long_enough() -> None:
+    text = "x" * 50_000
+    assert list(block({"k": text}, 0, 1_000_000)) == [f"k: {text}"]
+    numbers: list[Value] = [0.123456789] * 4_000
+    assert list(block([numbers], 0, 1_000_000)) == [f"[{summary(numbers, 1_000_000)}]"]
+
+
+def test_a_deep_value_can_be_shown() -> None:
+    value: Value = 1
+    for level in range(133):
+        value = Tagged("app.A", {"x": value}) if level % 2 else [value]
+    assert len(list(block(value, 0, 80))) > 50
+    assert summary(value, 80).startswith("[A(x=[A(x=")
+
+
+@given(st.text("ab 日", max_size=80), st.integers(20, 40))
+def test_wrapped_pieces_fit_and_lose_only_blanks(text: str, width: int) -> None:
+    pieces = list(wrap(text, width))
+    assert all(cell_len(piece) <= width for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
+
+
+@given(st.text(), st.integers(1, 20))
+def test_fitted_text_fits(text: str, width: int) -> None:
+    assert cell_len(fit(text, width)) <= width
+
+
+STATES = st.dictionaries(texts, values, min_size=1, max_size=3)
+
+
+def roots_of(state: dict[str, Value]) -> list[ValueNode]:
+    return [channel_node(name, value) for name, value in state.items()]
+
+
+def everything(node: ValueNode) -> Iterator[ValueNode]:
+    yield node
+    for child in children(node):
+        yield from everything(child)
+
+
+def leaves(value: Value) -> Iterator[Value]:
+    """Yield what a value holds that has no parts of its own."""
+    held = records_of(value)
+    if not held:
+        yield value
+        return
+    for one in held.values() if isinstance(held, dict) else held:
+        yield from leaves(one)
+
+
+@given(STATES)
+@example({"m": {"type": "ai", "content": "", "id": None, "usage_metadata": {"a": [1]}, "x": {}}})
+@example({"long": [[n] for n in range(ITEMS * ITEMS + ITEMS + 1)]})
+@example({"d": {n: {} for n in range(350)}, "t": "word " * 300_000})
+@example({"a": {"b": 1, b"b": 2, "b {0}": 3}, "a {1}": 4, "a.b": 5})
+def test_each_value_is_a_node_once_and_each_name_is_given_once(state: dict[str, Value]) -> None:
+    found = [one for root in roots_of(state) for one in everything(root)]
+    names = [one.name for one in found]
+    assert len(set(names)) == len(names)
+    wanted = [id(one) for value in state.values() for one in leaves(value)]
+    shown = [id(one.value) for one in found if one.kind == "value" and not records_of(one.value)]
+    assert sorted(shown) == sorted(wanted)
+
+
+@given(STATES)
+def test_a_path_leads_to_its_value(state: dict[str, Value]) -> None:
+    for root in roots_of(state):
+        for one in everything(root):
+            assert is_channel(one.name) == (one is root)
+            whole: Any = dict(state)
+            (at,) = select(whole, parse_path(one.path))
+            assert one.path != one.name or at.value is one.value
+
+
+@given(STATES, st.randoms(use_true_random=False), st.integers(1, 200))
+@example({"": "\n\t"}, Random(1), 1)
+def test_what_is_open_is_shown_with_all_that_is_directly_below(
+    state: dict[str, Value], chance: Any, width: int
+) -> None:
+    every = [one for root in roots_of(state) for one in everything(root)]
+    folds = {one.name: chance.random() < 0.7 for one in every}
+    shown = list(unfold(roots_of(state), folds))
+    names = {one.name for one in shown}
+    assert {one.name for one in every if one.parent is None} <= names
+    for one in shown:
+        assert one.is_open == (folds[one.name] if folds_up(one) else None)
+        assert all((child.name in names) == bool(one.is_open) for child in children(one))
+        lines = node_lines(one, width, ("~", "change"))
+        assert lines
+        assert len(lines) == 1 or not takes_one_line(one, width)
+        assert all(line.text == safe_text(line.text) for line in lines)
+
+
+def test_a_long_text_is_whole_in_its_parts() -> None:
+    text = "".join(f"{n} " for n in range(400_000))
+    (more,) = children(channel_node("t", text))
+    ends = [one for one in everything(more) if not children(one)]
+    assert text == text[:BEGINNING] + "".join(str(part_of(one)) for one in ends)
+    assert all(len(children(one)) <= ITEMS for one in everything(more))
+
+
+@pytest.mark.parametrize("number", [0, 1, ITEMS, ITEMS + 1, 3_000, 1_000_000])
+@pytest.mark.parametrize("is_dict", [False, True])
+def test_no_node_has_more_children_than_fit_to_be_looked_through(
+    number: int, is_dict: bool
+) -> None:
+    value: Any = {str(n): n for n in range(number)} if is_dict else list(range(number))
+    found = children(channel_node("c", value))
+    assert len(found) <= 2 * ITEMS
+    parts = [one for one in found if one.kind == "items"]
+    assert sum(one.stop - one.start for one in parts) + min(number, ITEMS) == number
+    if parts:
+        last = parts[-1]
+        while last.kind == "items":
+            last = children(last)[-1]
+        assert last.value == number - 1
+
+
+def test_noise_of_a_message_is_folded_and_what_it_says_is_not() -> None:
+    folded_message = Tagged(
+        "langchain_core.messages.ai.AIMessage",
+        {
+            "response_metadata": {"model": "m", "id": {"a": 1}},
+            "content": "Hello\nWorld",
+            "tool_calls": [{"name": "search", "args": {"city": {"name": "Kyoto"}}, "id": "1"}],
+            "usage_metadata": {"input_tokens": 1},
+            "additional_kwargs": {},
+            "name": None,
+            "status": {"code": 5},
+            "id": "abc",
+            "type": "ai",
+        },
+    )
+    found = list(unfold([channel_node("messages", [folded_message])], {"messages[0]": True}))
+    texts = ["".join(line.text for line in node_lines(one, 200)) for one in found]
+    names = [one.name.removeprefix("messages[0]") for one in found]
+    assert names == [
+        *("messages", "", ".content", ".tool_calls", ".tool_calls[0]", ".tool_calls[0].name"),
+        *(".tool_calls[0].args", ".tool_calls[0].args.city", ".tool_calls[0].args.city.name"),
+        *(".tool_calls[0].id", ".status", ".response_metadata", ".usage_metadata", " fields"),
+    ]
+    assert texts[-1].strip() == "▸ … id, type, 2 empty fields"
+    assert "HelloWorld" in texts[2].replace(" ", "")
+    below = {one.name for one in everything_below(found[1], 100)}
+    assert "messages[0].status" in below
+    assert "messages[0].usage_metadata" not in below
+
+
+def test_lines_tell_how_much_is_folded_or_was_cut() -> None:
+    def shown(value: Value, *, is_open: bool, width: int = 60) -> list[str]:
+        (node, *_) = unfold([channel_node("c", value)], {"c": is_open})
+        return [line.text.rstrip() for line in node_lines(node, width)]
+
+    assert shown(list(range(3000)), is_open=True) == ["  ▾ c  [3,000 items]"]
+    assert shown(list(range(3000)), is_open=False) == ["  ▸ c: [3,000 items]"]
+    assert shown({"a": 1}, is_open=False) == ["  ▸ c: {a: 1}"]
+    assert shown(Tagged("m.C", {"a": 1}), is_open=True) == ["  ▾ c  C {1 key}"]
+    assert shown(Cut([1], 9, "too large"), is_open=True) == [
+        "  ▾ c  [1 item] (cut, 9 B in all: too large)"
+    ]
+    assert shown("two\nlines", is_open=True) == [
+        "  ▾ c  (9 characters)",
+        "      two",
+        "      lines",
+    ]
+    assert shown("a\nb", is_open=False) == ["  ▸ c: a…  (3 characters)"]
+    assert shown("x" * 100, is_open=True) == ["    c:", f"      {'x' * 54}", f"      {'x' * 46}"]
+    assert shown(Opaque("t", 5, "", "no key"), is_open=True) == ["    c: t, 5 B, not read: no key"]
+    assert shown(b"\x00" * 99, is_open=True, width=300)[0].endswith("99 B: " + "00 " * 64 + "…")
+    (more,) = children(channel_node("c", "x" * 5_000))
+    assert node_lines(more, 60)[0].text.strip() == "… 3,000 more characters"
+    assert text_of(Tagged("uuid.UUID", "0" * 32)) is None

@@ -1,0 +1,91 @@
+"""Ids of checkpoints and bounds of threads."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from ckpt_backends.model import Thread, ThreadBounds, end_of_prefix, step_of, time_of
+from ckpt_backends.registry import open_store
+
+
+@given(st.integers(-2, 8191))
+def test_an_id_that_langgraph_made_holds_its_step_and_time(step: int) -> None:
+    checkpoint_id = str(uuid6(clock_seq=step))
+    at = time_of(checkpoint_id)
+    assert step_of(checkpoint_id) == step
+    assert at is not None
+    assert abs(at - datetime.now(UTC)) < timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "ckpt_005", "1f1e5fad-f564-44f7-800c-66298437f169", "1f1e5fad-f564-64f7-800c", "é" * 36],
+)
+def test_another_id_holds_neither(text: str) -> None:
+    assert time_of(text) is None
+    assert step_of(text) is None
+
+
+def test_langgraph_js_marks_its_first_step_otherwise() -> None:
+    assert step_of("1ef4f797-8335-6428-ffff-0123456789ab") == -1
+
+
+@given(st.text())
+def test_any_text_has_an_answer(text: str) -> None:
+    time_of(text)
+    step_of(text)
+
+
+def test_a_thread_tells_times_by_ids_or_as_stored() -> None:
+    first, last = str(uuid6(clock_seq=-1)), str(uuid6(clock_seq=2))
+    by_ids = Thread("a", last, first, last, 4, 1)
+    assert (by_ids.first_at, by_ids.last_at) == (time_of(first), time_of(last))
+    stored = Thread("a", "4", by_ids.first_at, by_ids.last_at, 4, 1)
+    assert (stored.first_at, stored.last_at) == (by_ids.first_at, by_ids.last_at)
+    untold = Thread("a", "4", "1", None, 4, 1)
+    assert (untold.first_at, untold.last_at) == (None, None)
+
+
+LAST = "\U0010ffff"
+
+
+@given(st.text("ab\ud7ff\ue000\udc80" + LAST, max_size=4), st.text("ab" + LAST, max_size=3))
+@example("a\ud7ff", "")
+@example("a" + LAST, LAST * 9)
+def test_all_texts_with_a_prefix_are_before_its_end(prefix: str, rest: str) -> None:
+    end = end_of_prefix(prefix)
+    if end is not None:
+        assert prefix + rest < end
+        assert not end.startswith(prefix)
+
+
+@pytest.mark.parametrize("prefix", ["a", "a%", "a\udcff", LAST, "A", ""])
+def test_ids_with_broken_characters_are_found_by_their_beginning(
+    tmp_path: Path, prefix: str
+) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        SqliteSaver(connection).setup()
+        for n, text in enumerate([b"a", b"a\xff", b"a\xff\xff", b"a%b", b"b", LAST.encode() * 2]):
+            connection.execute(
+                "INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id)"
+                " VALUES (CAST(? AS TEXT), '', ?)",
+                [text, f"id-{n}"],
+            )
+    with open_store(str(path)) as store:
+        listed = list(store.threads())
+        bounds = ThreadBounds(prefix=prefix)
+        found = list(store.threads_within(bounds))
+        assert found == [one for one in listed if one.thread_id.startswith(prefix)]
+        for one in listed:
+            named = ThreadBounds(ids=frozenset({one.thread_id}))
+            assert list(store.threads_within(named)) == [one]

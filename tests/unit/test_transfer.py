@@ -1,0 +1,247 @@
+"""Bodies that are copied: versions, the order of their fields, and when a thread is ahead."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_backends.codec.lossless import Ext, pack_lossless
+from ckpt_backends.codec.values import CHANNELS
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Record, TypedBytes
+from ckpt_backends.transfer import convert as seen_thread
+from ckpt_backends.transfer.bodies import OpenBody, close_body, respelled, spelled
+from ckpt_backends.transfer.convert import (
+    KeptValues,
+    SeenThread,
+    absent_version,
+    convert_versions,
+    converted_version,
+    replace_version,
+)
+from ckpt_backends.transfer.form import CannotHold, Form, Language
+from ckpt_backends.transfer.sealing import AsStored
+from ckpt_cli.core.copying import went_on
+
+TEXTS = Form()
+INTEGERS = Form(counts_with_integers=True)
+THIRD = "00000000000000000000000000000003.0.0000000000000000"
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "expected"),
+    [
+        (3, TEXTS, THIRD),
+        (3.0, TEXTS, THIRD),
+        ("3", TEXTS, THIRD),
+        (THIRD, TEXTS, THIRD),
+        ("00000000000000000000000000000003.0.42", INTEGERS, 3),
+        (3, INTEGERS, 3),
+    ],
+)
+def test_one_version(version: Any, target: Form, expected: Any) -> None:
+    assert converted_version(version, target, "it") == expected
+
+
+def test_texts_sort_as_their_numbers_do() -> None:
+    made = [converted_version(one, TEXTS, "it") for one in range(1, 12)]
+    assert made == sorted(made)
+    # The saver goes on with a random part.
+    assert made[2] < "00000000000000000000000000000004.0.0001"
+
+
+@pytest.mark.parametrize("version", ["first", 1.5, True])
+def test_versions_of_another_form_are_refused(version: Any) -> None:
+    with pytest.raises(CannotHold):
+        converted_version(version, INTEGERS if version == "first" else TEXTS, "it")
+
+
+def test_all_versions_of_a_body_are_converted() -> None:
+    fields = {
+        "channel_versions": {"a": 2, "b": None},
+        "versions_seen": {"__input__": {}, "node": {"a": 1}},
+    }
+    found = OpenBody(dict(fields), {})
+    convert_versions(found, TEXTS, "it", by_value=False)
+    assert found.fields["channel_versions"] == {"a": THIRD.replace("3", "2"), "b": None}
+    assert found.fields["versions_seen"]["node"] == {"a": THIRD.replace("3", "1")}
+    script = OpenBody(dict(fields), {})
+    convert_versions(script, Form(language=Language.JAVASCRIPT), "it", by_value=False)
+    assert script.fields == fields
+
+
+def test_branches_with_the_same_integers_get_different_texts() -> None:
+    made = []
+    for value in (b"\x01", b"\x02", b"\x01"):
+        fields = {"channel_versions": {"a": 3}, "versions_seen": {"x": {"a": 3}, "y": {"a": 2}}}
+        found = OpenBody(fields, {"a": TypedBytes("msgpack", value)})
+        convert_versions(found, TEXTS, "it", by_value=True)
+        made.append(found.fields)
+    first, other, again = (one["channel_versions"]["a"] for one in made)
+    assert first == again != other
+    # A node has seen the version of its checkpoint, or an earlier one.
+    for one in made:
+        assert one["versions_seen"]["x"] == one["channel_versions"]
+        assert one["versions_seen"]["y"]["a"] < one["channel_versions"]["a"]
+
+
+def test_a_version_without_a_value_keeps_its_number_and_what_nodes_have_seen() -> None:
+    fields = {"channel_versions": {"a": THIRD}, "versions_seen": {"x": {"a": THIRD}, "y": {}}}
+    found = OpenBody(fields, {})
+    own = absent_version(THIRD)
+    assert own is not None
+    assert own != THIRD
+    assert own.partition(".")[0] == THIRD.partition(".")[0]
+    replace_version(found, "a", THIRD, own)
+    assert found.fields == {
+        "channel_versions": {"a": own},
+        "versions_seen": {"x": {"a": own}, "y": {}},
+    }
+    assert absent_version("3") is None
+
+
+def test_texts_stay_as_they_are() -> None:
+    fields = {
+        "channel_versions": {"a": THIRD},
+        "versions_seen": {"__input__": {}, "n": {"a": THIRD}},
+    }
+    found = OpenBody(dict(fields), {"a": TypedBytes("msgpack", b"\x01")})
+    convert_versions(found, TEXTS, "it", by_value=True)
+    assert found.fields == fields
+
+
+@pytest.mark.parametrize("seen", [{"n": {"a": 1}}, {"n": {"a": None}}, None])
+def test_versions_that_were_seen_are_converted_by_themselves(seen: Any) -> None:
+    found = OpenBody({"channel_versions": {"a": THIRD}, "versions_seen": seen}, {})
+    if seen == {"n": {"a": None}}:
+        with pytest.raises(CannotHold):
+            convert_versions(found, TEXTS, "it", by_value=False)
+        return
+    convert_versions(found, TEXTS, "it", by_value=False)
+    assert found.fields["channel_versions"] == {"a": THIRD}
+    if seen:
+        assert found.fields["versions_seen"] == {"n": {"a": THIRD.replace("3", "1")}}
+
+
+NAMES = st.text(max_size=20)
+VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9)
+FIELDS = st.recursive(VALUES, lambda one: st.lists(one) | st.dictionaries(NAMES, one), max_leaves=9)
+
+
+@given(st.dictionaries(NAMES.filter(lambda name: name != CHANNELS), FIELDS), st.booleans())
+def test_fields_and_values_are_in_order(fields: dict[str, object], has_values: bool) -> None:
+    values: dict[str, object] = {
+        "note": "a",
+        "x": None,
+        "status": {},
+        "ä": [1, {"long": 2, "b": 3}],
+    }
+    found = OpenBody(
+        dict(fields), {name: TypedBytes("json", spelled(one)) for name, one in values.items()}
+    )
+    whole = fields | ({CHANNELS: values} if has_values else {})
+    closed = close_body(found, "json", "it", has_values=has_values, in_order=True)
+    assert closed == TypedBytes("json", spelled(whole))
+
+
+_LEAVES = st.none() | st.booleans() | st.integers(-(1 << 40), 1 << 40) | st.text(max_size=4)
+_VALUES = st.recursive(
+    _LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=40)
+    ),
+    max_leaves=60,
+)
+
+
+def _sorted(value: Any) -> Any:
+    """The value with all names in order, in the plainest way."""
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda one: (len(one.encode()), one.encode()))
+        return {name: _sorted(value[name]) for name in names}
+    return [_sorted(one) for one in value] if isinstance(value, list) else value
+
+
+@given(_VALUES)
+def test_names_are_in_order_at_each_level(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False).encode()
+    for _ in range(2):  # a short text is remembered
+        assert respelled(text) == json.dumps(_sorted(value), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("text", [b'{"b": 1e9, "a": 1}', b'{"b": NaN, "a": 1}', b'{"b": ', b"\xff"])
+def test_what_engines_spell_in_another_way_stays_as_it_is(text: bytes) -> None:
+    assert respelled(text) == text
+
+
+PLACE = ("", "items", "1.0")
+
+
+@pytest.fixture(params=[0, 8 << 20])
+def thread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SeenThread:
+    monkeypatch.setattr(seen_thread, "_ROOM", request.param)
+    return SeenThread(KeptValues(), Form(), AsStored())
+
+
+def _set(*members: str) -> TypedBytes:
+    inner = pack_lossless(["builtins", "set", [*members]])
+    return TypedBytes("msgpack", pack_lossless(Ext(0, inner)))
+
+
+def test_an_equal_value_is_not_new(thread: SeenThread) -> None:
+    assert thread.is_new(PLACE, TypedBytes("msgpack", b"\x91\x01"), "it")
+    assert not thread.is_new(PLACE, TypedBytes("msgpack", bytes([0x91, 1])), "it")
+
+
+def test_the_order_of_a_set_does_not_matter(thread: SeenThread) -> None:
+    assert thread.is_new(PLACE, _set("a", "b"), "it")
+    assert not thread.is_new(PLACE, _set("b", "a"), "it")
+
+
+@pytest.mark.parametrize(
+    "other", [TypedBytes("msgpack", b"\x91\x02"), TypedBytes("bytes", b"\x91\x01"), _set("a")]
+)
+def test_another_value_is_refused(thread: SeenThread, other: TypedBytes) -> None:
+    assert thread.is_new(PLACE, TypedBytes("msgpack", b"\x91\x01"), "it")
+    with pytest.raises(CannotHold, match="it has another value than version"):
+        thread.is_new(PLACE, other, "it")
+
+
+def test_a_value_that_is_stored_apart_wins(thread: SeenThread) -> None:
+    thread.note_apart(PLACE)
+    assert not thread.is_new(PLACE, TypedBytes("msgpack", b"\x91\x01"), "it")
+
+
+KEY = CheckpointKey("thread", "", "1f")
+
+
+def answers(*given: str, task_id: str = "task") -> Record:
+    value = TypedBytes("msgpack", ormsgpack.packb(given))
+    return Record.write(KEY, task_id, "", -4, "__resume__", value)
+
+
+def question(text: str) -> Record:
+    value = TypedBytes("msgpack", ormsgpack.packb([text]))
+    return Record.write(KEY, "task", "", -3, "__interrupt__", value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "has_more", "is_ahead"),
+    [
+        ([answers("a")], [answers("a", "b")], False, True),
+        ([answers("a"), question("q")], [answers("a", "b"), question("r")], False, True),
+        ([question("q")], [question("r")], True, True),
+        ([question("q")], [question("r")], False, False),
+        ([answers("a", "b")], [answers("a")], True, False),
+        ([answers("a")], [answers("b", "c")], True, False),
+        ([answers("a", task_id=NULL_TASK_ID)], [answers("b", task_id=NULL_TASK_ID)], True, True),
+    ],
+)
+def test_a_thread_went_on_if_its_answers_were_only_added_to(
+    old: list[Record], new: list[Record], has_more: bool, is_ahead: bool
+) -> None:
+    assert went_on(old, new, has_more=has_more) is is_ahead
