@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import subprocess
-import sys
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,13 +17,13 @@ import pytest
 from ckpt_backends.apps.deerflow import memory as replace_file
 from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.memory import Item
-from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
-from tests.deerflow import editing
-from tests.deerflow.editing import KEY
-from tests.kit.command import ROOT, ckpt
+from tests.kit.command import ckpt
 from tests.kit.savers.deerflow import BODY, FRONT, fact, memory, read, save, write_fact
+
+KEY = "fact_a1b2c3d4"
 
 
 @pytest.fixture
@@ -229,20 +228,52 @@ def test_edits_beside_an_app_that_writes_all_the_time(path: Path) -> None:
     assert not broken
 
 
+STEPS = ("open", "fchown", "chmod", "fsync", "stat", "utime", "replace", "close", "unlink")
+
+
+def killed_at(number: int, path: Path, item: Item) -> int:
+    """Edit a fact in a process that is killed before the n-th of some system calls.
+
+    Return its exit code; negative if it was killed.
+    """
+    seen = 0
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def instead(*args: Any, **more: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **more)
+
+        return instead
+
+    child = os.fork()
+    if child == 0:
+        with open_editable_memory(parse_url(str(path))) as writable:
+            for name in STEPS:
+                setattr(os, name, watched(getattr(os, name)))
+            writable.edit(item, {"category": "goal"})
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def test_a_process_that_is_killed_leaves_the_old_or_the_new_file(path: Path) -> None:
     """What it leaves beside is no memory, and in nobody's way."""
-    done = subprocess.run(
-        [sys.executable, editing.__file__, str(path)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    ends = [line.split() for line in done.stdout.splitlines()]
-    assert ends[0] == ["-9", "old"]
-    assert ends[-2:] == [["-9", "new"], ["0", "new"]]
-    assert {one for _, one in ends} == {"old", "new"}
-    assert len(ends) > len(editing.STEPS)
+    old, (item,) = path.read_bytes(), items(path, KEY)
+    edited = load(path)
+    edited["facts"][0]["category"] = "goal"
+    ends: list[tuple[int, bool]] = []
+    while not ends or ends[-1][0]:
+        path.write_bytes(old)
+        code = killed_at(len(ends) + 1, path, item)
+        is_old = path.read_bytes() == old
+        ends.append((code, is_old))
+        assert is_old or load(path) == {**edited, "lastUpdated": load(path)["lastUpdated"]}
+        assert len(items(path.parent)) == 4
+    assert ends[0] == (-signal.SIGKILL, True)
+    assert ends[-2:] == [(-signal.SIGKILL, False), (0, False)]
+    assert len(ends) > len(STEPS)
 
 
 def items(path: Path, *keys: str) -> list[Item]:

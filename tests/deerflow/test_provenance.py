@@ -40,15 +40,13 @@ def test_a_fact_leads_to_the_message_that_caused_it(
 
 
 def test_the_checkpoint_is_as_of_the_creation_of_the_fact(root: Path, store: Path) -> None:
-    found = origin(root)
-    then = ckpt("-s", store, "messages", f"{THREAD}@{found['checkpoint_id']}", "-o", "json").json
-    said = [one["content"] for one in then if one["role"] == "human"]
-    assert said == list(TURNS)
+    then = ckpt(
+        "-s", store, "messages", f"{THREAD}@{origin(root)['checkpoint_id']}", "-o", "json"
+    ).json
+    assert [one["content"] for one in then if one["role"] == "human"] == list(TURNS)
     now = ckpt("-s", store, "messages", THREAD, "-o", "json").json
     assert LATER in [one["content"] for one in now]
-
-
-def test_the_text_shows_the_sentence_and_a_command_that_reads_on(root: Path) -> None:
+    # The text shows the sentence, and a command that reads on.
     answer = ckpt("-s", root, "memory", "show", MOVE)
     assert f"said     {TURNS[2]}" in answer.out
     assert "assumed" in answer.out
@@ -56,9 +54,7 @@ def test_the_text_shows_the_sentence_and_a_command_that_reads_on(root: Path) -> 
     words = shlex.split(command)[1:]
     assert words[0] == "ckpt"
     again = ckpt(*words[1:])
-    assert again.code == 0
-    assert TURNS[2] in again.out
-    assert LATER not in again.out
+    assert (again.code, TURNS[2] in again.out, LATER in again.out) == (0, True, False)
 
 
 def test_the_whole_memory_reads_as_columns_of_a_terminal(root: Path) -> None:
@@ -85,14 +81,16 @@ def test_facts_are_selected(root: Path, words: list[str], expected: list[str]) -
     assert keys(root, *words) == expected
 
 
+SQLITE = "checkpointer:\n  type: sqlite\n  connection_string: "
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        "checkpointer:\n  type: sqlite\n  connection_string: data/deerflow.db\n",
-        "checkpointer:\n  type: sqlite\n  connection_string: .deer-flow/data/deerflow.db\n",
-        "checkpointer:\n  type: sqlite\n  connection_string: $CHECKPOINTS\n",
-        "checkpointer:\n  type: sqlite\n  connection_string: $CHECKPOINTS\n"
-        "database: {backend: memory}\n",
+        f"{SQLITE}data/deerflow.db\n",
+        f"{SQLITE}.deer-flow/data/deerflow.db\n",
+        f"{SQLITE}$CHECKPOINTS\n",
+        f"{SQLITE}$CHECKPOINTS\ndatabase: {{backend: memory}}\n",
         "models: []\n",
         "a: &a [1, 2]\nb: [*a, *a]\ndatabase: {backend: sqlite, sqlite_dir: ./.deer-flow/data}\n",
         None,
@@ -144,10 +142,6 @@ def test_what_cannot_be_told_is_said(root: Path, settings: str, why: str) -> Non
     assert found["checkpoint_id"] is None
     assert why in found["remark"]
     assert ckpt("-s", root, "memory", "show", GO).code == 0
-
-
-def test_threads_that_are_not_found_are_asked_for_by_the_right_option(root: Path) -> None:
-    (root / "config.yaml").write_text("database: {backend: postgres}\n")
     threads = ckpt("-s", root, "threads", "list").err
     assert ("with -s" in threads, "--threads" in threads) == (True, False)
     orphans = ckpt("-s", root, "memory", "list", "--orphans").err

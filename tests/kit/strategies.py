@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import Cut, Opaque, Tagged
@@ -62,3 +63,6 @@ packable: st.SearchStrategy[Any] = st.recursive(
     max_leaves=30,
 )
 """Values that ormsgpack can store and read back unchanged."""
+
+few = settings(max_examples=max(1, settings().max_examples // 4))
+"""For properties that take long: a quarter of the examples of the profile."""

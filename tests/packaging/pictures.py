@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from ckpt_backends.testing.screen import Seat
 from ckpt_backends.url import parse_url
@@ -25,37 +24,26 @@ from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.context import MemoryNamed, ScreenContext
 from tests.kit.command import ROOT, SAMPLE
+from tests.kit.savers.deerflow import fact
 
 FOLDER = ROOT / "docs" / "pictures"
 _NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
 _HOME = ".deer-flow"
 
 
-def _fact(key: str, content: str, category: str, confidence: float, source: str) -> dict[str, Any]:
-    return {
-        "id": key,
-        "content": content,
-        "category": category,
-        "confidence": confidence,
-        "createdAt": "2026-11-21T22:30:00Z",
-        "source": source,
-    }
-
-
+_AT = {"createdAt": "2026-11-21T22:30:00Z"}
+_PLANS = {"summary": "Is about to travel to Kyoto in April, for five nights."}
+_SPENDS = "Spends up to 2000 euros on Kyoto"
+_FACTS = [
+    fact("fact_3f9a01bc", "Wants a refund for shoes", "goal", 0.7, source="refund-4711", **_AT),
+    fact("fact_a1b2c3d4", _SPENDS, "goal", 0.95, source="trip-to-kyoto", **_AT),
+    fact("fact_c81d22e0", "Reads answers on a phone", "context", 0.8, source="manual", **_AT),
+]
 _MEMORY = {
     "version": "1.0",
-    "lastUpdated": "2026-11-21T22:30:00Z",
-    "user": {
-        "topOfMind": {
-            "summary": "Is about to travel to Kyoto in April, for five nights.",
-            "updatedAt": "2026-11-21T22:30:00Z",
-        }
-    },
-    "facts": [
-        _fact("fact_3f9a01bc", "Wants a refund for shoes", "goal", 0.7, "refund-4711"),
-        _fact("fact_a1b2c3d4", "Spends up to 2000 euros on Kyoto", "goal", 0.95, "trip-to-kyoto"),
-        _fact("fact_c81d22e0", "Reads answers on a phone", "context", 0.8, "manual"),
-    ],
+    "lastUpdated": _AT["createdAt"],
+    "user": {"topOfMind": {**_PLANS, "updatedAt": _AT["createdAt"]}},
+    "facts": _FACTS,
 }
 """The memory, as DeerFlow's first release writes it."""
 

@@ -6,6 +6,7 @@ import operator
 import sqlite3
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -131,8 +132,15 @@ class SlowSaver(SqliteSaver):
         return super().put(*args, **options)
 
 
-def built(schema: type) -> Any:
-    return StateGraph(schema)
+def built(schema: Any, edges: str, **nodes: Callable[[Any], Any]) -> Any:
+    """Return a graph to compile; `edges` is `"START a, a b"`."""
+    builder: Any = StateGraph(schema)
+    for name, run in nodes.items():
+        builder.add_node(name, run)
+    for edge in edges.split(", "):
+        source, target = edge.split()
+        builder.add_edge(START if source == "START" else source, target)
+    return builder
 
 
 def two_turns(builder: Any, saver: Any) -> None:
@@ -147,10 +155,10 @@ class Trail(TypedDict, total=False):
 
 def aliased_topic(saver: Any) -> None:
     """An earlier row gets what later steps add to the same list."""
-    builder = built(Trail)
-    for n, name in enumerate("abc"):
-        builder.add_node(name, lambda _, name=name, n=n: {"trail": name, "step": n})
-    builder.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c").add_edge("c", END)
+    nodes = {
+        name: lambda _, name=name, n=n: {"trail": name, "step": n} for n, name in enumerate("abc")
+    }
+    builder = built(Trail, "START a, a b, b c", **nodes)
     builder.compile(checkpointer=saver).invoke({"step": 0}, CONFIG, durability="async")
 
 
@@ -171,12 +179,9 @@ def shared_dict(saver: Any) -> None:
 
         return run
 
-    builder = built(Metrics)
-    for name in ("first", "n1", "n2", "n3", "last"):
-        builder.add_node(name, node(name))
-    builder.add_edge(START, "first").add_edge("last", END)
-    for name in ("n1", "n2", "n3"):
-        builder.add_edge("first", name).add_edge(name, "last")
+    edges = [f"first {name}, {name} last" for name in ("n1", "n2", "n3")]
+    nodes = {name: node(name) for name in ("first", "n1", "n2", "n3", "last")}
+    builder = built(Metrics, ", ".join(["START first", *edges]), **nodes)
     builder.compile(checkpointer=saver).invoke({"m": {}}, CONFIG)
 
 
@@ -196,12 +201,10 @@ def assigned_calls(saver: Any) -> None:
         call = state["messages"][-1].tool_calls[0]["id"]
         return {"messages": [ToolMessage("found", tool_call_id=call)]}
 
-    builder = built(MessagesState)
-    builder.add_node("model", model).add_node("tools", tools).add_edge(START, "model")
+    builder = built(MessagesState, "START model, tools model", model=model, tools=tools)
     builder.add_conditional_edges(
         "model", lambda state: "tools" if state["messages"][-1].tool_calls else END
     )
-    builder.add_edge("tools", "model")
     two_turns(builder, saver)
 
 
@@ -214,9 +217,7 @@ def raw_calls(saver: Any) -> None:
         message.additional_kwargs = {"tool_calls": [{"id": "c", "function": function}]}
         return {"messages": [message]}
 
-    builder = built(MessagesState)
-    builder.add_node("model", model).add_edge(START, "model").add_edge("model", END)
-    two_turns(builder, saver)
+    two_turns(built(MessagesState, "START model", model=model), saver)
 
 
 def changed_in_place(saver: Any) -> None:
@@ -232,9 +233,7 @@ def changed_in_place(saver: Any) -> None:
     class Noted(MessagesState):
         note: str
 
-    builder = built(Noted)
-    builder.add_node("model", model).add_node("censor", censor).add_edge(START, "model")
-    builder.add_edge("model", "censor").add_edge("censor", END)
+    builder = built(Noted, "START model, model censor", model=model, censor=censor)
     for text in ("one", "two"):
         agent = builder.compile(checkpointer=saver)
         agent.invoke({"messages": [HumanMessage(text)]}, CONFIG, durability="sync")
@@ -251,10 +250,8 @@ def cleared_in_place(saver: Any) -> None:
         state["items"].clear()
         return {"n": 1}
 
-    builder = built(Listed)
-    builder.add_node("fill", lambda _: {"items": ["a"]}).add_node("clear", clear)
-    builder.add_node("last", lambda _: {"n": 2}).add_edge(START, "fill")
-    builder.add_edge("fill", "clear").add_edge("clear", "last").add_edge("last", END)
+    nodes: Any = {"fill": lambda _: {"items": ["a"]}, "clear": clear, "last": lambda _: {"n": 2}}
+    builder = built(Listed, "START fill, fill clear, clear last", **nodes)
     for turn in range(2):
         builder.compile(checkpointer=saver).invoke({"n": turn}, CONFIG, durability="sync")
 
@@ -268,8 +265,7 @@ def changed_and_written(saver: Any) -> None:
             state["messages"][2].content = "[removed]"
         return {"messages": [AIMessage(f"answer {number}")]}
 
-    builder = built(MessagesState)
-    builder.add_node("talk", talk).add_edge(START, "talk").add_edge("talk", END)
+    builder = built(MessagesState, "START talk", talk=talk)
     for turn in range(7):
         agent = builder.compile(checkpointer=saver)
         agent.invoke({"messages": [HumanMessage(f"q{turn}")]}, CONFIG, durability="sync")
@@ -280,10 +276,9 @@ def by(reducer: Any, first: Any, *writes: Any) -> Callable[[Any], None]:
 
     def run(saver: Any) -> None:
         schema: Any = TypedDict
-        builder = built(schema("Own", {"x": Annotated[type(first), reducer]}))
-        for n, write in enumerate(writes):
-            builder.add_node(f"n{n}", lambda _, write=write: {"x": write})
-            builder.add_edge(f"n{n - 1}" if n else START, f"n{n}")
+        nodes: Any = {f"n{n}": lambda _, write=one: {"x": write} for n, one in enumerate(writes)}
+        edges = ", ".join(f"{one} {other}" for one, other in pairwise(["START", *nodes]))
+        builder = built(schema("Own", {"x": Annotated[type(first), reducer]}), edges, **nodes)
         builder.compile(checkpointer=saver).invoke({"x": first}, CONFIG, durability="sync")
 
     return run
@@ -402,8 +397,7 @@ def talk(saver: Any, schema: type, turns: int) -> None:
         number = len(state["messages"])
         return {"messages": [AIMessage(f"answer {number}", id=f"a{number}")], "note": "said"}
 
-    builder = built(schema)
-    builder.add_node("talk", answer).add_edge(START, "talk").add_edge("talk", END)
+    builder = built(schema, "START talk", talk=answer)
     for turn in range(turns):
         human = HumanMessage(f"q{turn}", id=f"q{turn}")
         builder.compile(checkpointer=saver).invoke({"messages": [human]}, CONFIG)
@@ -449,14 +443,12 @@ def test_a_snapshot_verifies_the_steps_before_it(tmp_path: Path) -> None:
 
 
 def test_a_thread_without_any_change_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-
     class Empty(TypedDict, total=False):
         note: str
 
-    builder = built(Empty)
-    builder.add_node("run", lambda _: None).add_edge(START, "run").add_edge("run", END)
+    path = tmp_path / "store.db"
     with SqliteSaver.from_conn_string(str(path)) as saver:
+        builder = built(Empty, "START run", run=lambda _: None)
         builder.compile(checkpointer=saver).invoke({}, CONFIG)
     answer = ckpt("-s", path, "replay", "t")
     assert answer.code == 0

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
+
+from ckpt_backends.errors import StoreChanged, Unreadable
+from ckpt_backends.rows import Cell, Restored, Row, compare, is_part, sql_key
+
+if TYPE_CHECKING:
+    pass
+
+import gzip
+from tempfile import TemporaryDirectory
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,9 +28,8 @@ from ckpt_backends.archive import (
     read_header,
     write_bundle,
 )
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files import writing
-from ckpt_backends.rows import Row
 
 HEADER = Header("user-42", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
 CELLS = (
@@ -135,3 +143,41 @@ def test_what_a_killed_run_left_is_removed_and_not_what_a_run_writes(tmp_path: P
         assert own.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "b.ckpt.gz").read_bytes() == b"so far"
     assert sorted(tmp_path.iterdir()) == sorted([*others, tmp_path / "b.ckpt.gz"])
+
+
+def ids(*names: str) -> dict[str, Cell]:
+    """The members of a list of Redis."""
+    return {f".{place}": name for place, name in enumerate(names)}
+
+
+@pytest.mark.parametrize(
+    ("stored", "archived", "expected"),
+    [
+        ("c", "abc", True),
+        ("ac", "abc", True),
+        ("a", "abc", True),
+        ("abc", "abc", False),
+        ("ca", "abc", False),
+        ("cd", "abc", False),
+        ("c", "abac", False),
+    ],
+)
+def test_a_part_of_a_list_has_its_order(stored: str, archived: str, expected: bool) -> None:
+    assert is_part("list", ids(*stored), ids(*archived)) is expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [({".a": "1"}, True), ({".a": "2"}, False), ({".a": "1", ".c": "3"}, False)],
+)
+def test_a_part_of_a_sorted_set_has_its_scores(stored: dict[str, Cell], expected: bool) -> None:
+    assert is_part("zset", stored, {".a": "1", ".b": "2"}) is expected
+    assert not is_part("hash", stored, {".a": "1", ".b": "2"})
+
+
+def test_compare_counts_what_would_be_restored() -> None:
+    old, new = ({"thread_id": "a", "checkpoint_id": one, "value": one} for one in ("1", "2"))
+    rows = [Row("checkpoints", old), Row("checkpoints", new)]
+    assert compare(rows, [rows[0]], sql_key) == Restored(added=1, there=1)
+    with pytest.raises(StoreChanged, match="different contents"):
+        compare(rows, [Row("checkpoints", {**old, "value": "x"})], sql_key)

@@ -1,20 +1,33 @@
-"""Ids of checkpoints and bounds of threads."""
+"""Ids of checkpoints, bounds of threads, and the types of what a server answers."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckpt_backends.errors import Unreadable
+from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, Thread, ThreadSize
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from ckpt_backends.servers import checked
+
+if TYPE_CHECKING:
+    from ckpt_backends.protocol import Store
 
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ckpt_backends.model import Thread, ThreadBounds, end_of_prefix, step_of, time_of
-from ckpt_backends.registry import open_store
+from ckpt_backends.model import ThreadBounds, end_of_prefix, step_of, time_of
 
 
 @given(st.integers(-2, 8191))
@@ -89,3 +102,42 @@ def test_ids_with_broken_characters_are_found_by_their_beginning(
         for one in listed:
             named = ThreadBounds(ids=frozenset({one.thread_id}))
             assert list(store.threads_within(named)) == [one]
+
+
+@checked("size", "size_of", "keys", "checkpoints")
+class Answering:
+    """A store that returns what a server sent."""
+
+    _url = SimpleNamespace()
+
+    def __init__(self, sent: Any) -> None:
+        self._sent = sent
+
+    def size(self) -> ThreadSize:
+        return ThreadSize(1, self._sent, 0)
+
+    def size_of(self, store: Store | None) -> ThreadSize:
+        return ThreadSize(1, self._sent, 0)
+
+    def keys(self) -> Iterator[BlobKey]:
+        yield BlobKey("", "messages", self._sent)
+
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        yield Checkpoint(CheckpointKey("a", "", self._sent), None)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "ask"),
+    [
+        pytest.param(2, "2", Answering.size, id="of a named tuple"),
+        pytest.param("1", 1, lambda it: next(it.keys()), id="of an item"),
+        pytest.param(2, "2", lambda it: it.size_of(None), id="with a parameter of no known type"),
+        pytest.param("1", 1, lambda it: next(it.checkpoints()), id="of a dataclass"),
+    ],
+)
+def test_a_field_with_a_wrong_type_is_refused(
+    right: Any, wrong: Any, ask: Callable[[Answering], Any]
+) -> None:
+    assert str(right) in str(ask(Answering(right)))
+    with pytest.raises(Unreadable):
+        ask(Answering(wrong))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.kit.command import ROOT
+from tests.unit.sources import texts
 
 _PRODUCT = ("ckpt_cli", "backends/ckpt_backends")
 _TESTING = "backends/ckpt_backends/testing"
@@ -70,7 +70,7 @@ def _read(path: str, text: str) -> Module:
     defined = {one for found in _DEFINED.findall(text) for one in found if one}
     module = Module(path, place.removesuffix(".__init__"), {}, set(), [], defined)
     assigned = dict(_assigned(tree))
-    texts = {name: one.value for name, one in assigned.items() if isinstance(one, ast.Constant)}
+    named = {name: one.value for name, one in assigned.items() if isinstance(one, ast.Constant)}
     for one in ast.walk(tree):
         if (
             isinstance(one, ast.Attribute)
@@ -83,15 +83,15 @@ def _read(path: str, text: str) -> Module:
             and getattr(one.func, "attr", getattr(one.func, "id", "")) in _BY_TEXT
         ):
             for word in one.args[:2]:
-                found = getattr(word, "value", None) or texts.get(getattr(word, "id", ""))
+                found = getattr(word, "value", None) or named.get(getattr(word, "id", ""))
                 parts = found.split(".") if isinstance(found, str) else [""]
                 if parts[0] not in _OWN:
                     module.reached.update(filter(_is_private, parts))
         elif isinstance(one, ast.ClassDef):
             module.classes.append(one)
         elif isinstance(one, ast.Import):
-            named = ((it.asname or it.name).partition(".")[0] for it in one.names)
-            module.imports.update(zip(named, (it.name for it in one.names), strict=True))
+            for it in one.names:
+                module.imports[(it.asname or it.name).partition(".")[0]] = it.name
         elif isinstance(one, ast.ImportFrom) and not one.level:
             module.imports.update(
                 {it.asname or it.name: f"{one.module}.{it.name}" for it in one.names}
@@ -126,10 +126,8 @@ def _is_own_object(value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id in {"self", "cls", "super"}
 
 
-@cache
 def _texts(folders: tuple[str, ...]) -> dict[str, str]:
-    paths = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
-    found = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
+    found = {path: text for folder in folders for path, text in texts(folder).items()}
     is_testing = folders == _OTHERS
     return {one: text for one, text in found.items() if is_testing or _TESTING not in one}
 
@@ -206,8 +204,8 @@ def test_the_product_uses_no_private_name_of_a_library() -> None:
 
 
 def test_the_tests_use_none_of_a_driver() -> None:
-    texts = [*_texts(_PRODUCT).values(), *_texts(_OTHERS).values()]
-    own = {one for text in texts for found in _DEFINED.findall(text) for one in found}
+    every = [*_texts(_PRODUCT).values(), *_texts(_OTHERS).values()]
+    own = {one for text in every for found in _DEFINED.findall(text) for one in found}
     assert _found(_modules(_OTHERS), _DOCUMENTED | _OF_TRUTH | own, _TRUTH) == []
 
 

@@ -26,6 +26,7 @@ from ckpt_backends.transfer.convert import (
 from ckpt_backends.transfer.form import CannotHold, Form, Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.core.copying import went_on
+from tests.kit.strategies import few
 
 TEXTS = Form()
 INTEGERS = Form(counts_with_integers=True)
@@ -60,27 +61,42 @@ def test_versions_of_another_form_are_refused(version: Any) -> None:
         converted_version(version, INTEGERS if version == "first" else TEXTS, "it")
 
 
+def opened(versions: Any, seen: Any, **values: bytes) -> OpenBody:
+    fields = {"channel_versions": versions, "versions_seen": seen}
+    return OpenBody(fields, {name: TypedBytes("msgpack", one) for name, one in values.items()})
+
+
+def converted(found: OpenBody, target: Form = TEXTS, *, by_value: bool = False) -> Any:
+    convert_versions(found, target, "it", by_value=by_value)
+    return found.fields
+
+
 def test_all_versions_of_a_body_are_converted() -> None:
-    fields = {
-        "channel_versions": {"a": 2, "b": None},
-        "versions_seen": {"__input__": {}, "node": {"a": 1}},
+    first, second = (THIRD.replace("3", one) for one in "12")
+    versions, seen = {"a": 2, "b": None}, {"__input__": {}, "node": {"a": 1}}
+    found = converted(opened(versions, seen))
+    assert found["channel_versions"] == {"a": second, "b": None}
+    assert found["versions_seen"]["node"] == {"a": first}
+    same = {"channel_versions": versions, "versions_seen": seen}
+    assert converted(opened(versions, seen), Form(language=Language.JAVASCRIPT)) == same
+    # Texts stay as they are; versions that were seen are converted by themselves.
+    texts = {
+        "channel_versions": {"a": THIRD},
+        "versions_seen": {"__input__": {}, "n": {"a": THIRD}},
     }
-    found = OpenBody(dict(fields), {})
-    convert_versions(found, TEXTS, "it", by_value=False)
-    assert found.fields["channel_versions"] == {"a": THIRD.replace("3", "2"), "b": None}
-    assert found.fields["versions_seen"]["node"] == {"a": THIRD.replace("3", "1")}
-    script = OpenBody(dict(fields), {})
-    convert_versions(script, Form(language=Language.JAVASCRIPT), "it", by_value=False)
-    assert script.fields == fields
+    assert converted(opened(*texts.values(), a=b"\x01"), by_value=True) == texts
+    found = converted(opened({"a": THIRD}, {"n": {"a": 1}}))
+    assert found == {"channel_versions": {"a": THIRD}, "versions_seen": {"n": {"a": first}}}
+    assert converted(opened({"a": THIRD}, None))["channel_versions"] == {"a": THIRD}
+    with pytest.raises(CannotHold):
+        converted(opened({"a": THIRD}, {"n": {"a": None}}))
 
 
 def test_branches_with_the_same_integers_get_different_texts() -> None:
-    made = []
-    for value in (b"\x01", b"\x02", b"\x01"):
-        fields = {"channel_versions": {"a": 3}, "versions_seen": {"x": {"a": 3}, "y": {"a": 2}}}
-        found = OpenBody(fields, {"a": TypedBytes("msgpack", value)})
-        convert_versions(found, TEXTS, "it", by_value=True)
-        made.append(found.fields)
+    made = [
+        converted(opened({"a": 3}, {"x": {"a": 3}, "y": {"a": 2}}, a=value), by_value=True)
+        for value in (b"\x01", b"\x02", b"\x01")
+    ]
     first, other, again = (one["channel_versions"]["a"] for one in made)
     assert first == again != other
     # A node has seen the version of its checkpoint, or an earlier one.
@@ -90,41 +106,15 @@ def test_branches_with_the_same_integers_get_different_texts() -> None:
 
 
 def test_a_version_without_a_value_keeps_its_number_and_what_nodes_have_seen() -> None:
-    fields = {"channel_versions": {"a": THIRD}, "versions_seen": {"x": {"a": THIRD}, "y": {}}}
-    found = OpenBody(fields, {})
+    found = opened({"a": THIRD}, {"x": {"a": THIRD}, "y": {}})
     own = absent_version(THIRD)
     assert own is not None
     assert own != THIRD
     assert own.partition(".")[0] == THIRD.partition(".")[0]
     replace_version(found, "a", THIRD, own)
-    assert found.fields == {
-        "channel_versions": {"a": own},
-        "versions_seen": {"x": {"a": own}, "y": {}},
-    }
+    seen = {"x": {"a": own}, "y": {}}
+    assert found.fields == {"channel_versions": {"a": own}, "versions_seen": seen}
     assert absent_version("3") is None
-
-
-def test_texts_stay_as_they_are() -> None:
-    fields = {
-        "channel_versions": {"a": THIRD},
-        "versions_seen": {"__input__": {}, "n": {"a": THIRD}},
-    }
-    found = OpenBody(dict(fields), {"a": TypedBytes("msgpack", b"\x01")})
-    convert_versions(found, TEXTS, "it", by_value=True)
-    assert found.fields == fields
-
-
-@pytest.mark.parametrize("seen", [{"n": {"a": 1}}, {"n": {"a": None}}, None])
-def test_versions_that_were_seen_are_converted_by_themselves(seen: Any) -> None:
-    found = OpenBody({"channel_versions": {"a": THIRD}, "versions_seen": seen}, {})
-    if seen == {"n": {"a": None}}:
-        with pytest.raises(CannotHold):
-            convert_versions(found, TEXTS, "it", by_value=False)
-        return
-    convert_versions(found, TEXTS, "it", by_value=False)
-    assert found.fields["channel_versions"] == {"a": THIRD}
-    if seen:
-        assert found.fields["versions_seen"] == {"n": {"a": THIRD.replace("3", "1")}}
 
 
 NAMES = st.text(max_size=20)
@@ -132,17 +122,12 @@ VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9)
 FIELDS = st.recursive(VALUES, lambda one: st.lists(one) | st.dictionaries(NAMES, one), max_leaves=9)
 
 
+@few
 @given(st.dictionaries(NAMES.filter(lambda name: name != CHANNELS), FIELDS), st.booleans())
 def test_fields_and_values_are_in_order(fields: dict[str, object], has_values: bool) -> None:
-    values: dict[str, object] = {
-        "note": "a",
-        "x": None,
-        "status": {},
-        "ä": [1, {"long": 2, "b": 3}],
-    }
-    found = OpenBody(
-        dict(fields), {name: TypedBytes("json", spelled(one)) for name, one in values.items()}
-    )
+    values: dict[str, Any] = {"note": "a", "x": None, "status": {}, "ä": [1, {"long": 2, "b": 3}]}
+    stored = {name: TypedBytes("json", spelled(one)) for name, one in values.items()}
+    found = OpenBody(dict(fields), stored)
     whole = fields | ({CHANNELS: values} if has_values else {})
     closed = close_body(found, "json", "it", has_values=has_values, in_order=True)
     assert closed == TypedBytes("json", spelled(whole))
@@ -166,6 +151,7 @@ def _sorted(value: Any) -> Any:
     return [_sorted(one) for one in value] if isinstance(value, list) else value
 
 
+@few
 @given(_VALUES)
 def test_names_are_in_order_at_each_level(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False).encode()
@@ -192,14 +178,16 @@ def _set(*members: str) -> TypedBytes:
     return TypedBytes("msgpack", pack_lossless(Ext(0, inner)))
 
 
-def test_an_equal_value_is_not_new(thread: SeenThread) -> None:
+def test_an_equal_value_is_not_new_nor_a_set_in_another_order(thread: SeenThread) -> None:
     assert thread.is_new(PLACE, TypedBytes("msgpack", b"\x91\x01"), "it")
     assert not thread.is_new(PLACE, TypedBytes("msgpack", bytes([0x91, 1])), "it")
-
-
-def test_the_order_of_a_set_does_not_matter(thread: SeenThread) -> None:
-    assert thread.is_new(PLACE, _set("a", "b"), "it")
-    assert not thread.is_new(PLACE, _set("b", "a"), "it")
+    other = ("", "items", "2.0")
+    assert thread.is_new(other, _set("a", "b"), "it")
+    assert not thread.is_new(other, _set("b", "a"), "it")
+    # A value that is stored apart wins.
+    apart = ("", "items", "3.0")
+    thread.note_apart(apart)
+    assert not thread.is_new(apart, TypedBytes("msgpack", b"\x91\x01"), "it")
 
 
 @pytest.mark.parametrize(
@@ -209,11 +197,6 @@ def test_another_value_is_refused(thread: SeenThread, other: TypedBytes) -> None
     assert thread.is_new(PLACE, TypedBytes("msgpack", b"\x91\x01"), "it")
     with pytest.raises(CannotHold, match="it has another value than version"):
         thread.is_new(PLACE, other, "it")
-
-
-def test_a_value_that_is_stored_apart_wins(thread: SeenThread) -> None:
-    thread.note_apart(PLACE)
-    assert not thread.is_new(PLACE, TypedBytes("msgpack", b"\x91\x01"), "it")
 
 
 KEY = CheckpointKey("thread", "", "1f")

@@ -20,7 +20,7 @@ from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
-from tests.kit.strategies import packable
+from tests.kit.strategies import few, packable
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 scalars = (
@@ -50,6 +50,7 @@ def as_edits(changes: dict[str, Any]) -> dict[str, Any]:
     return {key: None if value is ... else Put(value) for key, value in changes.items()}
 
 
+@few
 @given(maps, edits)
 def test_msgpack(stored: dict[str, Any], changes: dict[str, Any]) -> None:
     found = set_keys(TypedBytes("msgpack", ormsgpack.packb(stored)), as_edits(changes))
@@ -65,6 +66,7 @@ def test_json(stored: dict[str, Any], changes: dict[str, Any], spelling: dict[st
     assert set_keys(TypedBytes("json", data), {}).data == data
 
 
+@few
 @given(maps, maps, texts, values)
 def test_an_entry_of_an_inner_map(
     outer: dict[str, Any], inner: dict[str, Any], key: str, value: Any

@@ -280,19 +280,10 @@ def test_a_result_belongs_to_the_next_call_with_its_id() -> None:
     (turn,) = transcript([ai("a")])
     assert turn.calls[0].result is None
     assert statistics([turn]).tools[0].unanswered == 1
-
-
-def test_what_is_no_message_is_kept() -> None:
+    # What is no message is kept.
     turns = transcript(["hello", 7, ai()])
     found = [(turn.message.role, turn.message.content) for turn in turns[:2]]
     assert found == [("?", "hello"), ("?", 7)]
-
-
-def test_the_model_is_named() -> None:
-    for key in ("model_name", "model", "model_id"):
-        message = as_message(ai(response_metadata={key: "large-2"}))
-        assert message is not None
-        assert model_of(message) == "large-2"
 
 
 def test_statistics_put_the_most_expensive_first() -> None:
@@ -309,14 +300,16 @@ def test_statistics_put_the_most_expensive_first() -> None:
     assert found.roles == {"ai": 3, "tool": 1}
     (calls,) = found.tools
     assert (calls.name, calls.calls, calls.errors, calls.unanswered) == ("look_up", 3, 1, 2)
+    for key in ("model_name", "model", "model_id"):
+        message = as_message(ai(response_metadata={key: "large-2"}))
+        assert message is not None
+        assert model_of(message) == "large-2"
 
 
 def test_one_message_and_a_cut_list_are_conversations_too() -> None:
-    assert message_list(ai()) == [ai()]
-    assert message_list(Cut([ai()], 99, "long")) == [ai()]
-    assert message_list([]) is None
-    assert message_list(["text"]) is None
-    assert message_list({"content": "no role"}) is None
+    assert message_list(ai()) == message_list(Cut([ai()], 99, "long")) == [ai()]
+    others: list[Value] = [[], ["text"], {"content": "no role"}]
+    assert [message_list(one) for one in others] == [None] * 3
 
 
 few_ids = st.sampled_from("ab")
@@ -404,10 +397,12 @@ def test_a_plain_dict_gets_a_plain_dict(caller: dict[str, Any], says: dict[str, 
 
 
 def test_an_unknown_form_is_refused() -> None:
-    with pytest.raises(Unsupported, match="form of the message"):
-        result_like(TypedBytes("json", b'{"content": ""}'), **SAID)
-    with pytest.raises(Unsupported):
-        result_like(TypedBytes("pickle", b"N."), **SAID)
+    for tag, data, says in (
+        ("json", b'{"content": ""}', "form of the message"),
+        ("pickle", b"N.", ""),
+    ):
+        with pytest.raises(Unsupported, match=says):
+            result_like(TypedBytes(tag, data), **SAID)
 
 
 ITEMS = [b'{"a": [1, "]"]}', b"1.50", b'"\\u00e9,"', b"[]"]
@@ -553,13 +548,9 @@ def test_a_call_that_is_a_block_of_the_content_too_is_shown_once(
     assert [one["id"] for one in calls] == ["call_1"]
 
 
-def test_a_call_that_could_not_be_parsed_is_shown_once() -> None:
+def test_a_call_that_could_not_be_parsed_is_shown_once_and_a_block_without_one_is_named() -> None:
     lines, calls = shown(AIMessage("", additional_kwargs={"tool_calls": [RAW]}))
     assert lines == ['  > invalid lookup("{bad")', "    no result"]
     assert [one.get("invalid") for one in calls] == [True]
-
-
-def test_a_block_without_a_call_is_named() -> None:
-    lines, calls = shown(AIMessage([TEXT, {"type": "tool_use", "id": "call_1", "name": "lookup"}]))
-    assert lines == ["  let me look[tool_use]"]
-    assert calls == []
+    block = {"type": "tool_use", "id": "call_1", "name": "lookup"}
+    assert shown(AIMessage([TEXT, block])) == (["  let me look[tool_use]"], [])

@@ -29,7 +29,6 @@ from ckpt_cli.core.diff import (
     count,
     diff_channels,
     diff_values,
-    in_order,
     op_record,
     pointer,
     short_changes,
@@ -100,6 +99,7 @@ def test_patching_a_value_with_its_diff_gives_the_other(before: Value, after: Va
     ops = diff_values(before, after)
     assert same(patch(before, ops), after)
     assert (ops == []) == same(before, after)
+    json.dumps([*map(op_record, ops)], allow_nan=False)
     assert diff_values(before, before) == []
 
 
@@ -114,14 +114,6 @@ def test_a_new_order_of_messages_is_moves_only(after: list[Value]) -> None:
     ops = diff_values(before, after)
     assert {op.op for op in ops} <= {"move"}
     assert same(patch(before, ops), after)
-
-
-@given(VALUES, VALUES)
-def test_records_are_json(before: Value, after: Value) -> None:
-    assert (
-        json.loads(json.dumps([*map(op_record, diff_values(before, after))], allow_nan=False))
-        is not None
-    )
 
 
 @pytest.mark.parametrize(
@@ -208,33 +200,11 @@ def test_values_may_be_as_deep_as_they_are_decoded() -> None:
     assert same(patch(before, ops), after)
 
 
-@given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
-def test_a_common_subsequence_is_common_and_in_order(before: list[int], after: list[int]) -> None:
-    pairs = common_subsequence(before, after, Cells())
-    assert all(before[i] == after[j] for i, j in pairs)
-    assert pairs == sorted(pairs)
-    assert len({j for _, j in pairs}) == len(pairs)
-    assert [j for _, j in pairs] == sorted(j for _, j in pairs)
-
-
-@given(st.permutations(range(7)))
-def test_what_keeps_its_order_is_increasing(order: list[int]) -> None:
-    pairs = list(enumerate(order))
-    kept = in_order(pairs)
-    assert [j for _, j in kept] == sorted(j for _, j in kept)
-    assert set(kept) <= set(pairs)
-    assert kept
-
-
-def test_ids_that_stand_twice_identify_nothing() -> None:
+def test_ids_that_stand_twice_or_in_the_equal_start_identify_nothing() -> None:
     assert by_identity(["a", "a", "b", None], ["b", "a", None]) == [(2, 0)]
-
-
-def test_an_id_that_stands_in_the_equal_start_again_identifies_nothing() -> None:
     same_start, old, new = message("hi", "1"), message("a", "1"), message("b", "2")
-    assert diff_values([same_start, old], [same_start, new, old]) == [
-        Op("add", (1,), after=new, id="2")
-    ]
+    added = Op("add", (1,), after=new, id="2")
+    assert diff_values([same_start, old], [same_start, new, old]) == [added]
 
 
 def test_only_channels_that_differ_are_listed_by_name() -> None:

@@ -44,6 +44,7 @@ from ckpt_cli.core.state import ERROR, INTERRUPT
 from ckpt_cli.core.values import All, Step
 from ckpt_cli.queries.threads import Selection, bounds_of_selection, matching
 from tests.kit.command import ROOT
+from tests.kit.strategies import few
 
 OPS = ("=", "<", "<=", ">", ">=")
 UNREAD = Opaque("msgpack", 3, "", "no key")
@@ -460,6 +461,7 @@ def joined(inner: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
 FILTERS: st.SearchStrategy[Filter] = st.recursive(conditions(), joined, max_leaves=8)
 
 
+@few
 @given(FILTERS, FILTERS)
 def test_a_printed_filter_is_read_back_also_as_an_alias(one: Filter, other: Filter) -> None:
     assert parse_filter(format_filter(one)) == one
@@ -561,6 +563,7 @@ def admits(bounds: ThreadBounds, one: Known) -> bool:
 BOUNDED_FILTERS: st.SearchStrategy[Filter] = st.recursive(conditions(BOUNDED), joined, max_leaves=6)
 
 
+@few
 @given(BOUNDED_FILTERS, st.lists(known(), min_size=1, max_size=8))
 @example(
     parse_filter("idle < 200000w"),

@@ -77,13 +77,8 @@ def test_a_loop_of_parents_ends() -> None:
     assert len(list(islice(loop.forward("a", None), 9))) == 2
     assert loop.tips == []
     assert [*map(_text, loop.loops())] == ["cba"]
-
-
-def test_a_checkpoint_may_be_its_own_parent() -> None:
     own = Parentage({"a": "a"})
-    assert [*own.line("a")] == ["a"]
-    assert own.depths == {"a": 0}
-    assert [*own.loops()] == [["a"]]
+    assert ([*own.line("a")], own.depths, [*own.loops()]) == (["a"], {"a": 0}, [["a"]])
     assert not [*own.forward("a", None)]
 
 
@@ -150,12 +145,8 @@ def test_a_namespace_is_taken_apart_as_it_was_put_together(
     assert is_in_call(ns) == any(task_id is not None for _, task_id in parts) != is_stateful(ns)
 
 
-def test_the_root_graph_is_no_call_and_keeps_no_memory_of_its_own() -> None:
-    assert levels("") == []
-    assert depth_of("") == 0
+def test_the_root_graph_is_no_call_and_a_hostile_namespace_is_cut() -> None:
+    assert (levels(""), depth_of("")) == ([], 0)
     assert not is_subgraph_call("")
     assert not is_stateful("")
-
-
-def test_a_hostile_namespace_is_cut() -> None:
     assert len(levels("a:1|" * 10_000)) == DEEPEST

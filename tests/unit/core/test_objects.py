@@ -18,7 +18,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.edit_state import StoredObjects
 from ckpt_cli.core.values import same
-from tests.kit.strategies import packable
+from tests.kit.strategies import few, packable
 
 _names = st.sampled_from(["HumanMessage", "Plan", "set"])
 
@@ -88,6 +88,7 @@ def shown(stored: TypedBytes) -> Any:
     return json.loads(json.dumps(to_json(decode(stored)), ensure_ascii=False, indent=2))
 
 
+@few
 @given(_msgpack)
 def test_msgpack_comes_back_from_the_editor_as_it_was(value: Any) -> None:
     stored = TypedBytes("msgpack", encode_lossless("msgpack", value))

@@ -86,23 +86,11 @@ def test_the_own_reducer_always_survives(data: st.DataObject, name: str) -> None
     assert set(verdicts(found)) == {Verdict.MATCH}
 
 
-KINDS: list[Held] = [
-    ABSENT,
-    None,
-    True,
-    3,
-    1.5,
-    "user",
-    b"x",
-    [],
-    ["user", "hello"],
-    [{"type": "human", "content": "a", "id": "1"}],
-    {},
-    {"role": "user", "content": "a"},
-    {"__overwrite__": 1},
-    Tagged("builtins.set", ["a"]),
+KINDS: list[Any] = [
+    *(ABSENT, None, True, 3, 1.5, "user", b"x", [], ["user", "hello"], {}),
+    *([{"type": "human", "content": "a", "id": "1"}], {"role": "user", "content": "a"}),
+    *({"__overwrite__": 1}, Tagged("builtins.set", ["a"]), Cut(None, 0, "too long")),
     Tagged("langchain_core.messages.human.HumanMessage", {"content": "a", "id": "1"}),
-    Cut(None, 0, "too long"),
 ]
 
 
@@ -114,33 +102,26 @@ def test_only_reducers_that_do_not_apply_are_left_out(held: Held, batch: list[He
     assert not any(one.results_of(held, updates) for one in left_out)
 
 
-def test_a_step_that_nothing_explains_is_a_mismatch() -> None:
-    found = tally(
-        (ABSENT, [[1]], [1]),
-        ([1], [[2]], [1, 2]),
-        ([1, 2], [[3]], [1, 2, 3]),
-        ([1, 2, 3], [[4]], [1, 2, 9]),
-    )
-    assert verdicts(found)[-1] is Verdict.MISMATCH
-    assert verdicts(found)[:-1] == [Verdict.MATCH] * 3
-
-
-def test_a_reducer_of_the_application_is_not_a_mismatch() -> None:
-    longest = tally(
-        (ABSENT, ["seed"], "seed"),
-        ("seed", ["one", "twotwo"], "twotwo"),
-        ("twotwo", ["seed"], "twotwo"),
-        ("twotwo", ["one", "twotwo"], "twotwo"),
-    )
-    assert Verdict.MISMATCH not in verdicts(longest)
+def test_only_what_no_reducer_explains_is_a_mismatch() -> None:
+    match, mismatch = Verdict.MATCH, Verdict.MISMATCH
+    steps: list[Recorded] = [(ABSENT, [[1]], [1]), ([1], [[2]], [1, 2])]
+    steps += [([1, 2], [[3]], [1, 2, 3]), ([1, 2, 3], [[4]], [1, 2, 9])]
+    assert verdicts(tally(*steps)) == [match, match, match, mismatch]
+    # Nobody wrote it, and yet it changed.
+    assert verdicts(tally((ABSENT, [1], 1), (1, [], 2))) == [match, mismatch]
+    # Reducers of the application.
+    texts: list[tuple[Held, Held]] = [
+        (ABSENT, "seed"),
+        ("seed", "twotwo"),
+        ("twotwo", "twotwo"),
+        ("twotwo", "twotwo"),
+    ]
+    writes: list[list[Value]] = [["seed"], ["one", "twotwo"], ["seed"], ["one", "twotwo"]]
+    longest = [(old, some, new) for (old, new), some in zip(texts, writes, strict=True)]
+    assert mismatch not in verdicts(tally(*longest))
     assert set(verdicts(last_two())) == {Verdict.UNVERIFIABLE}
     assert set(verdicts(last_two(), CUSTOM)) == {Verdict.UNVERIFIABLE}
-    assert set(verdicts(last_two(), "append")) == {Verdict.MISMATCH}
-
-
-def test_what_nobody_wrote_and_yet_changed_is_a_mismatch() -> None:
-    found = tally((ABSENT, [1], 1), (1, [], 2))
-    assert verdicts(found) == [Verdict.MATCH, Verdict.MISMATCH]
+    assert set(verdicts(last_two(), "append")) == {mismatch}
 
 
 def test_the_step_after_an_overwrite_may_give_its_messages_an_id() -> None:
@@ -208,24 +189,14 @@ def test_every_order_of_tasks_is_tried_where_none_is_stored() -> None:
     assert tasks_in(orders[0]) == "abc"
     assert {tasks_in(one) for one in orders} == set(map("".join, permutations("abc")))
     assert [one.assumed for one in orders] == [False] + [True] * 5
-
-
-def test_the_writes_of_one_task_keep_their_order() -> None:
-    abb = (write("a"), write("b", idx=0), write("b", idx=1))
-    orders = orders_of_channel(made(*abb, ordered=False), "log")
-    assert {tasks_in(one) for one in orders} == {"abb", "bba"}
-    indexes = [
-        [one.write.idx for batch in order.batches for one in batch if one.write.task_id == "b"]
-        for order in orders_of_channel(made(*abb, ordered=False), "log")
-    ]
-    assert indexes == [[0, 1], [0, 1]]
-
-
-def test_a_stored_order_is_the_only_one() -> None:
-    abc = tuple(map(write, "abc"))
     (order,) = orders_of_channel(made(*abc, ordered=True), "log")
-    assert tasks_in(order) == "abc"
-    assert not order.assumed
+    assert (tasks_in(order), order.assumed) == ("abc", False)
+    # The writes of one task keep their order.
+    abb = (write("a"), write("b", idx=0), write("b", idx=1))
+    orders = list(orders_of_channel(made(*abb, ordered=False), "log"))
+    assert {tasks_in(one) for one in orders} == {"abb", "bba"}
+    batches = [[one.write for batch in order.batches for one in batch] for order in orders]
+    assert [[one.idx for one in some if one.task_id == "b"] for some in batches] == [[0, 1]] * 2
 
 
 def test_the_times_of_writes_are_an_order_unless_two_tasks_have_the_same() -> None:

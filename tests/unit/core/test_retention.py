@@ -25,6 +25,7 @@ from ckpt_cli.core.retention import (
 )
 from ckpt_cli.core.values import compact_json
 from ckpt_cli.operations.log import OperationStep, RowsRemoved, step_line, step_record
+from tests.kit.strategies import few
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -123,6 +124,7 @@ KEEPS = st.builds(
 )
 
 
+@few
 @given(threads(), KEEPS)
 def test_each_that_stays_has_what_it_is_read_with(
     items: list[RetentionCandidate], keep: RetentionRules
@@ -148,6 +150,7 @@ def test_each_that_stays_has_what_it_is_read_with(
         assert ("", root[0].checkpoint_id) in chosen
 
 
+@few
 @given(threads(), KEEPS)
 def test_a_policy_that_keeps_more_removes_less(
     items: list[RetentionCandidate], keep: RetentionRules

@@ -68,11 +68,8 @@ def test_patterns_may_be_plain_and_without_case() -> None:
     assert found("a.b", "a.b", fixed=True) == [(".", "a.b")]
     assert found("axb", "a.b", fixed=True) == []
     assert found("AXB", "a.b", ignore_case=True) == [(".", "AXB")]
-
-
-def test_keys_and_what_has_no_text_are_not_searched() -> None:
-    opaque = Opaque("pickle", 4, "ab", "pickle")
     assert found({"pickle": [b"pickle", None]}, "pickle") == []
+    opaque = Opaque("pickle", 4, "ab", "pickle")
     unread: list[Value] = [{"a": opaque}, Tagged("ext:5", b"pickle"), Cut("cut", 9, "too long")]
     find = compile_pattern("pickle", fixed=True, ignore_case=False)
     assert list(search(unread, find)) == [None, None, None]

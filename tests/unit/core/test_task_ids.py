@@ -144,22 +144,19 @@ def test_the_search_is_bounded(known: set[str], fired: set[str]) -> None:
     assert frozenset() not in found
 
 
-def test_paths_of_nodes() -> None:
+def test_paths_of_nodes_and_sends() -> None:
+    inner, call = (
+        "~~0000000003~__pregel_pull, p1",
+        "~__pregel_push, ~__pregel_pull, flow, 0000000002, 0000000001",
+    )
     assert tasks.pull_path("a, b") == "~__pregel_pull, a, b"
-    assert tasks.pulled_node("~__pregel_pull, a, b") == "a, b"
-    assert tasks.pulled_node("~~0000000003~__pregel_pull, p1") == "p1"
-    assert tasks.running_node("~__pregel_pull, a, b") == "a, b"
-    assert tasks.running_node("~~0000000003~__pregel_pull, p1") is None
-    call = "~__pregel_push, ~__pregel_pull, flow, 0000000002, 0000000001"
-    assert tasks.running_node(call) == "flow"
+    assert [*map(tasks.pulled_node, ("~__pregel_pull, a, b", inner))] == ["a, b", "p1"]
+    running = [*map(tasks.running_node, ("~__pregel_pull, a, b", inner, call))]
+    assert running == ["a, b", None, "flow"]
     assert tasks.is_call(call)
-
-
-def test_paths_of_sends() -> None:
     assert tasks.send_path(7, 4) == "~__pregel_push, 0000000007, 0000000000"
     assert tasks.send_path(7, 2) == "~__pregel_push, 0000000007"
-    assert tasks.sent_index(tasks.send_path(7, 4)) == 7
-    assert tasks.sent_index(tasks.send_path(7, 2)) == 7
+    assert [tasks.sent_index(tasks.send_path(7, v)) for v in (2, 4)] == [7, 7]
 
 
 @pytest.mark.parametrize(
@@ -262,15 +259,6 @@ def test_numbers_and_ids_are_left_out(text: str, kind: str) -> None:
     assert error_kind(text) == kind
 
 
-def test_a_kind_is_short() -> None:
-    assert len(error_kind("x " * 1_000_000)) == 200
-
-
-def test_the_first_line_of_an_error() -> None:
-    assert first_line("  one\ntwo") == "one …"
-    assert first_line("E('one\\\\nstill one')") == "E('one\\\\nstill one')"
-
-
 @pytest.mark.parametrize(
     ("text", "start"),
     [
@@ -286,3 +274,9 @@ def test_the_first_line_of_an_error() -> None:
 )
 def test_a_short_first_line_is_shown_with_the_next(text: str, start: str) -> None:
     assert error_start(text) == start
+
+
+def test_kinds_and_first_lines_are_short() -> None:
+    assert len(error_kind("x " * 1_000_000)) == 200
+    assert first_line("  one\ntwo") == "one …"
+    assert first_line("E('one\\\\nstill one')") == "E('one\\\\nstill one')"

@@ -26,6 +26,7 @@ from ckpt_cli.core.tasks import (
     task_writes,
     tasks_by_id,
 )
+from tests.kit.strategies import few
 from tests.unit.core.steps import (
     ID,
     KEY,
@@ -311,9 +312,9 @@ def test_a_subgraph_call_tells_whose_write_it_is() -> None:
 
 
 def test_thousands_of_calls_cost_a_checkpoint_nothing() -> None:
-    calls = subgraph_calls([f"child:{n}" for n in range(6_000)])[""]
+    calls = subgraph_calls([f"child:{n}" for n in range(2_000)])[""]
     around = Lookups(tuple, tuple, dict, dict, lambda: calls)
-    for n in range(6_000):
+    for n in range(2_000):
         at, rows = body({"branch:to:child": None}), [write(str(n))]
         assert plan_step(KEY, at, {"source": "loop", "step": 0}, rows, around).waiting == ()
     # One of very many calls inside each other is not looked at to its end.
@@ -595,6 +596,7 @@ KEYS = st.builds(
 )
 
 
+@few
 @given(BODIES, WRITES, SOURCES, METADATA, KEYS, st.lists(NAMES, max_size=3))
 def test_whatever_is_stored_has_an_answer(
     at: Body,
@@ -630,6 +632,7 @@ def test_a_state_graphs_checkpoint_without_writes_asks_nobody(
     assert not sources.asked
 
 
+@few
 @given(BODIES, WRITES)
 def test_the_order_of_the_rows_changes_nothing(at: Body, rows: list[Write]) -> None:
     one, two = plan(at, rows), plan(at, rows[::-1])

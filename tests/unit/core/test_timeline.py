@@ -159,13 +159,14 @@ def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
 
 
 def test_what_follows_an_update_or_a_rollback_is_a_resumed_run() -> None:
-    assert steps(
+    found = steps(
         made("a", 0, None, source="input", nodes=()),
         made("b", 1, "a", source="fork", nodes=(), by_hand=True),
         made("c", 9, "b"),
         made("d", 10, "c", source="fork", nodes=()),
         made("e", 11, "d"),
-    )[2:] == [("idle", "resume", 8.0), ("idle", "fork", 1.0), ("run", None, 1.0)]
+    )
+    assert found[2:] == [("idle", "resume", 8.0), ("idle", "fork", 1.0), ("run", None, 1.0)]
 
 
 START = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -228,28 +229,16 @@ def test_a_long_wait_does_not_push_the_steps_together(number: int, wait: float) 
     assert len(columns) == number
 
 
-def test_without_times_steps_are_shared_out_evenly() -> None:
+def test_what_the_time_was_spent_on_is_told() -> None:
+    found = [point(0, 0, "input"), point(1, 1), point(2, 2), point(3, 3, "answered")]
+    found += [point(4, 14, kind="human"), point(5, 15), point(6, 27, "tip")]
+    assert drawn(Scrubber(found), 30) == "iRRsRRsRRaHHHHHHHsRRsLLLLLLLLt"
+    # Without times, steps are shared out evenly.
     found = [point(n, None if n == 2 else n * n) for n in range(5)]
     assert drawn(Scrubber(found), 9) == "sRsRsRsRs"
-
-
-def test_what_the_time_was_spent_on_is_told() -> None:
-    found = [
-        point(0, 0, "input"),
-        point(1, 1),
-        point(2, 2),
-        point(3, 3, "answered"),
-        point(4, 14, kind="human"),
-        point(5, 15),
-        point(6, 27, "tip"),
-    ]
-    assert drawn(Scrubber(found), 30) == "iRRsRRsRRaHHHHHHHsRRsLLLLLLLLt"
-
-
-def test_one_checkpoint_is_at_the_start() -> None:
-    scrubber = Scrubber([point(0, 5, "error")])
-    assert drawn(scrubber, 4) == "eRRR"
-    assert {cell.key for cell in scrubber.cells(4)} == {("", "00000")}
+    one = Scrubber([point(0, 5, "error")])
+    assert drawn(one, 4) == "eRRR"
+    assert {cell.key for cell in one.cells(4)} == {("", "00000")}
 
 
 def test_ten_thousand_checkpoints_fit_in_any_width() -> None:

@@ -31,6 +31,7 @@ from ckpt_cli.core.tree import (
 from ckpt_cli.render.text import Ui, cell_len
 from ckpt_cli.render.tree import tree_lines
 from ckpt_cli.render.tree_pictures import mermaid_lines
+from tests.kit.strategies import few
 from tests.kit.trees import tree_of
 
 
@@ -59,17 +60,6 @@ def sketch(plan: TreeLayout) -> list[str]:
     return lines
 
 
-BRANCHES = {"abcd": None, "pq": "b", "st": "p", "z": "a"}
-FORKED = [*chain("abc"), *chain("xy", under="a")]
-CALLED = [*chain("abcd"), *chain("xyz", ns="research:task-b")]
-INNER = "mid:task-a|in:task-x"
-OUTER = [*chain("ab"), *chain("xy", ns="mid:task-a"), *chain("z", ns=INNER)]
-STEPS = chain("abcdefghijklm")
-STEPS[4] = Skeleton("", "e", "d", 4, source="input", tasks=("t",))
-STEPS[8] = Skeleton("", "i", "h", 8, source="loop", ran=("x",), marked=True)
-DEEP = "|" * 100_000 + "a:b"
-
-
 def forked_from(target: str, parent: str | None = "a") -> list[Skeleton]:
     return [*chain("abc"), Skeleton("", "x", parent, 2, source="fork", forked_from=target)]
 
@@ -81,96 +71,60 @@ def calls(*marked: int) -> list[Skeleton]:
     return [Skeleton("", "a", None, tasks=many), *chain("b", under="a"), *inside]
 
 
-@pytest.mark.parametrize(
-    ("items", "how", "rows"),
-    [
-        pytest.param(chain("abcdef"), {}, "a/:bcde/f head", id="plain steps fold"),
-        pytest.param(chain("abcd"), {}, "a/b/c/d head", id="two steps are not worth a fold"),
-        pytest.param(chain("abcdef"), {"unfold": True}, "a/b/c/d/e/f head", id="unfold"),
-        pytest.param(
-            STEPS, {}, "a/:bcd/e/:fgh/i/:jkl/m head", id="inputs and questions never fold"
-        ),
-        pytest.param(FORKED, {}, "a/|-b/|c tip/x/y head", id="the branch of the newest is trunk"),
-        pytest.param(
-            FORKED, {"heads": {"": "c"}}, "a/|-x/|y tip/b/c head", id="the branch of the head is"
-        ),
-        pytest.param(
-            [item for ids, up in BRANCHES.items() for item in chain(ids, under=up)],
-            {},
-            "a/|-b/||-c/||d tip/|p/||-q tip/|s/|t tip/z head",
-            id="branches of branches stand further in",
-        ),
-        pytest.param(forked_from("b"), {}, "a/b/|-c tip/x head", id="a sibling under its target"),
-        pytest.param(
-            forked_from("a", None), {}, "a/|-b/|c tip/x head", id="a sibling of the first"
-        ),
-        *(
-            pytest.param(forked_from(one), {}, "a/|-b/|c tip/x head", id=f"no sibling: {one}")
-            for one in ("gone", "c", "x", "z")
-        ),
-        pytest.param(
-            [*chain("a", under="a"), *chain("b", under="a")], {}, "a/b head", id="its own parent"
-        ),
-        pytest.param(
-            CALLED, {}, "a/b/|(research:task-b 3)/c/d head", id="a call under its task's checkpoint"
-        ),
-        pytest.param(
-            CALLED,
-            {"nest": True},
-            "a/b/|(research:task-b 3)/| x/| y/| z head/c/d head",
-            id="a call with its own tree",
-        ),
-        pytest.param(
-            [*chain("ab"), *chain("y", ns="n:task-a"), *chain("z", ns="n:task-a|1")],
-            {},
-            "a/|(n:task-a 1)/|(n:task-a|1 1)/b head",
-            id="a second call beside the first",
-        ),
-        pytest.param(OUTER, {}, "a/|(mid:task-a 3)/b head", id="a call in a call is counted"),
-        pytest.param(
-            OUTER,
-            {"nest": True},
-            f"a/|(mid:task-a 3)/| x/| |({INNER} 1)/| | z head/| y head/b head",
-            id="a call in a call has a tree, too",
-        ),
-        pytest.param(
-            [*chain("ab"), Skeleton("research:unknown", "x", None, parents={"": "a"})],
-            {},
-            "a/|(research:unknown 1)/b head",
-            id="a call placed by its metadata",
-        ),
-        pytest.param(
-            [*chain("ab"), *chain("x", ns="research:lost"), *chain("y", ns="memory")],
-            {},
-            "a/b head/[memory]/y head/[research:lost]/x head",
-            id="a call without a caller",
-        ),
-        pytest.param(
-            [*chain("ab"), *chain("xy", ns="memory"), *chain("z", ns="memory|in:task-x")],
-            {},
-            "a/b head/[memory]/x/|(memory|in:task-x 1)/y head",
-            id="a call of a stateful namespace",
-        ),
-        pytest.param(
-            [*chain("abc", ns="research:t"), *chain("x", ns="research:t|in:task-b")],
-            {},
-            "a/b/|(research:t|in:task-b 1)/c head",
-            id="one namespace alone is drawn as a root is",
-        ),
-        pytest.param(calls(), {}, "a/|(n:t0 n:t1 n:t2 n:t3 n:t4 5)/b head", id="quiet calls"),
-        pytest.param(
-            calls(3),
-            {},
-            "a/|(n:t0 1)/|(n:t1 1)/|(n:t2 1)/|(n:t3 1)/|(n:t4 1)/b head",
-            id="calls of which one asks",
-        ),
-        pytest.param(
-            [*chain("a"), *chain("b", DEEP)], {}, f"a head/[{DEEP}]/b head", id="nested for ever"
-        ),
-        pytest.param([], {}, "", id="nothing"),
-    ],
-)
-def test_the_rows_of_a_tree(items: list[Skeleton], how: dict[str, Any], rows: str) -> None:
+FORKED = [*chain("abc"), *chain("xy", under="a")]
+BRANCHES = {"abcd": None, "pq": "b", "st": "p", "z": "a"}
+BRANCHED = [item for ids, up in BRANCHES.items() for item in chain(ids, under=up)]
+STEPS = chain("abcdefghijklm")
+STEPS[4] = Skeleton("", "e", "d", 4, source="input", tasks=("t",))
+STEPS[8] = Skeleton("", "i", "h", 8, source="loop", ran=("x",), marked=True)
+AB = chain("ab")
+OWN = [*chain("a", under="a"), *chain("b", under="a")]
+CALLED = [*chain("abcd"), *chain("xyz", ns="research:task-b")]
+TWICE = [*AB, *chain("y", ns="n:task-a"), *chain("z", ns="n:task-a|1")]
+INNER = "mid:task-a|in:task-x"
+IN_CALL = f"| |({INNER} 1)/| | z head"
+OUTER = [*AB, *chain("xy", ns="mid:task-a"), *chain("z", ns=INNER)]
+PLACED = [*AB, Skeleton("research:unknown", "x", None, parents={"": "a"})]
+LOST = [*AB, *chain("x", ns="research:lost"), *chain("y", ns="memory")]
+IN_MEMORY = "|(memory|in:task-x 1)"
+STATEFUL = [*AB, *chain("xy", ns="memory"), *chain("z", ns="memory|in:task-x")]
+ALONE = [*chain("abc", ns="research:t"), *chain("x", ns="research:t|in:task-b")]
+FIVE = [f"|(n:t{n} 1)" for n in range(5)]
+DEEP = "|" * 100_000 + "a:b"
+NEST: dict[str, Any] = {"nest": True}
+SHAPES: dict[str, tuple[list[Skeleton], dict[str, Any], str]] = {
+    "plain steps fold": (chain("abcdef"), {}, "a/:bcde/f head"),
+    "two steps are not worth a fold": (chain("abcd"), {}, "a/b/c/d head"),
+    "unfolded": (chain("abcdef"), {"unfold": True}, "a/b/c/d/e/f head"),
+    "inputs and questions never fold": (STEPS, {}, "a/:bcd/e/:fgh/i/:jkl/m head"),
+    "the branch of the newest is the trunk": (FORKED, {}, "a/|-b/|c tip/x/y head"),
+    "that of the head is": (FORKED, {"heads": {"": "c"}}, "a/|-x/|y tip/b/c head"),
+    "branches of branches": (BRANCHED, {}, "a/|-b/||-c/||d tip/|p/||-q tip/|s/|t tip/z head"),
+    "a sibling fork under its target": (forked_from("b"), {}, "a/b/|-c tip/x head"),
+    "a sibling fork of the first": (forked_from("a", None), {}, "a/|-b/|c tip/x head"),
+    "no sibling: it is gone": (forked_from("gone"), {}, "a/|-b/|c tip/x head"),
+    "no sibling: it is no parent's": (forked_from("c"), {}, "a/|-b/|c tip/x head"),
+    "no sibling: itself": (forked_from("x"), {}, "a/|-b/|c tip/x head"),
+    "its own parent": (OWN, {}, "a/b head"),
+    "a call under its task": (CALLED, {}, "a/b/|(research:task-b 3)/c/d head"),
+    "a nested call": (CALLED, NEST, "a/b/|(research:task-b 3)/| x/| y/| z head/c/d head"),
+    "a second call beside the first": (TWICE, {}, "a/|(n:task-a 1)/|(n:task-a|1 1)/b head"),
+    "a call in a call is counted": (OUTER, {}, "a/|(mid:task-a 3)/b head"),
+    "a call in a call, nested": (OUTER, NEST, f"a/|(mid:task-a 3)/| x/{IN_CALL}/| y head/b head"),
+    "a call placed by its metadata": (PLACED, {}, "a/|(research:unknown 1)/b head"),
+    "a call without a caller": (LOST, {}, "a/b head/[memory]/y head/[research:lost]/x head"),
+    "a call of a stateful one": (STATEFUL, {}, f"a/b head/[memory]/x/{IN_MEMORY}/y head"),
+    "one namespace alone": (ALONE, {}, "a/b/|(research:t|in:task-b 1)/c head"),
+    "quiet calls share a row": (calls(), {}, "a/|(n:t0 n:t1 n:t2 n:t3 n:t4 5)/b head"),
+    "calls of which one asks": (calls(3), {}, f"a/{'/'.join(FIVE)}/b head"),
+    "nested for ever": ([*chain("a"), *chain("b", DEEP)], {}, f"a head/[{DEEP}]/b head"),
+    "nothing": ([], {}, ""),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_rows_of_a_tree(name: str) -> None:
+    items, how, rows = SHAPES[name]
     assert "/".join(sketch(plan_tree(items, **how))) == rows
 
 
@@ -202,10 +156,9 @@ def test_a_plan_counts_what_it_has() -> None:
     assert isinstance(some, FoldRow)
     assert (some.ran, some.all_known) == ((("work", 3),), False)
     assert plan_tree(FORKED).branches == 2
-    lost = plan_tree([*chain("ab"), *chain("x", ns="research:lost"), *chain("y", ns="memory")])
+    lost, alone = plan_tree(LOST), plan_tree(ALONE)
     assert lost.calls == 1
     assert [row.call for row in lost.rows if isinstance(row, SectionRow)] == [False, True]
-    alone = plan_tree([*chain("abc", ns="research:t"), *chain("x", ns="research:t|in:task-b")])
     assert (alone.ns, alone.branches, alone.calls) == ("research:t", 1, 1)
     assert plan_tree([]) == TreeLayout((), (), 0, 0, 0, 0)
 
@@ -251,6 +204,7 @@ def covered(plan: TreeLayout) -> Counter[Key]:
     return found
 
 
+@few
 @given(FORESTS, st.booleans(), st.booleans())
 def test_rows_cover_every_checkpoint_exactly_once(
     items: list[Skeleton], nest: bool, unfold: bool
@@ -660,6 +614,7 @@ ITEMS = st.builds(
 )
 
 
+@few
 @given(
     found=st.lists(st.tuples(ITEMS, DETAILS), max_size=25, unique_by=lambda pair: pair[0].key),
     unfold=st.booleans(),
@@ -780,6 +735,7 @@ NAMED = st.builds(
 )
 
 
+@few
 @given(
     st.lists(NAMED, max_size=20, unique_by=lambda item: item.key),
     st.builds(

@@ -33,7 +33,7 @@ from ckpt_cli.render.folding import (
 )
 from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
 from ckpt_cli.render.values import block, summary
-from tests.kit.strategies import texts, values
+from tests.kit.strategies import few, texts, values
 
 TEXT = st.text(max_size=30) | st.text("a \n\t\x1b\u202e日{}[]\"'=,:", max_size=60)
 LEAVES: st.SearchStrategy[Any] = st.one_of(
@@ -324,16 +324,12 @@ def test_a_deep_value_can_be_shown() -> None:
     assert summary(value, 80).startswith("[A(x=[A(x=")
 
 
-@given(st.text("ab 日", max_size=80), st.integers(20, 40))
-def test_wrapped_pieces_fit_and_lose_only_blanks(text: str, width: int) -> None:
+@given(st.text("ab 日", max_size=80), st.integers(20, 40), st.text(), st.integers(1, 20))
+def test_wrapped_and_fitted_texts_fit(text: str, width: int, other: str, short: int) -> None:
     pieces = list(wrap(text, width))
     assert all(cell_len(piece) <= width for piece in pieces)
     assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
-
-
-@given(st.text(), st.integers(1, 20))
-def test_fitted_text_fits(text: str, width: int) -> None:
-    assert cell_len(fit(text, width)) <= width
+    assert cell_len(fit(other, short)) <= short
 
 
 STATES = st.dictionaries(texts, values, min_size=1, max_size=3)
@@ -359,6 +355,7 @@ def leaves(value: Value) -> Iterator[Value]:
         yield from leaves(one)
 
 
+@few
 @given(STATES)
 @example({"m": {"type": "ai", "content": "", "id": None, "usage_metadata": {"a": [1]}, "x": {}}})
 @example({"long": [[n] for n in range(ITEMS * ITEMS + ITEMS + 1)]})
@@ -383,6 +380,7 @@ def test_a_path_leads_to_its_value(state: dict[str, Value]) -> None:
             assert one.path != one.name or at.value is one.value
 
 
+@few
 @given(STATES, st.randoms(use_true_random=False), st.integers(1, 200))
 @example({"": "\n\t"}, Random(1), 1)
 def test_what_is_open_is_shown_with_all_that_is_directly_below(
