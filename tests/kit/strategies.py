@@ -10,15 +10,25 @@ from hypothesis import strategies as st
 from ckpt_backends.codec import Cut, Opaque, Tagged
 
 # With lone surrogates, which text in a store may contain.
-texts = st.text(st.characters(), max_size=12) | st.sampled_from(
-    ["$type", "$", "$$x", "\ud83d\ude00"]
+texts = (
+    st.text(st.characters(), max_size=12)
+    | st.sampled_from(["$type", "$", "$$x", "\ud83d\ude00"])
+    | st.text("a \n\t\x1b\u202e日{}[]\"'=,:", max_size=60)
 )
-names = (
-    st.sampled_from(
-        ["builtins.set", "builtins.tuple", "builtins.bytearray", "datetime.datetime", "ext:9", ""]
-    )
-    | texts
+types = st.sampled_from(
+    [
+        *("builtins.set", "builtins.tuple", "builtins.bytearray", "datetime.datetime", "ext:9", ""),
+        *("datetime.date", "datetime.timedelta", "decimal.Decimal", "uuid.UUID", "numpy.ndarray"),
+        *("pathlib.PosixPath", "langchain_core.messages.ai.AIMessage", "\x1b[31m.evil\x07"),
+    ]
 )
+fields = st.sampled_from(
+    [
+        *("content", "type", "id", "name", "tool_calls", "args", "role", "text"),
+        *("dtype", "shape", "data"),
+    ]
+)
+"""Keys that make a map a message, a call or an array."""
 integers = st.integers() | st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1, 10**3000, -(10**3000)])
 scalars = st.none() | st.booleans() | integers | st.floats() | texts | st.binary(max_size=12)
 opaques = st.builds(Opaque, texts, st.integers(0, 2**70), texts, texts)
@@ -36,12 +46,12 @@ keys = (
 
 
 def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    fields = st.dictionaries(texts, inner, max_size=4)
+    named = st.dictionaries(texts | fields, inner, max_size=4)
     return (
         st.lists(inner, max_size=4)
-        | fields
+        | named
         | st.dictionaries(keys, inner, max_size=4)
-        | st.builds(Tagged, names, inner | fields)
+        | st.builds(Tagged, types | texts, inner | named)
         | st.builds(Cut, inner, st.integers(0, 2**60), texts)
     )
 

@@ -64,41 +64,26 @@ def test_a_cursor_belongs_to_its_call() -> None:
     assert from_cursor(cursor, key) == PageStart(3, 7)
     with pytest.raises(UsageError):
         from_cursor(cursor, call_key("history", {"thread": "b"}))
-    for wrong in (
-        "",
-        "%",
-        "AAAA",
-        to_cursor(PageStart(-1), key),
-        to_cursor(PageStart(10**19), key),
-    ):
+    wrong_places = [(-1,), (0, -1), (10**19,), (10**30,), (0, 10**30)]
+    places = [PageStart(*one) for one in wrong_places]
+    for wrong in ("", "%", "AAAA", *(to_cursor(place, key) for place in places)):
         with pytest.raises(UsageError):
             from_cursor(wrong, key)
+    last = from_cursor(to_cursor(PageStart(sys.maxsize), key), key)
+    assert cut([{"a": 1}], last, 2000).items == []
+    with pytest.raises(UsageError, match="not from this call"):
+        cut([{"a": 1}], from_cursor(to_cursor(PageStart(0, 10**9), key), key), 2000)
 
 
-def test_a_cancelled_call_stops_at_the_next_item() -> None:
+def test_a_call_stops_at_the_next_item_if_it_is_cancelled_or_its_time_is_over() -> None:
     watch = Stopping(60)
     items = watch(range(5))
     assert next(items) == 0
     watch.cancel()
     with pytest.raises(Stopped):
         next(items)
-
-
-def test_work_stops_when_its_time_is_over() -> None:
     with pytest.raises(Stopped, match="after 0 s"):
         list(Stopping(0)(range(5)))
-
-
-def test_a_cursor_with_a_huge_number_is_refused() -> None:
-    key = call_key("threads", {})
-    for place in (PageStart(10**30), PageStart(0, 10**30), PageStart(-1), PageStart(0, -1)):
-        with pytest.raises(UsageError, match="not from this call"):
-            from_cursor(to_cursor(place, key), key)
-    assert (
-        cut([{"a": 1}], from_cursor(to_cursor(PageStart(sys.maxsize), key), key), 2000).items == []
-    )
-    with pytest.raises(UsageError, match="not from this call"):
-        cut([{"a": 1}], from_cursor(to_cursor(PageStart(0, 10**9), key), key), 2000)
 
 
 def test_texts_in_json_are_shown_as_in_the_text() -> None:

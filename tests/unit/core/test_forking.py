@@ -90,29 +90,24 @@ def as_read(record: Record) -> Body:
     return read_body(Checkpoint(record.key, record.parent, record.value))
 
 
+def copied(original: Checkpoint, at: datetime, form: CopyForm, **added: str) -> Record:
+    new_id = make_id(ticks_at(at), 4, 1)
+    return copy_checkpoint(original, read_body(original), new_id, form, 3, added, {})
+
+
 @pytest.mark.parametrize(("form", "parent"), [("child", KEY.checkpoint_id), ("sibling", "parent")])
 def test_a_copy_is_the_original_but_for_its_id_and_time(form: CopyForm, parent: str) -> None:
-    original = stored()
-    new_id = make_id(ticks_at(NOW), 4, 1)
-    copy = copy_checkpoint(
-        original, read_body(original), new_id, form, 3, {"forked_from": "old"}, {}
-    )
+    copy, new_id = copied(stored(), NOW, form, forked_from="old"), make_id(ticks_at(NOW), 4, 1)
     assert copy.key == KEY._replace(checkpoint_id=new_id)
     assert copy.parent == parent
     assert copy.value == body(id=new_id)
-    assert decode(copy.metadata) == {
-        "source": "fork",
-        "step": 4,
-        "user": "Zoë",
-        "forked_by": "ckpt",
-        "forked_from": "old",
-    }
+    kept = {"source": "fork", "step": 4, "user": "Zoë"}
+    assert decode(copy.metadata) == {**kept, "forked_by": "ckpt", "forked_from": "old"}
 
 
 def test_a_javascript_copy_has_its_time_as_javascript_writes_it() -> None:
-    original = stored(ts="2026-04-07T10:00:00.000Z")
-    new_id = make_id(ticks_at(NOW + timedelta(milliseconds=7)), 4, 1)
-    copy = copy_checkpoint(original, read_body(original), new_id, "child", 3, {}, {})
+    at = NOW + timedelta(milliseconds=7)
+    copy = copied(stored(ts="2026-04-07T10:00:00.000Z"), at, "child")
     assert as_read(copy).ts == "2026-04-07T10:30:00.007Z"
 
 

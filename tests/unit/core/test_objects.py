@@ -99,8 +99,7 @@ def test_msgpack_comes_back_from_the_editor_as_it_was(value: Any) -> None:
 @given(_json)
 def test_json_comes_back_from_the_editor_as_it_was(value: Any) -> None:
     stored = TypedBytes("json", encode_lossless("json", value))
-    again = TypedBytes("json", edited(stored, shown(stored)))
-    assert same(decode(again), decode(stored))
+    assert same(decode(TypedBytes("json", edited(stored, shown(stored)))), decode(stored))
 
 
 def test_messages_are_edited_added_and_removed_as_the_official_serializer_writes_them() -> None:

@@ -110,14 +110,10 @@ def test_only_what_no_reducer_explains_is_a_mismatch() -> None:
     # Nobody wrote it, and yet it changed.
     assert verdicts(tally((ABSENT, [1], 1), (1, [], 2))) == [match, mismatch]
     # Reducers of the application.
-    texts: list[tuple[Held, Held]] = [
-        (ABSENT, "seed"),
-        ("seed", "twotwo"),
-        ("twotwo", "twotwo"),
-        ("twotwo", "twotwo"),
-    ]
+    texts = ["seed", "twotwo", "twotwo", "twotwo"]
     writes: list[list[Value]] = [["seed"], ["one", "twotwo"], ["seed"], ["one", "twotwo"]]
-    longest = [(old, some, new) for (old, new), some in zip(texts, writes, strict=True)]
+    olds: list[Held] = [ABSENT, *texts[:-1]]
+    longest: list[Recorded] = list(zip(olds, writes, texts, strict=True))
     assert mismatch not in verdicts(tally(*longest))
     assert set(verdicts(last_two())) == {Verdict.UNVERIFIABLE}
     assert set(verdicts(last_two(), CUSTOM)) == {Verdict.UNVERIFIABLE}

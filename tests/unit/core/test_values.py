@@ -69,6 +69,11 @@ def test_paths_are_read(text: str, path: Path) -> None:
     assert parse_path(text) == path
 
 
+def test_paths_are_written_as_people_write_them() -> None:
+    for text in ("messages[-1].content", '["odd.key"]["a b"]', "[0].a", "."):
+        assert format_path(parse_path(text)) == text
+
+
 WRONG = ["", "a.", "a..b", "a[", "a[x]", "a[1", "[0]a", "a b", 'a["x]', r'a["\q"]', "a[1.5]", " a"]
 
 
@@ -96,19 +101,6 @@ def test_any_text_is_a_path_or_a_usage_error(text: str) -> None:
     except UsageError:
         return
     assert parse_path(format_path(path)) == path
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        (("messages", -1, "content"), "messages[-1].content"),
-        (("odd.key", "a b"), '["odd.key"]["a b"]'),
-        ((0, "a"), "[0].a"),
-        ((), "."),
-    ],
-)
-def test_paths_are_written_as_people_write_them(path: Path, text: str) -> None:
-    assert format_path(path) == text
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.render.text import cell_len, safe_text
 from ckpt_cli.render.value_diff import aligned, changed_words, diff_text, side_by_side
-from tests.kit.strategies import few
+from tests.kit.strategies import few, values
 
 State = dict[str, Value]
 
@@ -24,23 +22,7 @@ def human(content: str, ident: str) -> Tagged:
     )
 
 
-TEXT = st.text("ab \n\x1b日", max_size=40)
-VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-2, 2)
-    | st.floats(-1, 1)
-    | TEXT
-    | st.binary(max_size=2),
-    lambda children: (
-        st.lists(children, max_size=5)
-        | st.dictionaries(TEXT | st.integers(0, 2), children, max_size=4)
-        | st.builds(Tagged, st.sampled_from(["builtins.set", "app.A"]), st.lists(children))
-        | st.lists(st.builds(human, TEXT, st.sampled_from("123")), max_size=4)
-    ),
-    max_leaves=10,
-)
-STATES = st.dictionaries(st.sampled_from(["a", "b", "\x1b[31m"]), VALUES, max_size=3)
+STATES = st.dictionaries(st.sampled_from(["a", "b", "\x1b[31m"]), values, max_size=3)
 
 
 def ai(content: str, ident: str, *calls: dict[Value, Value]) -> Tagged:

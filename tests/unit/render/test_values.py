@@ -35,42 +35,6 @@ from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
 from ckpt_cli.render.values import block, summary
 from tests.kit.strategies import few, texts, values
 
-TEXT = st.text(max_size=30) | st.text("a \n\t\x1b\u202e日{}[]\"'=,:", max_size=60)
-LEAVES: st.SearchStrategy[Any] = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    TEXT,
-    st.binary(max_size=20),
-    st.builds(Opaque, TEXT, st.integers(0, 9999), st.just("ab"), TEXT),
-)
-TYPES = st.sampled_from(
-    [
-        *("builtins.set", "builtins.tuple", "datetime.date", "datetime.datetime", "uuid.UUID"),
-        *("datetime.timedelta", "decimal.Decimal", "langchain_core.messages.ai.AIMessage"),
-        *("numpy.ndarray", "pathlib.PosixPath", "\x1b[31m.evil\x07"),
-    ]
-)
-FIELDS = st.sampled_from(
-    [
-        *("content", "type", "id", "name", "tool_calls", "args", "role", "text", "dtype", "shape"),
-        "data",
-    ]
-)
-
-
-def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.one_of(
-        st.lists(children, max_size=4),
-        st.dictionaries(FIELDS | TEXT | st.integers(), children, max_size=5),
-        st.builds(Tagged, TYPES, children),
-        st.builds(Cut, children, st.integers(0, 9999), TEXT),
-    )
-
-
-VALUES = st.recursive(LEAVES, containers, max_leaves=12)
-
 
 def message(kind: str, content: Value, **fields: Value) -> Tagged:
     held: dict[Value, Value] = {"content": content, "type": kind.lower()}
@@ -90,19 +54,15 @@ ARRAY = Tagged(
 )
 
 
-@given(VALUES, st.integers(1, 120))
-def test_a_summary_is_one_safe_line_that_fits(value: Value, width: int) -> None:
+@given(values, st.integers(0, 8), st.integers(1, 120))
+def test_summaries_and_blocks_are_safe_and_fit(value: Value, indent: int, width: int) -> None:
     text = summary(value, width)
     assert cell_len(text) <= width
     assert safe_text(text) == text
-
-
-@given(VALUES, st.integers(0, 8), st.integers(1, 120))
-def test_the_lines_of_a_block_are_safe_and_indented(value: Value, indent: int, width: int) -> None:
-    for text in block(value, indent, width):
-        assert safe_text(text, newlines=True) == text
-        assert "\n" not in text
-        assert not text or text.startswith(" " * indent)
+    for one in block(value, indent, width):
+        assert safe_text(one, newlines=True) == one
+        assert "\n" not in one
+        assert not one or one.startswith(" " * indent)
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"]), max_size=300), st.integers(1, 60))
