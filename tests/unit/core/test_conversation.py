@@ -40,7 +40,6 @@ from ckpt_cli.core.conversation import (
 from ckpt_cli.core.doctor.checks import message_findings
 from ckpt_cli.core.edit_state import stored_value
 from ckpt_cli.core.state import read_body
-from ckpt_cli.core.values import fields_of
 from ckpt_cli.render.messages import message_records, transcript_lines
 from tests.kit.command import copy_store, eras
 from tests.kit.strategies import values
@@ -232,42 +231,6 @@ def test_lists_without_a_person_are_no_conversation() -> None:
     assert is_conversation([human(), "?"])
     assert (last_turn([human(), ai(), human()]), last_turn([ai()])) == (3, 0)
     assert (last_calling([ai("a"), ai("b"), ai()]), last_calling([human()])) == (1, 1)
-
-
-@st.composite
-def turns(draw: st.DrawFn) -> tuple[list[Value], list[int]]:
-    """A sound conversation, and the indexes of its results."""
-    items: list[Value] = []
-    results: list[int] = []
-    for number in range(draw(st.integers(1, 5))):
-        items.append(human(id=f"human-{number}"))
-        calls = [f"{number}-{one}" for one in range(draw(st.integers(0, 3)))]
-        items.append(ai(*calls, id=f"ai-{number}"))
-        for call in draw(st.permutations(calls)):
-            results.append(len(items))
-            items.append(tool(call, id=f"tool-{call}"))
-        items.append(ai(id=f"last-{number}"))
-    return items, results
-
-
-@given(turns(), st.data())
-def test_a_lost_message_is_the_only_finding(
-    found: tuple[list[Value], list[int]], data: st.DataObject
-) -> None:
-    items, results = found
-    assert codes(items) == []
-    if not results:
-        return
-    lost = data.draw(st.sampled_from(results))
-    message: Any = items[lost]
-    call_id = message.payload["tool_call_id"]
-    (unanswered,) = pair(items[:lost] + items[lost + 1 :], Counterparts(len(items))).unanswered
-    assert unanswered.id == call_id
-    without = [one for number, one in enumerate(items) if number != unanswered.index]
-    orphans = pair(without, Counterparts(len(without))).orphaned
-    ids = {fields_of(without[one])["tool_call_id"] for one in orphans}
-    assert call_id in ids
-    assert all(str(one).partition("-")[0] == call_id.partition("-")[0] for one in ids)
 
 
 def test_a_result_belongs_to_the_next_call_with_its_id() -> None:
