@@ -142,6 +142,10 @@ def test_what_cannot_be_told_is_said(root: Path, settings: str, why: str) -> Non
     assert found["checkpoint_id"] is None
     assert why in found["remark"]
     assert ckpt("-s", root, "memory", "show", GO).code == 0
+
+
+def test_threads_that_are_not_found_are_asked_for_by_the_right_option(root: Path) -> None:
+    (root / "config.yaml").write_text("database: {backend: postgres}\n")
     threads = ckpt("-s", root, "threads", "list").err
     assert ("with -s" in threads, "--threads" in threads) == (True, False)
     orphans = ckpt("-s", root, "memory", "list", "--orphans").err
