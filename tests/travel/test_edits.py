@@ -109,7 +109,7 @@ def test_an_edit_is_what_update_state_makes(filled: ScenarioStore, case: Any) ->
     check(filled, *case)
 
 
-@pytest.mark.parametrize("filled", ENGINES, indirect=True)
+@pytest.mark.in_ci("postgres", "sqlite")
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -117,6 +117,7 @@ def test_an_edit_is_what_update_state_makes(filled: ScenarioStore, case: Any) ->
         ("command-input", ["--replace", 'items=["x"]']),
     ],
 )
+@pytest.mark.parametrize("filled", ENGINES, indirect=True)
 def test_an_edited_copy_can_be_taken_back(
     filled: ScenarioStore, name: str, words: list[str]
 ) -> None:
@@ -132,8 +133,9 @@ def test_an_edited_copy_can_be_taken_back(
         filled.harness.forget("theirs")
 
 
-@pytest.mark.parametrize("filled", ENGINES, indirect=True)
+@pytest.mark.in_ci("postgres", "sqlite")
 @pytest.mark.parametrize("words", [["--set", 'items=["x"]'], ["--replace", 'items=["x"]']], ids=str)
+@pytest.mark.parametrize("filled", ENGINES, indirect=True)
 def test_a_thread_of_its_own_can_be_edited(filled: ScenarioStore, words: list[str]) -> None:
     store, name = filled.harness.url, "interrupt-alone"
     for target in filled.ids(name)[:2]:

@@ -132,6 +132,7 @@ def assert_kept(place: SqliteHarness, thread_id: str, copy: str) -> None:
 WHICH = [some, pytest.param(every, marks=pytest.mark.slow)]
 
 
+@pytest.mark.in_ci("lg-1.2.22")
 @pytest.mark.engines
 @pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("era", PYTHON)

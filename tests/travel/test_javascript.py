@@ -39,6 +39,7 @@ OLD = {"items": ["in", "a-old", "b-old"], "note": "note-old"}
 NEW = {"items": ["in", "a-new", "b-new"], "note": "note-new"}
 
 
+THREAD = {"thread_id": "t", "checkpoint_ns": ""}
 URLS = {"postgres": "postgres_url", "redis": "redis_stack_url", "mongodb": "mongodb_url"}
 
 
@@ -51,50 +52,45 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.slow
 def test_both_branches_keep_their_values(library: Path, url: str) -> None:
-    thread = {"thread_id": "t", "checkpoint_ns": ""}
-    assert run(library, "drive", url, thread, "old") == OLD
-    old = run(library, "read", url, thread)
+    assert run(library, "drive", url, THREAD, "old") == OLD
+    old = run(library, "read", url, THREAD)
     assert ckpt("-s", url, "rollback", "t", "step:0", "--dry-run").code == 0
     record = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json").json
-    new_head = run(library, "read", url, thread)
+    new_head = run(library, "read", url, THREAD)
     assert new_head["id"] == record["checkpoint_id"]
     assert new_head["next"] == record["next"] == ["a"]
     assert run(library, "resume", url, record["configurable"], "new") == NEW
-    assert run(library, "read", url, thread)["values"] == NEW
-    assert run(library, "read", url, {**thread, "checkpoint_id": old["id"]}) == old
+    assert run(library, "read", url, THREAD)["values"] == NEW
+    assert run(library, "read", url, {**THREAD, "checkpoint_id": old["id"]}) == old
     # A second fork, beside the first, keeps them apart too.
     record = ckpt("-s", url, "rollback", "t", record["forked_from"], "--yes", "-o", "json")
     third = {"items": ["in", "a-third", "b-third"], "note": "note-third"}
     assert run(library, "resume", url, record.json["configurable"], "third") == third
-    assert run(library, "read", url, thread)["values"] == third
-    assert run(library, "read", url, {**thread, "checkpoint_id": old["id"]}) == old
+    assert run(library, "read", url, THREAD)["values"] == third
+    assert run(library, "read", url, {**THREAD, "checkpoint_id": old["id"]}) == old
 
 
 @pytest.mark.slow
 def test_an_edited_fork_resumes_with_the_edit_alone(library: Path, url: str) -> None:
-    thread = {"thread_id": "t", "checkpoint_ns": ""}
-    run(library, "drive", url, thread, "old")
-    old = run(library, "read", url, thread)
-    words = ["--replace", 'items=["put"]', "--set", 'note="set"', "--yes", "-o", "json"]
-    record = ckpt("-s", url, "fork", "t", "step:1", *words).json
-    assert run(library, "read", url, thread)["values"] == {"items": ["put"], "note": "set"}
+    run(library, "drive", url, THREAD, "old")
+    old = run(library, "read", url, THREAD)
+    fork = ("-s", url, "fork", "t", "step:1", "--yes", "-o", "json")
+    record = ckpt(*fork, "--replace", 'items=["put"]', "--set", 'note="set"').json
+    assert run(library, "read", url, THREAD)["values"] == {"items": ["put"], "note": "set"}
     ended = run(library, "resume", url, record["configurable"], "new")
     assert ended == {"items": ["put", "b-new"], "note": "set"}
-    assert run(library, "read", url, {**thread, "checkpoint_id": old["id"]}) == old
-    grown = ckpt(
-        "-s", url, "fork", "t", "step:1", "--append", 'items="more"', "--yes", "-o", "json"
-    )
+    assert run(library, "read", url, {**THREAD, "checkpoint_id": old["id"]}) == old
+    grown = ckpt(*fork, "--append", 'items="more"')
     ended = run(library, "resume", url, grown.json["configurable"], "third")
     assert ended == {"items": ["in", "a-old", "more", "b-third"], "note": "note-old"}
-    assert run(library, "read", url, {**thread, "checkpoint_id": old["id"]}) == old
+    assert run(library, "read", url, {**THREAD, "checkpoint_id": old["id"]}) == old
 
 
 @pytest.mark.slow
 def test_a_fork_into_another_thread_goes_on_there_and_is_undone_whole(
     library: Path, url: str
 ) -> None:
-    thread = {"thread_id": "t", "checkpoint_ns": ""}
-    run(library, "drive", url, thread, "old")
+    run(library, "drive", url, THREAD, "old")
     before = rows(url, "t")
     for use in (False, True):
         words = ["copy", "t@step:1", "--as", "u", "--yes", "-o", "json"]
@@ -139,27 +135,11 @@ def rows(url: str, thread_id: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_on_redis_the_library_itself_changes_the_other_branch(
-    library: Path, redis_stack_url: str
-) -> None:
-    """As below."""
-    thread = {"thread_id": "t", "checkpoint_ns": ""}
-    run(library, "drive", redis_stack_url, thread, "old")
-    old = run(library, "read", redis_stack_url, thread)
-    found = ckpt("-s", redis_stack_url, "history", "t", "-o", "json").json
-    target = next(one["checkpoint_id"] for one in found if one["step"] == 0)
-    at = {**thread, "checkpoint_id": target}
-    assert run(library, "resume", redis_stack_url, at, "new") == NEW
-    assert run(library, "read", redis_stack_url, {**thread, "checkpoint_id": old["id"]}) != old
-
-
-@pytest.mark.slow
 def test_the_library_itself_loses_one(library: Path, postgres_url: str) -> None:
     """So that the lift of a version stays as long as it is needed, and no longer."""
-    thread = {"thread_id": "t", "checkpoint_ns": ""}
-    run(library, "drive", postgres_url, thread, "old")
+    run(library, "drive", postgres_url, THREAD, "old")
     rows = ckpt("-s", postgres_url, "history", "t", "-o", "json").json
     target = next(one["checkpoint_id"] for one in rows if one["step"] == 0)
-    resumed = run(library, "resume", postgres_url, {**thread, "checkpoint_id": target}, "new")
+    resumed = run(library, "resume", postgres_url, {**THREAD, "checkpoint_id": target}, "new")
     assert resumed == NEW
-    assert run(library, "read", postgres_url, thread)["values"] != NEW
+    assert run(library, "read", postgres_url, THREAD)["values"] != NEW

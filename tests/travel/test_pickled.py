@@ -59,6 +59,7 @@ def fill(filled: ScenarioStore) -> list[str]:
     return stored_ids(filled.saver, NAME)
 
 
+@pytest.mark.in_ci("sqlite")
 def test_every_checkpoint_is_gone_back_to_and_resumed(filled: ScenarioStore) -> None:
     ids = fill(filled)
     with open_store(filled.harness.url) as store:

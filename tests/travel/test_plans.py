@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from tests.kit.command import SAMPLE, CommandResult, ckpt, copy_store
+from tests.kit.command import CommandResult, ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -29,13 +29,19 @@ class State(TypedDict, total=False):
 class Shop:
     """A graph that plans, asks, pays and reports, with some failures on the way."""
 
-    def __init__(self, path: Path) -> None:
-        self.connection = sqlite3.connect(path, check_same_thread=False)
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self.failing: set[str] = set()
         self.ran: list[str] = []
-        self.graph = self._graph()
+        builder: Any = StateGraph(State)
+        builder.add_node("think", self._node("think", plan="buy")).add_node("ask", self._ask)
+        builder.add_node("pay", self._node("pay", paid=True)).add_node("note", self._node("note"))
+        builder.add_node("report", self._node("report"))
+        builder.add_edge(START, "think").add_edge("think", "ask")
+        builder.add_edge("ask", "pay").add_edge("ask", "note")
+        builder.add_edge(["pay", "note"], "report")
+        self.graph = builder.compile(checkpointer=SqliteSaver(connection))
 
-    def _node(self, name: str, values: dict[str, Any]) -> Any:
+    def _node(self, name: str, **values: Any) -> Any:
         def run(_: State) -> dict[str, Any]:
             self.ran.append(name)
             if name in self.failing:
@@ -48,23 +54,13 @@ class Shop:
         self.ran.append("ask")
         return {"approved": interrupt("pay 40?") == "yes", "log": ["ask"]}
 
-    def _graph(self) -> Any:
-        builder: Any = StateGraph(State)
-        builder.add_node("think", self._node("think", {"plan": "buy"}))
-        builder.add_node("ask", self._ask)
-        builder.add_node("pay", self._node("pay", {"paid": True}))
-        builder.add_node("note", self._node("note", {}))
-        builder.add_node("report", self._node("report", {}))
-        builder.add_edge(START, "think")
-        builder.add_edge("think", "ask")
-        builder.add_edge("ask", "pay")
-        builder.add_edge("ask", "note")
-        builder.add_edge(["pay", "note"], "report")
-        return builder.compile(checkpointer=SqliteSaver(self.connection))
-
     def run(self, given: Any) -> None:
         with suppress(ConnectionError):
             self.graph.invoke(given, CONFIG)
+
+    def head(self) -> str:
+        found = self.graph.get_state_history(CONFIG)
+        return max(str(one.config["configurable"]["checkpoint_id"]) for one in found)
 
 
 @pytest.fixture
@@ -74,9 +70,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shop(path: Path) -> Iterator[Shop]:
-    shop = Shop(path)
-    with closing(shop.connection):
-        yield shop
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        yield Shop(connection)
 
 
 def plan(path: Path, *words: str) -> CommandResult:
@@ -100,9 +95,9 @@ def fail_at_pay(shop: Shop) -> None:
 
 def test_last_good_does_not_ask_an_answered_question_again(shop: Shop, path: Path) -> None:
     fail_at_pay(shop)
-    head = shop.graph.get_state(CONFIG)
+    head = shop.head()
     answer = ckpt("-s", path, "rollback", "t", "--last-good", "--yes", "-o", "json")
-    assert answer.json["forked_from"] == head.config["configurable"]["checkpoint_id"]
+    assert answer.json["forked_from"] == head
     assert "the last step that failed is step 3 (pay)" in answer.err
     assert (sorted(answer.json["next"]), answer.json["asked"]) == (["note", "pay"], [])
     assert answer.json["again"] == ["note"]
@@ -116,53 +111,41 @@ def test_last_good_does_not_ask_an_answered_question_again(shop: Shop, path: Pat
 
 def test_last_good_finds_a_failure_that_was_retried(shop: Shop, path: Path) -> None:
     fail_at_pay(shop)
-    failed = shop.graph.get_state(CONFIG).config["configurable"]["checkpoint_id"]
+    failed = shop.head()
     shop.run(None)
     assert shop.graph.get_state(CONFIG).next == ()
-    answer = ckpt("-s", path, "rollback", "t", "--last-good", "--dry-run", "-o", "json")
-    assert answer.code == 0, answer.err
-    assert answer.json["forked_from"] == failed
-    assert answer.json["asked"] == []
-
-
-class Telling(SqliteSaver):
-    """A saver that tells when a question is stored."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        super().__init__(connection)
-        self.asked = Event()
-
-    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        super().put_writes(config, writes, task_id, task_path)
-        if any(channel == "__interrupt__" for channel, _ in writes):
-            self.asked.set()
+    found = plan(path, "rollback", "t", "--last-good", "-o", "json").json
+    assert (found["forked_from"], found["asked"]) == (failed, [])
 
 
 def test_last_good_finds_a_failure_behind_a_question(path: Path) -> None:
-    def ask(_: State) -> dict[str, Any]:
-        return {"approved": interrupt("sure?")}
+    asked = Event()
+
+    class Telling(SqliteSaver):
+        """A saver that tells when a question is stored."""
+
+        def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+            super().put_writes(config, writes, task_id, task_path)
+            if any(channel == "__interrupt__" for channel, _ in writes):
+                asked.set()
 
     def pay(_: State) -> dict[str, Any]:
-        assert saver.asked.wait(60)
+        assert asked.wait(60)
         raise ConnectionError("down")
 
     builder: Any = StateGraph(State)
     builder.add_node("fan", lambda _: {})
-    builder.add_node("ask", ask)
-    builder.add_node("pay", pay)
+    builder.add_node("ask", lambda _: {"approved": interrupt("sure?")}).add_node("pay", pay)
     builder.add_edge(START, "fan")
     builder.add_conditional_edges("fan", lambda _: [Send("ask", {}), Send("pay", {})])
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        saver = Telling(connection)
-        graph = builder.compile(checkpointer=saver)
+        graph = builder.compile(checkpointer=Telling(connection))
         with pytest.raises(ConnectionError):
             graph.invoke({"log": []}, CONFIG)
         head = graph.get_state(CONFIG).config["configurable"]["checkpoint_id"]
-    answer = ckpt("-s", path, "rollback", "t", "--last-good", "--dry-run", "-o", "json").json
-    assert answer["forked_from"] == head
-    assert answer["asked"] == ["ask"]
-    fork = ckpt("-s", path, "fork", "t", "head", "--yes")
-    assert fork.code == 0, fork.err
+    answer = plan(path, "rollback", "t", "--last-good", "-o", "json").json
+    assert (answer["forked_from"], answer["asked"]) == (head, ["ask"])
+    assert ckpt("-s", path, "fork", "t", "head", "--yes").code == 0
     for status in ("error", "interrupted"):
         last = plan(path, "rollback", "t", "--to-last", status, "-o", "json").json
         assert last["forked_from"] == head
@@ -197,51 +180,30 @@ def test_a_plan_tells_what_is_wrong_and_what_would_happen(shop: Shop, path: Path
     assert field(text, "undo") == [f"ckpt -s {path} undo t"]
     before = shop.graph.get_state(CONFIG)
     assert before.values["approved"] is True
-    done = ckpt("-s", path, "rollback", "t", ref, "--yes")
+    assert ckpt("-s", path, "rollback", "t", ref, "--yes").code == 0
     assert "approved" not in shop.graph.get_state(CONFIG).values
-    last = done.out.splitlines()
-    assert any(one.startswith("rolled back t: head is now ") for one in last)
 
 
 def test_a_change_says_where_the_head_is(shop: Shop, path: Path) -> None:
     fail_at_pay(shop)
-
-    def head() -> str:
-        ids: list[str] = [
-            one.config["configurable"]["checkpoint_id"]
-            for one in shop.graph.get_state_history(CONFIG)
-        ]
-        return max(ids)
 
     def said(answer: CommandResult, words: str) -> tuple[str, str]:
         (found,) = [one for one in answer.out.splitlines() if one.startswith(words)]
         ref, step = found.removeprefix(words).split(", step ")
         return str(ref), str(step)
 
-    before = head()
-    ref, step = said(
-        ckpt("-s", path, "rollback", "t", "~1", "--yes"), "rolled back t: head is now "
-    )
-    assert head().endswith(ref)
-    assert (head() != before, step) == (True, "2")
-    ref, step = said(
-        ckpt("-s", path, "undo", "t", "--yes"), "undid the last change of t: head is now "
-    )
-    assert head() == before
-    assert before.endswith(ref)
-    assert step == "2"
-    ref, step = said(
-        ckpt("-s", path, "copy", "t", "--at", "head", "--as", "u", "--yes"),
-        "copied t to u: its head is ",
-    )
-    assert before.endswith(ref)
-    gone = ckpt("-s", path, "undo", "u", "--yes").out.splitlines()
-    assert "removed thread u" in gone
-
-
-def resume_line(answer: CommandResult) -> str:
-    (found,) = field(answer, "resume")
-    return found
+    before = shop.head()
+    back = ckpt("-s", path, "rollback", "t", "~1", "--yes")
+    ref, step = said(back, "rolled back t: head is now ")
+    assert shop.head().endswith(ref)
+    assert (shop.head() != before, step) == (True, "2")
+    undone = ckpt("-s", path, "undo", "t", "--yes")
+    ref, step = said(undone, "undid the last change of t: head is now ")
+    assert shop.head() == before
+    assert (before.endswith(ref), step) == (True, "2")
+    copied = ckpt("-s", path, "copy", "t", "--at", "head", "--as", "u", "--yes")
+    assert before.endswith(said(copied, "copied t to u: its head is ")[0])
+    assert "removed thread u" in ckpt("-s", path, "undo", "u", "--yes").out.splitlines()
 
 
 def test_the_printed_line_resumes_the_thread(shop: Shop, path: Path) -> None:
@@ -251,18 +213,18 @@ def test_the_printed_line_resumes_the_thread(shop: Shop, path: Path) -> None:
         return eval(text, {"graph": shop.graph, "Command": Command, **names})
 
     forked = ckpt("-s", path, "copy", "t", "--at", "head", "--as", "u", "--yes")
-    text = resume_line(forked)
+    (text,) = field(forked, "resume")
     (asked,) = shop.graph.get_state({"configurable": {"thread_id": "u"}}).interrupts
     assert text.startswith(f'graph.invoke(Command(resume={{"{asked.id}": ...}}), {{')
     assert invoke(text.replace("...", '"yes"'))["paid"] is True
     shop.run(Command(resume="no"))
     back = ckpt("-s", path, "rollback", "t", "step:0", "--yes")
-    text = resume_line(back)
+    (text,) = field(back, "resume")
     assert text.startswith("graph.invoke(None, {")
     assert "__interrupt__" in invoke(text)
     shop.run(Command(resume="no"))
     ended = ckpt("-s", path, "fork", "t", "head", "--yes")
-    text = resume_line(ended)
+    (text,) = field(ended, "resume")
     assert text.startswith("graph.invoke({...}, {")
     assert text.endswith("# with a new input: nothing is next")
     shop.ran.clear()
@@ -270,8 +232,8 @@ def test_the_printed_line_resumes_the_thread(shop: Shop, path: Path) -> None:
     assert shop.ran == ["think", "ask"]
 
 
-def test_an_edited_copy_is_one_of_the_head(tmp_path: Path) -> None:
-    path = copy_store(SAMPLE, tmp_path)
+def test_an_edited_copy_is_one_of_the_head(sample: Path) -> None:
+    path = sample
     words = ["fork", "refund-4711", "--replace", "order=null", "--as", "new", "--yes"]
     forked = ckpt("-s", path, *words, "-o", "json").json
     head = ckpt("-s", path, "show", "refund-4711", "-o", "json").json["checkpoint_id"]
@@ -282,8 +244,8 @@ def test_an_edited_copy_is_one_of_the_head(tmp_path: Path) -> None:
     assert "--steps" not in refused.err
 
 
-def test_values_are_bounded_and_redacted(tmp_path: Path) -> None:
-    path = copy_store(SAMPLE, tmp_path)
+def test_values_are_bounded_and_redacted(sample: Path) -> None:
+    path = sample
     words = ["rollback", "refund-4711", "step:0", "--dry-run"]
     shown = ckpt("-s", path, *words).out
     assert "policy: " in shown

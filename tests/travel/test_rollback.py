@@ -18,6 +18,7 @@ WHOLE = {*FEW, "chat", "interrupt-answered", "update-mid"}
 `-m engines`, and every one in slow runs."""
 
 
+@pytest.mark.in_ci("linear", "fanout", "interrupt", "subgraph")
 @pytest.mark.parametrize("name", tiered(NAMES, WHOLE, ()))
 def test_every_checkpoint_of_a_sqlite_thread(filled: ScenarioStore, name: str) -> None:
     for target in filled.ids(name):

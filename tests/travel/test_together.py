@@ -5,7 +5,7 @@ The store is afterwards as if one had run after the other, or as if only one had
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,14 @@ OURS, NEW = "ours", "new"
 SOURCE = "subgraph-stateful"
 UNCHANGED = ("changed since the plan was made", "nothing to remove")
 """What a purge says that ends with 0 and left the thread alone, which had moved."""
-MAIN = {"rollback, rollback", "delete, rollback", "import, import"}
-"""Pairs that are tried on every engine, by default on SQLite."""
-DIFFERENT = {
-    *("edit, edit", "undo, rollback", "copy, delete", "prune, rollback", "purge, rollback"),
-    *("purge, import", "gc, rollback"),
+TIERS: dict[tuple[str, str], Any] = {
+    ("sqlite", "rollback, rollback"): (),
+    ("sqlite", "purge, rollback"): pytest.mark.engines,
+    ("postgres", "rollback, rollback"): pytest.mark.engines,
+    ("redis", "rollback, rollback"): pytest.mark.engines,
 }
-"""Pairs that are tried on SQLite with `-m engines`. Two equal commands wait for the same lock in
-the same way as those of `MAIN`, so the others are tried in slow runs."""
+"""What is tried by default and with `-m engines`; all else is slow. Other pairs wait for the same
+locks, and MySQL and `langgraph dev` work as PostgreSQL and SQLite with locks of their own."""
 ENGINES = ["sqlite", "postgres", "mysql", "mongodb", "redis", "plain_redis", "dev"]
 
 
@@ -58,78 +58,46 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def rollback_first(store: str) -> None:
-    run(store, ["rollback", OURS, "step:1", "--yes"])
-
-
-def archive(store: str) -> None:
-    run(store, ["export", "--to", "archive", "--", OURS])
-
-
-def archive_and_delete(store: str) -> None:
-    archive(store)
-    run(store, ["threads", "delete", "--yes", "--", OURS])
-
-
-def nothing(store: str) -> None:
-    """The thread is as it was copied."""
-
-
 ROLLBACK = ["rollback", OURS, "step:1", "--yes"]
+UNDO = ["undo", OURS, "--yes"]
 DELETE = ["threads", "delete", OURS, "--yes"]
 PRUNE = ["purge", "--match", OURS, "--keep-last", "1", "--yes"]
 PURGE = ["purge", "--match", OURS, "--older-than", "0s", "--include-pending", "--yes"]
+EXPORT = ["export", "--to", "archive", "--", OURS]
 IMPORT = ["import", "ARCHIVE", "--yes"]
 GC = ["gc", "--scope", "all", "--grace", "0s", "--yes"]
 FORK = ["fork", OURS, "--at", "step:1", "--yes"]
-COPY = ["copy", OURS, "--at", "step:1", "--as", NEW, "--yes"]
-PAIRS: dict[str, tuple[Callable[[str], None], list[str], list[str]]] = {
-    "rollback, rollback": (nothing, ROLLBACK, ROLLBACK),
-    "rollback, fork": (nothing, ROLLBACK, FORK),
-    "copy of a checkpoint, copy of it": (nothing, COPY, COPY),
-    "edit, edit": (nothing, [*FORK, "--replace", "who=1"], [*FORK, "--replace", "who=2"]),
-    "undo, undo": (rollback_first, ["undo", OURS, "--yes"], ["undo", OURS, "--yes"]),
-    "undo, rollback": (rollback_first, ["undo", OURS, "--yes"], ROLLBACK),
-    "copy, copy": (
-        nothing,
-        ["copy", OURS, "--as", NEW, "--yes"],
-        ["copy", OURS, "--as", NEW, "--yes"],
-    ),
-    "copy, delete": (nothing, ["copy", OURS, "--as", NEW, "--yes"], DELETE),
-    "delete, delete": (nothing, DELETE, DELETE),
-    "delete, rollback": (nothing, DELETE, ROLLBACK),
-    "prune, prune": (rollback_first, PRUNE, PRUNE),
-    "prune, rollback": (nothing, PRUNE, ROLLBACK),
-    "purge, purge": (nothing, PURGE, PURGE),
-    "purge, rollback": (nothing, PURGE, ROLLBACK),
-    "purge, import": (archive, PURGE, IMPORT),
-    "import, import": (archive_and_delete, IMPORT, IMPORT),
-    "gc, rollback": (nothing, GC, ROLLBACK),
-    "gc, gc": (nothing, GC, GC),
+AT = ["copy", OURS, "--at", "step:1", "--as", NEW, "--yes"]
+COPY = ["copy", OURS, "--as", NEW, "--yes"]
+PAIRS: dict[str, tuple[list[list[str]], list[str], list[str]]] = {
+    "rollback, rollback": ([], ROLLBACK, ROLLBACK),
+    "rollback, fork": ([], ROLLBACK, FORK),
+    "copy of a checkpoint, copy of it": ([], AT, AT),
+    "edit, edit": ([], [*FORK, "--replace", "who=1"], [*FORK, "--replace", "who=2"]),
+    "undo, undo": ([ROLLBACK], UNDO, UNDO),
+    "undo, rollback": ([ROLLBACK], UNDO, ROLLBACK),
+    "copy, copy": ([], COPY, COPY),
+    "copy, delete": ([], COPY, DELETE),
+    "delete, delete": ([], DELETE, DELETE),
+    "delete, rollback": ([], DELETE, ROLLBACK),
+    "prune, prune": ([ROLLBACK], PRUNE, PRUNE),
+    "prune, rollback": ([], PRUNE, ROLLBACK),
+    "purge, purge": ([], PURGE, PURGE),
+    "purge, rollback": ([], PURGE, ROLLBACK),
+    "purge, import": ([EXPORT], PURGE, IMPORT),
+    "import, import": ([EXPORT, DELETE], IMPORT, IMPORT),
+    "gc, rollback": ([], GC, ROLLBACK),
+    "gc, gc": ([], GC, GC),
 }
+"""What goes before, and the two command lines."""
 
 
 def cases() -> Iterator[Any]:
     """Each engine with each pair once, and several times."""
     for engine in ENGINES:
         for pair in PAIRS:
-            if pair in MAIN:
-                once: Any = () if engine == "sqlite" else pytest.mark.engines
-            else:
-                is_chosen = engine == "sqlite" and pair in DIFFERENT
-                once = pytest.mark.engines if is_chosen else pytest.mark.slow
-            if engine in {"mysql", "dev"}:
-                # The same code as for PostgreSQL and SQLite, with a lock of its own.
-                once = pytest.mark.slow
-            if engine in {"redis", "mongodb"} and pair == "import, import":
-                # A second import finds the rows of the first, as on PostgreSQL.
-                once = pytest.mark.slow
-            if engine == "plain_redis" and pair != "rollback, rollback":
-                # Imports lock as on the other Redis. `delete, rollback` can fail: no key is watched
-                # by both, so a delete that has listed the keys leaves the checkpoint that a
-                # rollback adds afterwards.
-                once = pytest.mark.slow
-            yield pytest.param(engine, pair, 1, marks=once)
+            mark = TIERS.get((engine, pair), pytest.mark.slow)
+            yield pytest.param(engine, pair, 1, marks=mark)
             yield pytest.param(engine, pair, 5, marks=pytest.mark.slow)
 
 
@@ -137,16 +105,16 @@ def cases() -> Iterator[Any]:
 def test_two_at_once_are_one_after_the_other(
     filled: ScenarioStore, tmp_path: Path, pair: str, times: int
 ) -> None:
-    prepare, *lines = PAIRS[pair]
+    before, *lines = PAIRS[pair]
     alike = lines[0] == lines[1]
     serial = {
-        tried: serially(filled, prepare, [lines[number] for number in tried])
+        tried: serially(filled, before, [lines[number] for number in tried])
         for tried in [(), (0,), (0, 1), *(() if alike else ((1,), (1, 0)))]
     }
     if alike:
         serial |= {(1,): serial[0,], (1, 0): serial[0, 1]}
     for _ in range(times):
-        store = fresh(filled, prepare)
+        store = fresh(filled, before)
         both = at_once(*(["-s", store, *named(words)] for words in lines))
         changed = [
             one for one in both if not any(words in one.out + one.err for words in UNCHANGED)
@@ -155,15 +123,15 @@ def test_two_at_once_are_one_after_the_other(
         assert state(filled) in [serial[one] for one in tried], (both, serial)
         assert leftovers(tmp_path) == []
         # Nobody holds a lock any more.
-        place = fresh(filled, nothing)
+        place = fresh(filled, [])
         answer = ckpt("-s", place, *ROLLBACK)
         assert answer.code == 0, answer.err
     forget(filled)
 
 
-def serially(filled: ScenarioStore, prepare: Callable[[str], None], lines: list[list[str]]) -> Any:
+def serially(filled: ScenarioStore, before: list[list[str]], lines: list[list[str]]) -> Any:
     """Return the sizes after the commands ran one after the other."""
-    store = fresh(filled, prepare)
+    store = fresh(filled, before)
     for words in lines:
         answer = ckpt("-s", store, *named(words))
         answer.ends_cleanly(0, 3, 5, 6)
@@ -176,13 +144,13 @@ def named(words: list[str]) -> list[str]:
     return [str(made[-1]) if word == "ARCHIVE" else word for word in words]
 
 
-def fresh(filled: ScenarioStore, prepare: Callable[[str], None]) -> str:
+def fresh(filled: ScenarioStore, before: list[list[str]]) -> str:
     """Copy the thread anew, and return the URL of the store."""
     forget(filled)
     filled.harness.copy(SOURCE, OURS)
-    store = filled.harness.url
-    prepare(store)
-    return store
+    for words in before:
+        run(filled.harness.url, words)
+    return filled.harness.url
 
 
 def forget(filled: ScenarioStore) -> None:
