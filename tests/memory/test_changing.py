@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,23 +10,12 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
-from tests.kit.command import CommandResult, ckpt
+from tests.kit.command import ckpt
 from tests.kit.memory.benches import Bench
-from tests.kit.memory.contents import ITEMS, exported, fill, keys, settle, told
+from tests.kit.memory.contents import ITEMS, exported, fill, keys, memory, official, settle
 
 DOOMED = [(("users", "anna"), "profile"), (("a b", "c:d"), "k/1"), (("用户", "张三"), "记忆")]
 NAMES = ["users/anna/profile", r"a b/c:d/k\/1", "用户/张三/记忆"]
-
-
-def memory(bench: Bench, *words: str | Path) -> CommandResult:
-    return ckpt("-s", bench.url, "memory", *words)
-
-
-def official(bench: Bench, number: int) -> dict[Any, Any]:
-    """What the official library has, once it has so many."""
-    with bench.store() as store:
-        settle(store, number)
-        return told(store)
 
 
 def test_items_go_with_their_vectors_and_neighbours_stay(bench: Bench) -> None:
@@ -98,21 +86,16 @@ def test_an_item_that_changed_meanwhile_stops_it_all(bench: Bench) -> None:
         store.put(("users", "anna"), "profile", {"text": "changed by the application"})
         settle(store, len(ITEMS))
     before = exported(bench)
-    with (
-        open_writable_memory(parse_url(bench.url)) as writable,
-        pytest.raises(StoreChanged) as refused,
-    ):
-        writable.remove(planned)
-    assert refused.value.exit_code == 6
-    assert exported(bench) == before
-    with bench.store() as store:
-        store.delete(("users", "anna"), "profile")
-        settle(store, len(ITEMS) - 1)
-    with (
-        open_writable_memory(parse_url(bench.url)) as writable,
-        pytest.raises(StoreChanged, match="no longer exists"),
-    ):
-        writable.remove(planned)
+    with open_writable_memory(parse_url(bench.url)) as writable:
+        with pytest.raises(StoreChanged) as refused:
+            writable.remove(planned)
+        assert refused.value.exit_code == 6
+        assert exported(bench) == before
+        with bench.store() as store:
+            store.delete(("users", "anna"), "profile")
+            settle(store, len(ITEMS) - 1)
+        with pytest.raises(StoreChanged, match="no longer exists"):
+            writable.remove(planned)
     assert len(keys(bench)) == len(ITEMS) - 1
 
 

@@ -15,12 +15,13 @@ from typing import Any
 import psycopg
 import pytest
 import redis
+from langchain_core.messages import HumanMessage
 from langgraph.store.base import PutOp
 
 from ckpt_backends.errors import Refused
 from ckpt_backends.open_for_writing import create_memory
 from ckpt_backends.url import parse_url
-from tests.kit.command import CommandResult, ckpt
+from tests.kit.command import CommandResult
 from tests.kit.memory.benches import (
     BENCHES,
     Bench,
@@ -29,7 +30,8 @@ from tests.kit.memory.benches import (
     RedisBench,
     SqliteBench,
 )
-from tests.kit.memory.contents import ITEMS, Items, exported, fill, listed, settle, told
+from tests.kit.memory.contents import ITEMS, Items, exported, fill, listed, memory, official, settle
+from tests.kit.servers import Server
 
 Pair = tuple[Bench, Bench]
 PAIRS = [(one, other) for one in BENCHES for other in BENCHES if one is not other]
@@ -63,6 +65,15 @@ def benches(
         yield made
 
 
+class OtherFile(SqliteBench):
+    """A second file beside the first."""
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        yield str(folder / "other.db")
+
+
 @pytest.fixture(
     params=[
         pytest.param(pair, id=f"{pair[0].name}-{pair[1].name}", marks=_mark_of(pair))
@@ -75,16 +86,13 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Bench]
         yield made
 
 
+def of(*kinds: type[Bench]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("pair", [kinds], indirect=True, ids=[kinds[0].name])
+
+
 def copied(pair: Pair, *words: str) -> CommandResult:
     source, target = pair
-    return ckpt("-s", source.url, "memory", "copy", "--to", target.url, *words)
-
-
-def official(bench: Bench, number: int) -> dict[Any, Any]:
-    """Return what the official library lists, once it has so many items."""
-    with bench.store(embeds=False) as store:
-        settle(store, number)
-        return told(store)
+    return memory(source, "copy", "--to", target.url, *words)
 
 
 def rounded(items: dict[Any, Any], target: Bench) -> dict[Any, Any]:
@@ -143,11 +151,9 @@ def test_what_differs_is_replaced_only_if_asked(pair: Pair) -> None:
     with target.store(embeds=False) as store:
         store.put(("a",), "1", {"text": "of the target"})
         settle(store, 2)
-    refused = copied(pair, "--yes", "-o", "json")
-    assert refused.code == 7
-    (skipped,) = json.loads(refused.out)["skipped"]
-    assert skipped["key"] == "1"
-    assert "the target has" in skipped["reason"]
+    reasons = skipped(copied(pair, "--yes", "-o", "json"))
+    assert reasons.keys() == {"1"}
+    assert "the target has" in reasons["1"]
     shown = copied(pair, "--replace", "--dry-run", "-o", "json").json
     assert shown["replaced"] == [{"namespace": ["a"], "key": "1"}]
     done = copied(pair, "--replace", "--yes", "-o", "json").json
@@ -193,117 +199,101 @@ def test_a_part_of_the_items_is_copied(pair: Pair) -> None:
     assert {tuple(one["namespace"])[:2] for one in listed(target)} == {("users", "anna")}
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> list[Bench]:
-    """Two files."""
-    return [SqliteBench(str(tmp_path / name)) for name in ("one.db", "two.db")]
-
-
-def test_nothing_is_written_unasked(local: Pair) -> None:
-    source, target = local
+@of(SqliteBench, OtherFile)
+def test_nothing_is_written_unasked(pair: Pair) -> None:
+    source, target = pair
     fill(source, {(("n",), "k"): {"text": "x"}})
-    assert copied(local).code == 5
-    planned = copied(local, "--create", "--dry-run", "-o", "json").json
+    assert copied(pair).code == 5
+    planned = copied(pair, "--create", "--dry-run", "-o", "json").json
     assert planned["dry_run"]
     assert planned["added"] == 1
-    (columns, row) = copied(local, "--create", "--dry-run", "-o", "tsv").out.splitlines()
+    (columns, row) = copied(pair, "--create", "--dry-run", "-o", "tsv").out.splitlines()
     cells = dict(zip(columns.split("\t"), row.split("\t"), strict=True))
     assert (cells["action"], cells["step"]) == ("copy", "copy")
     assert not Path(target.url).exists()
-    assert copied(local, "--create").code == 5
+    assert copied(pair, "--create").code == 5
     assert not Path(target.url).exists()
-    missing = copied(local, "--yes")
+    missing = copied(pair, "--yes")
     assert missing.code == 4
     assert "add --create" in missing.err
-    assert ckpt("-s", source.url, "memory", "copy", "--to", source.url, "--yes").code == 2
-    assert ckpt("-s", source.url, "memory", "copy").code == 2
+    assert copied((source, source), "--yes").code == 2
+    assert memory(source, "copy").code == 2
 
 
-def test_expired_items_are_copied_to_files_and_left_out_where_the_server_removes_them(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    with benches(request, tmp_path, SqliteBench, PostgresBench) as one:
-        source, target = one
-        with source.with_lifetime(minutes=60) as store:
-            store.put(("t",), "went", {"text": "y"})
-        source.expire(("t",), "went")
-        assert copied((source, target), "--create", "--yes").code == 0
-        assert [one["expired"] for one in listed(target)] == [True]
-
-
-@pytest.mark.engines
-def test_expired_items_do_not_reach_redis(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    with benches(request, tmp_path, SqliteBench, RedisBench) as (source, target):
-        with source.with_lifetime(minutes=60) as store:
-            store.put(("t",), "went", {"text": "y"})
-            store.put(("t",), "stays", {"text": "y"})
-        source.expire(("t",), "went")
-        answer = copied((source, target), "--create", "--yes", "-o", "json")
-        assert (answer.json["expired"], answer.json["added"]) == (1, 1)
-        assert "time to live has ended" in answer.err
-        assert [one["key"] for one in listed(target)] == ["stays"]
+@of(SqliteBench, PostgresBench)
+def test_expired_items_are_copied_where_no_server_removes_them(pair: Pair) -> None:
+    source, target = pair
+    with source.with_lifetime(minutes=60) as store:
+        store.put(("t",), "went", {"text": "y"})
+    source.expire(("t",), "went")
+    assert copied(pair, "--create", "--yes").code == 0
+    assert [one["expired"] for one in listed(target)] == [True]
 
 
 @pytest.mark.engines
-def test_names_that_redis_takes_for_one_are_refused(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    with benches(request, tmp_path, SqliteBench, RedisBench) as (source, target):
-        fill(source, {(("users", "Anna"), "x"): {"text": "1"}, (("users", "anna"), "x"): {}})
-        answer = copied((source, target), "--create", "--yes", "-o", "json")
-        assert answer.code == 7
-        (skipped,) = json.loads(answer.out)["skipped"]
-        assert "cannot tell it from 'users/Anna/x'" in skipped["reason"]
-        assert copied((source, target), "--yes").code == 7
+@of(SqliteBench, RedisBench)
+def test_expired_items_do_not_reach_redis(pair: Pair) -> None:
+    source, target = pair
+    with source.with_lifetime(minutes=60) as store:
+        store.put(("t",), "went", {"text": "y"})
+        store.put(("t",), "stays", {"text": "y"})
+    source.expire(("t",), "went")
+    answer = copied(pair, "--create", "--yes", "-o", "json")
+    assert (answer.json["expired"], answer.json["added"]) == (1, 1)
+    assert "time to live has ended" in answer.err
+    assert [one["key"] for one in listed(target)] == ["stays"]
 
 
 @pytest.mark.engines
-def test_names_and_values_without_a_form_are_refused_by_name(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    with benches(request, tmp_path, MongoBench, SqliteBench, PostgresBench) as found:
-        mongo, local, postgres = found
-        assert isinstance(mongo, MongoBench)
-        with mongo.store(embeds=False) as store:
-            store.batch([PutOp(("a.b",), "dotted", {"x": 1})])
-            store.put(("n",), "date", {"x": [datetime(2026, 1, 1, tzinfo=UTC)]})
-            store.put(("n",), "infinite", {"x": float("inf")})
-            store.put(("n",), "large", {"x": 1e22})
-            store.put(("n",), "fine", {"x": 1})
-        answer = copied((mongo, local), "--create", "--yes", "-o", "json")
-        assert answer.code == 7
-        reasons = {one["key"]: one["reason"] for one in json.loads(answer.out)["skipped"]}
-        assert reasons.keys() == {"dotted", "date", "infinite"}
-        assert "label 'a.b' has a '.'" in reasons["dotted"]
-        assert "datetime" in reasons["date"]
-        assert official(local, 2)[("n",), "large"][0] == {"x": 1e22}
-        answer = copied((local, postgres), "--create", "--yes", "-o", "json")
-        assert [one["key"] for one in json.loads(answer.out)["skipped"]] == ["large"]
-        with local.store(embeds=False) as store:
-            store.put(("a/b",), "slash", {"x": 1})
-        answer = copied((local, mongo), "--match", "slash", "--yes")
-        assert answer.code == 4
-        assert "label 'a/b' has a '/'" in answer.err
+@of(SqliteBench, RedisBench)
+def test_names_that_redis_takes_for_one_are_refused(pair: Pair) -> None:
+    fill(pair[0], {(("users", "Anna"), "x"): {"text": "1"}, (("users", "anna"), "x"): {}})
+    (reason,) = skipped(copied(pair, "--create", "--yes", "-o", "json")).values()
+    assert "cannot tell it from 'users/Anna/x'" in reason
+    assert copied(pair, "--yes").code == 7
 
 
 @pytest.mark.engines
-def test_values_that_only_redis_holds_stay_in_redis(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    from langchain_core.messages import HumanMessage
+@of(MongoBench, SqliteBench, PostgresBench)
+def test_names_and_values_without_a_form_are_refused_by_name(pair: list[Bench]) -> None:
+    mongo, local, postgres = pair
+    with mongo.store(embeds=False) as store:
+        store.batch([PutOp(("a.b",), "dotted", {"x": 1})])
+        store.put(("n",), "date", {"x": [datetime(2026, 1, 1, tzinfo=UTC)]})
+        store.put(("n",), "infinite", {"x": float("inf")})
+        store.put(("n",), "large", {"x": 1e22})
+        store.put(("n",), "fine", {"x": 1})
+    reasons = skipped(copied((mongo, local), "--create", "--yes", "-o", "json"))
+    assert reasons.keys() == {"dotted", "date", "infinite"}
+    assert "label 'a.b' has a '.'" in reasons["dotted"]
+    assert "datetime" in reasons["date"]
+    assert official(local, 2)[("n",), "large"][0] == {"x": 1e22}
+    answer = copied((local, postgres), "--create", "--yes", "-o", "json")
+    assert skipped(answer).keys() == {"large"}
+    with local.store(embeds=False) as store:
+        store.put(("a/b",), "slash", {"x": 1})
+    answer = copied((local, mongo), "--match", "slash", "--yes")
+    assert (answer.code, "label 'a/b' has a '/'" in answer.err) == (4, True)
 
-    with benches(request, tmp_path, RedisBench, SqliteBench) as (source, target):
-        with source.store(embeds=False) as store:
-            store.put(("n",), "message", {"said": HumanMessage("hi", id="1")})
-            settle(store, 1)
-        answer = copied((source, target), "--create", "--yes")
-        assert answer.code == 4
-        assert "which only RedisStore can hold" in answer.err
-        other = RedisBench(f"{source.url}?store_prefix=other&vector_prefix=other_vectors")
-        assert copied((source, other), "--create", "--yes", "-o", "json").json["verified"]
-        assert [
-            one["value"] for one in ckpt("-s", other.url, "memory", "export", "-o", "json").json
-        ] == [one["value"] for one in ckpt("-s", source.url, "memory", "export", "-o", "json").json]
+
+@pytest.mark.engines
+@of(RedisBench, SqliteBench)
+def test_values_that_only_redis_holds_stay_in_redis(pair: Pair) -> None:
+    source, _ = pair
+    with source.store(embeds=False) as store:
+        store.put(("n",), "message", {"said": HumanMessage("hi", id="1")})
+        settle(store, 1)
+    answer = copied(pair, "--create", "--yes")
+    assert (answer.code, "which only RedisStore can hold" in answer.err) == (4, True)
+    other = RedisBench(f"{source.url}?store_prefix=other&vector_prefix=other_vectors")
+    assert copied((source, other), "--create", "--yes", "-o", "json").json["verified"]
+    values = [[value for value, *_ in exported(one).values()] for one in (source, other)]
+    assert values[0] == values[1]
+
+
+def skipped(answer: CommandResult) -> dict[str, str]:
+    assert answer.code == 7, answer.err
+    return {one["key"]: one["reason"] for one in json.loads(answer.out)["skipped"]}
 
 
 def schema_of(bench: Bench) -> object:
@@ -311,21 +301,14 @@ def schema_of(bench: Bench) -> object:
     match bench:
         case SqliteBench():
             with closing(sqlite3.connect(bench.url)) as db:
-                tables = [
-                    name
-                    for (name,) in db.execute(
-                        "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-                    )
-                ]
-                return [
-                    db.execute("PRAGMA journal_mode").fetchall(),
-                    db.execute(
-                        "SELECT name, tbl_name, CASE WHEN sql LIKE '%WHERE%' THEN 'partial' END"
-                        " FROM sqlite_master WHERE type = 'index' ORDER BY name"
-                    ).fetchall(),
-                    *((one, db.execute(f"PRAGMA table_info({one})").fetchall()) for one in tables),
-                    db.execute("SELECT v FROM store_migrations ORDER BY v").fetchall(),
-                ]
+                queries = (
+                    "PRAGMA journal_mode",
+                    "SELECT type, name, tbl_name, sql LIKE '%WHERE%' FROM sqlite_master ORDER BY 2",
+                    "SELECT m.name, c.* FROM sqlite_master m, pragma_table_info(m.name) c"
+                    " WHERE m.type = 'table' ORDER BY 1, 2",
+                    "SELECT v FROM store_migrations ORDER BY v",
+                )
+                return [db.execute(query).fetchall() for query in queries]
         case PostgresBench():
             with psycopg.connect(bench.url) as connection:
                 return [
@@ -389,8 +372,9 @@ def test_a_store_is_not_made_where_something_else_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_copy_is_finished_by_the_next(local: Pair) -> None:
-    source, target = local
+@of(SqliteBench, OtherFile)
+def test_a_killed_copy_is_finished_by_the_next(pair: Pair) -> None:
+    source, target = pair
     fill(source, {(("n", f"{n % 7}"), f"{n}"): {"text": "x" * 5000, "n": n} for n in range(900)})
     words = ["ckpt", "-s", source.url, "memory", "copy", "--to", target.url, "--create", "--yes"]
     numbers = []
@@ -400,5 +384,5 @@ def test_a_killed_copy_is_finished_by_the_next(local: Pair) -> None:
             run.kill()
         numbers.append(len(listed(target)) if Path(target.url).exists() else 0)
     assert numbers == sorted(numbers)
-    assert copied(local, "--create", "--yes", "-o", "json").json["verified"]
+    assert copied(pair, "--create", "--yes", "-o", "json").json["verified"]
     assert official(target, 900) == official(source, 900)

@@ -14,9 +14,9 @@ from ckpt_backends.memory import ItemKey
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import parse_url
-from tests.kit.command import ckpt
 from tests.kit.memory.benches import Bench
 from tests.kit.memory.contents import Items, fill, keys
+from tests.kit.memory.contents import memory as run
 
 MINE: Items = {(("users", "anna"), "profile"): {"text": "first"}}
 OTHER: Items = {(("users", "bob"), "profile"): {"text": "other"}}
@@ -25,17 +25,8 @@ OTHER: Items = {(("users", "bob"), "profile"): {"text": "other"}}
 def archived(bench: Bench, folder: Path) -> Bundle:
     """The archive of an item that was removed; another item stays."""
     fill(bench, MINE | OTHER)
-    words: list[str | Path] = [
-        "memory",
-        "delete",
-        "users/anna/profile",
-        "--archive",
-        folder,
-        "--yes",
-        "-o",
-        "json",
-    ]
-    return check_bundle(Path(ckpt("-s", bench.url, *words).json["archive"]))
+    more = ("--archive", folder, "--yes", "-o", "json")
+    return check_bundle(Path(run(bench, "delete", "users/anna/profile", *more).json["archive"]))
 
 
 def foreign_rows(row: Row) -> Iterator[Row]:
@@ -96,7 +87,7 @@ def test_an_archive_brings_nothing_but_items(bench: Bench, tmp_path: Path) -> No
     before = keys(bench)
     write_bundle(bundle.path, bundle.header, [*rows, Row("users", {"key": "a"})])
     for word in ("--dry-run", "--yes"):
-        refused = ckpt("-s", bench.url, "memory", "import", bundle.path, word)
+        refused = run(bench, "import", bundle.path, word)
         assert (refused.code, refused.raw) == (5, b"")
         assert "a row of 'users'" in refused.err
     assert keys(bench) == before
@@ -107,11 +98,10 @@ def test_the_plan_and_the_question_name_the_namespaces(
 ) -> None:
     bundle = archived(bench, tmp_path)
     questions: list[str] = []
-    words: list[str | Path] = ["-s", bench.url, "memory", "import", bundle.path]
-    (planned,) = ckpt(*words, "--dry-run", "-o", "json").json
+    (planned,) = run(bench, "import", bundle.path, "--dry-run", "-o", "json").json
     assert planned["namespaces"] == [["users", "anna"]]
     monkeypatch.setattr("ckpt_cli.commands.memory.confirm", questions.append)
-    (done,) = ckpt(*words, "-o", "json").json
+    (done,) = run(bench, "import", bundle.path, "-o", "json").json
     assert done["namespaces"] == [["users", "anna"]]
     (question,) = questions
     assert " into users/anna of '" in question
@@ -128,7 +118,7 @@ def test_an_archive_that_is_swapped_at_the_question_brings_nothing(
         write_bundle(bundle.path, bundle.header, [*rows, *rows])
 
     monkeypatch.setattr("ckpt_cli.commands.memory.confirm", swap)
-    refused = ckpt("-s", bench.url, "memory", "import", bundle.path)
+    refused = run(bench, "import", bundle.path)
     assert refused.code == 6
     assert "changed after it was checked" in refused.err
     assert keys(bench) == before

@@ -13,7 +13,7 @@ from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.kit.command import ckpt
 from tests.kit.memory.benches import IN_VECTORS, Bench, SqliteBench
-from tests.kit.memory.contents import ITEMS, exported, fill, keys, listed, told
+from tests.kit.memory.contents import ITEMS, exported, fill, keys, listed, memory, told
 
 
 def test_items_are_those_of_the_official_store(bench: Bench) -> None:
@@ -77,7 +77,7 @@ def test_vectors_are_named_and_never_printed(bench: Bench) -> None:
     assert found["with"][0]["bytes"] > 0
     assert sum(map(len, found.values())) == bench.vectors()
     for words in (["list"], ["list", "-o", "table"], ["show", "with"], ["export"]):
-        assert str(IN_VECTORS) not in ckpt("-s", bench.url, "memory", *words).out
+        assert str(IN_VECTORS) not in memory(bench, *words).out
 
 
 def test_items_are_found_by_the_thread_that_their_values_name(bench: Bench) -> None:
@@ -96,9 +96,9 @@ def test_times_to_live_are_told(bench: Bench) -> None:
     assert shown == one
     assert not one["expired"]
     assert one["expires_at"] > one["updated_at"]
-    table = ckpt("-s", bench.url, "memory", "list", "-o", "table").out
+    table = memory(bench, "list", "-o", "table").out
     assert "expires in 59m" in table or "expires in 1h" in table
-    text = ckpt("-s", bench.url, "memory", "show", "goes").out
+    text = memory(bench, "show", "goes").out
     (expiry,) = [one for one in text.splitlines() if one.startswith("expires ")]
     assert expiry.count("expires") == 1
     assert not listed(bench, "--expired")
@@ -122,7 +122,7 @@ def test_what_has_expired_is_marked_until_it_is_swept(bench: Bench) -> None:
     ]
     assert keys(bench, "--expired") == [(("t",), "went")]
     assert keys(bench, "--no-expired") == [(("t",), "stays")]
-    assert "expired " in ckpt("-s", bench.url, "memory", "list", "-o", "table").out
+    assert "expired " in memory(bench, "list", "-o", "table").out
 
 
 def test_one_item_is_shown_by_key_or_by_namespace_and_key(bench: Bench) -> None:
@@ -135,30 +135,30 @@ def test_one_item_is_shown_by_key_or_by_namespace_and_key(bench: Bench) -> None:
         r"a b/c:d/k\\2": (("a b", "c:d"), "k\\2"),
         "k\\2": (("a b", "c:d"), "k\\2"),
     }.items():
-        record = ckpt("-s", bench.url, "memory", "show", name, "-o", "json").json
+        record = memory(bench, "show", name, "-o", "json").json
         assert (tuple(record["namespace"]), record["key"]) == at
         assert record["value"] == ITEMS[at]
     words = ["memory", "show", "profile", "--namespace"]
     assert ckpt("-s", bench.url, *words, "users/anna", "-o", "json").json["value"]["age"] == 41.5
-    ambiguous = ckpt("-s", bench.url, "memory", "show", "profile")
+    ambiguous = memory(bench, "show", "profile")
     assert ambiguous.code == 3
     assert "'users/anna/profile'" in ambiguous.err
-    assert ckpt("-s", bench.url, "memory", "show", "nothing").code == 3
-    assert ckpt("-s", bench.url, "memory", "show", "no/such/thing").code == 3
+    assert memory(bench, "show", "nothing").code == 3
+    assert memory(bench, "show", "no/such/thing").code == 3
 
 
 def test_the_stored_bytes_are_written_raw(bench: Bench) -> None:
     fill(bench, {(("r",), "k"): {"text": "as stored"}})
-    raw = ckpt("-s", bench.url, "memory", "show", "k", "--raw").raw
+    raw = memory(bench, "show", "k", "--raw").raw
     assert b"as stored" in raw
-    assert ckpt("-s", bench.url, "memory", "show", "k", "--raw", "--redact").code == 2
+    assert memory(bench, "show", "k", "--raw", "--redact").code == 2
 
 
 def test_search_looks_in_values_keys_and_namespaces(bench: Bench) -> None:
     fill(bench)
 
     def found(*words: str) -> list[tuple[str, str, str | None]]:
-        records = ckpt("-s", bench.url, "memory", "search", *words, "-o", "json").json
+        records = memory(bench, "search", *words, "-o", "json").json
         return [(one["key"], one["in"], one["path"]) for one in records]
 
     assert found("green tea") == [("tea", "value", "text")]
@@ -171,21 +171,21 @@ def test_search_looks_in_values_keys_and_namespaces(bench: Bench) -> None:
         ("profile", "value", "text"),
     ]
     assert found("de", "--namespace", "users/anna") == [("profile", "value", "languages[0]")]
-    assert ckpt("-s", bench.url, "memory", "search", "nothing fits").code == 1
-    assert ckpt("-s", bench.url, "memory", "search", "-E", "(").code == 2
+    assert memory(bench, "search", "nothing fits").code == 1
+    assert memory(bench, "search", "-E", "(").code == 2
     assert len(found("-n", "2", "-E", ".")) == 2
 
 
 def test_a_tree_has_each_label_once_and_all_that_is_odd_made_visible(bench: Bench) -> None:
     fill(bench)
-    lines = ckpt("-s", bench.url, "memory", "list", "-o", "table").out.splitlines()
+    lines = memory(bench, "list", "-o", "table").out.splitlines()
     assert [line for line in lines if line.endswith("/")] == [
         *("a b/", "  c:d/", "users/", "  Anna/", "  anna/", "    memories/", "  anna-2/"),
         *("x%y/", "x_y/", "用户/", "  张三/"),
     ]
     assert len(lines) == 11 + len(ITEMS)
     for words in (["list", "--flat", "-o", "table"], ["list"], ["show", "x_y/new\nline"]):
-        out = ckpt("-s", bench.url, "memory", *words).out
+        out = memory(bench, *words).out
         assert "\x1b" not in out
         assert "\u202e" not in out
         assert "new\\nline" in out
@@ -193,7 +193,7 @@ def test_a_tree_has_each_label_once_and_all_that_is_odd_made_visible(bench: Benc
 
 def test_listings_are_limited_and_filtered(bench: Bench) -> None:
     fill(bench)
-    answer = ckpt("-s", bench.url, "memory", "list", "-n", "3", "-o", "json")
+    answer = memory(bench, "list", "-n", "3", "-o", "json")
     assert len(answer.json) == 3
     assert "--all for more" in answer.err
     assert keys(bench, "--match", "prof*") == [
@@ -201,7 +201,7 @@ def test_listings_are_limited_and_filtered(bench: Bench) -> None:
     ]
     assert len(keys(bench, "--since", "1h")) == len(ITEMS)
     assert not keys(bench, "--until", "1h")
-    rows = ckpt("-s", bench.url, "memory", "list", "--all").out.splitlines()
+    rows = memory(bench, "list", "--all").out.splitlines()
     assert rows[0].split("\t")[:4] == ["namespace", "key", "updated_at", "bytes"]
     assert r"a b/c:d" in rows[1]
 
@@ -213,7 +213,7 @@ def test_values_and_what_leads_to_them_are_redacted(bench: Bench) -> None:
         *(["search", "canary"], ["search", "canary", "-o", "json"], ["export"]),
         ["delete", "k", "--dry-run", "-o", "json"],
     ):
-        answer = ckpt("-s", bench.url, "memory", *words, "--redact")
+        answer = memory(bench, *words, "--redact")
         assert answer.code == 0
         assert "canary" not in answer.out + answer.err
         assert "secret_field" not in answer.out
@@ -227,7 +227,7 @@ def test_an_export_is_written_whole_to_a_file(bench: Bench, tmp_path: Path) -> N
     records = [json.loads(line) for line in target.read_text().splitlines()]
     assert [one["key"] for one in records] == [key for _, key in keys(bench, "users/anna")]
     assert [one.name for one in tmp_path.iterdir() if one.name.endswith(".part")] == []
-    refused = ckpt("-s", bench.url, "memory", "export", "--to", str(tmp_path / "no" / "x"))
+    refused = memory(bench, "export", "--to", str(tmp_path / "no" / "x"))
     assert refused.code == 4
 
 
@@ -249,7 +249,7 @@ def test_where_there_is_no_store_memory_says_so(bench: Bench, sample: Path) -> N
 def test_an_empty_store_is_a_store(bench: Bench) -> None:
     with bench.store():
         pass
-    answer = ckpt("-s", bench.url, "memory", "list")
+    answer = memory(bench, "list")
     assert answer.code == 0
     assert "no items" in answer.err
 
@@ -259,5 +259,5 @@ def test_reading_leaves_a_file_as_it_was(tmp_path: Path, words: list[str]) -> No
     bench = SqliteBench(str(tmp_path / "memory.db"))
     fill(bench)
     before = hashlib.sha256(Path(bench.url).read_bytes()).digest()
-    assert ckpt("-s", bench.url, "memory", *words).code == 0
+    assert memory(bench, *words).code == 0
     assert hashlib.sha256(Path(bench.url).read_bytes()).digest() == before

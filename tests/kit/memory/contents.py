@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from tests.kit.command import ckpt
+from tests.kit.command import CommandResult, ckpt
 from tests.kit.memory.benches import Bench
 
 Namespace = tuple[str, ...]
@@ -56,26 +58,34 @@ def told(store: Any, *, prefix: Namespace = ()) -> dict[tuple[Namespace, str], A
 
 def instant(at: Any) -> str:
     """Return a time of the official library, which may be text or have no time zone."""
-    from datetime import UTC, datetime
-
     found = datetime.fromisoformat(at) if isinstance(at, str) else at
     found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     return f"{found.isoformat(timespec='microseconds')[:-6]}Z"
+
+
+def official(bench: Bench, number: int) -> dict[tuple[Namespace, str], Any]:
+    """Return what the official library lists, once it has so many items."""
+    with bench.store(embeds=False) as store:
+        settle(store, number)
+        return told(store)
+
+
+def memory(bench: Bench, *words: str | Path) -> CommandResult:
+    """Run `ckpt memory` on a store."""
+    return ckpt("-s", bench.url, "memory", *words)
 
 
 def exported(bench: Bench, *words: str) -> dict[tuple[Namespace, str], Any]:
     """Return the same as read by `ckpt`."""
     return {
         (tuple(one["namespace"]), one["key"]): (one["value"], one["created_at"], one["updated_at"])
-        for one in ckpt("-s", bench.url, "memory", "export", *words, "-o", "json").json
+        for one in memory(bench, "export", *words, "-o", "json").json
     }
 
 
 def listed(bench: Bench, *words: str) -> list[dict[str, Any]]:
     """Return the records of `memory list`."""
-    found: list[dict[str, Any]] = ckpt(
-        "-s", bench.url, "memory", "list", "--all", *words, "-o", "json"
-    ).json
+    found: list[dict[str, Any]] = memory(bench, "list", "--all", *words, "-o", "json").json
     return found
 
 
