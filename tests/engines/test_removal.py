@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -104,43 +103,6 @@ def test_a_saver_that_writes_meanwhile_wins(
     assert answer.code == 6, answer.err
     with open_store(place.url) as store:
         assert store.size("trip").checkpoints == 8
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize(
-    "place",
-    [
-        "redis",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("redis-hash", "redis-plain")),
-    ],
-    indirect=True,
-)
-def test_an_agent_at_work_loses_no_checkpoint(place: Harness) -> None:
-    """It writes on while its thread is purged over and over: what it reads is always whole."""
-    saver = place.kept_saver
-    talk(saver, "busy", *(f"old-{number}" for number in range(20)))
-    stop, wrong = threading.Event(), []
-
-    def work() -> None:
-        number = 3
-        while not stop.is_set():
-            number += 3
-            found = graph_of(saver).invoke({"items": ["in busy"]}, config_of("busy"))
-            if len(found["items"]) != number:
-                wrong.append(len(found["items"]))
-                return
-
-    agent = threading.Thread(target=work)
-    agent.start()
-    try:
-        for policy in [["--keep-last", "2"], ["--older-than", "1s"], ["--keep-last", "1"]] * 3:
-            done = ckpt("-s", place.url, "purge", *policy, "--yes", "-o", "json")
-            assert done.code == 0, done.err
-    finally:
-        stop.set()
-        agent.join()
-    assert wrong == []
-    assert len(items(place, "busy")) % 3 == 0
 
 
 class Broken(Exception):

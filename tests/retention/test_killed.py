@@ -1,181 +1,153 @@
-"""Killed at any moment, a purge leaves each thread whole or gone, and nothing is lost."""
+"""Killed at any moment, a purge leaves each thread whole or gone, and nothing is lost.
+
+On Redis, a thread of very many keys goes in several transactions: what is left of it has lost its
+pointers, is still listed, and goes with the next run. An import brings a thread back whole or not
+at all.
+"""
 
 from __future__ import annotations
 
-import random
-import shutil
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 from typing import Any
 
-import psycopg
+import pymongo
 import pytest
 
-from tests.kit.agents.steps import graph_of, saver_of
+from ckpt_backends.archive import check_bundle
+from ckpt_backends.testing.harness import POINTERS, Harness
+from ckpt_backends.testing.library import config_of_thread, graph_of
+from tests.kit.chance import Chance
 from tests.kit.command import ckpt
 from tests.kit.kill.anywhere import run_and_kill, seconds_of
-from tests.kit.servers import Server, mysql_connection, mysql_database, postgres_database
+from tests.kit.opening import empty_store
+from tests.kit.servers import start_mongodb
+from tests.kit.travelling import HARNESSES
 
-THREADS = 40
-Rows = dict[str, list[tuple[object, ...]]]
-"""Every row of every thread."""
-
-
-@dataclass(frozen=True)
-class Full:
-    """A store of many threads, written by the official saver."""
-
-    url: str
-    refill: Callable[[], None]
-    """Make it as it was at first."""
-    rows: Callable[[], Rows]
+THREADS = [*(f"t{number}" for number in range(12)), "t-long"]
+LONG = "t-long"
+LENGTH = 100
+"""On Redis, its checkpoints with 50 writes each: enough that some kills fall between its
+transactions."""
+LOCK = "ckpt:purge-lock"
+PURGE = ("purge", "--match", "t*", "--include-pending", "--include-interrupted", "--yes")
+SLOWLY = ("--batch", "1", "--sleep", "0.05", "--archive")
 
 
-def _write(saver: Any) -> None:
-    for number in range(THREADS):
-        config = {"configurable": {"thread_id": f"t{number}"}}
-        graph_of(saver).invoke({"items": ["x" * 2000]}, config)
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A store of threads of the official saver."""
+    kind = HARNESSES[request.param]
+    with ExitStack() as stack:
+        if request.param == "mongodb":
+            # One of its own, on which transactions of others can be ended.
+            server = start_mongodb("--log-level", "ERROR")
+            stack.callback(server.stop)
+            made = stack.enter_context(kind(tmp_path, server))
+        else:
+            made = stack.enter_context(empty_store(kind, request, tmp_path))
+        for name in (*THREADS, "stays"):
+            graph_of(made.kept_saver).invoke({"items": ["x" * 2000]}, config_of_thread(name))
+        if request.param == "redis":
+            lengthen(made.kept_saver)
+        yield made
 
 
-@pytest.fixture(scope="module")
-def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Full:
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
-    path = tmp_path_factory.mktemp("killed") / "full.db"
-    store = path.with_name("store.db")
-    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        _write(SqliteSaver(connection))
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def refill() -> None:
-        for suffix in ("-wal", "-shm"):
-            store.with_name(store.name + suffix).unlink(missing_ok=True)
-        shutil.copyfile(path, store)
-
-    def rows() -> Rows:
-        with closing(sqlite3.connect(store)) as connection:
-            return _by_thread(connection.execute, ("checkpoints", "writes"))
-
-    return Full(str(store), refill, rows)
+def lengthen(saver: Any) -> None:
+    head = saver.get_tuple({"configurable": {"thread_id": LONG, "checkpoint_ns": ""}})
+    for number in range(LENGTH):
+        own = f"{head.checkpoint['id'][:-4]}{number:04x}"
+        config = saver.put(head.parent_config, {**head.checkpoint, "id": own}, head.metadata, {})
+        saver.put_writes(config, [("items", ["x"])] * 50, "task")
 
 
-@pytest.fixture(scope="module")
-def on_postgres(postgres_server: Server) -> Iterator[Full]:
-    tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
-    with postgres_database(postgres_server) as url:
-        with saver_of(url) as saver:
-            saver.setup()
-            _write(saver)
-        with psycopg.connect(url) as connection:
-            for table in tables:
-                connection.execute(f"CREATE TABLE full_{table} AS TABLE {table}".encode())
-
-        def refill() -> None:
-            with psycopg.connect(url) as connection:
-                for table in tables:
-                    text = f"TRUNCATE {table}; INSERT INTO {table} TABLE full_{table}"
-                    connection.execute(text.encode())
-
-        def rows() -> Rows:
-            with psycopg.connect(url) as connection:
-                return _by_thread(lambda text: connection.execute(text.encode()), tables)
-
-        yield Full(url, refill, rows)
+def stored(place: Harness) -> dict[str, Any]:
+    """The rows of the threads that have some, as the engine has them."""
+    found = {name: place.rows(name) for name in THREADS}
+    return {name: rows for name, rows in found.items() if any(rows.values())}
 
 
-@pytest.fixture(scope="module")
-def on_mysql(mysql_server: Server) -> Iterator[Full]:
-    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
-
-    tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
-    with mysql_database(mysql_server) as url, mysql_connection(url) as connection:
-
-        def query(text: str) -> Any:
-            with connection.cursor() as cursor:
-                cursor.execute(text)
-                return cursor.fetchall()
-
-        saver = PyMySQLSaver(connection)
-        saver.setup()
-        _write(saver)
-        for table in tables:
-            query(f"CREATE TABLE full_{table} AS SELECT * FROM {table}")
-
-        def refill() -> None:
-            for table in tables:
-                query(f"TRUNCATE {table}")
-                query(f"INSERT INTO {table} SELECT * FROM full_{table}")
-
-        yield Full(url, refill, lambda: _by_thread(query, tables))
+def has_begun(place: Any) -> bool:
+    """Whether a purge is at work."""
+    return bool(place.client.exists(LOCK) if place.name == "redis" else len(stored(place)) < 13)
 
 
-def _by_thread(query: Callable[[str], Any], tables: tuple[str, ...]) -> Rows:
-    found: Rows = {}
-    for table in tables:
-        for row in query(f"SELECT * FROM {table}"):
-            found.setdefault(row[0], []).append((table, *row))
-    return {thread: sorted(rows, key=repr) for thread, rows in found.items()}
+def settle(place: Any) -> None:
+    """End what a server ends by itself when its client has been gone for some time."""
+    if place.name == "redis":
+        assert place.client.pttl(LOCK) != -1
+        place.client.delete(LOCK)
+    if place.name == "mongodb":
+        end = time.monotonic() + 10
+        while not can_be_written(place) and time.monotonic() < end:
+            time.sleep(0.05)
 
 
-def check(full: Full, folder: Path, seed: int, longest: float) -> str:
-    """One round: kill a purge, then kill the import of what it archived."""
-    dice, archive = random.Random(seed), folder / "archive"
-    full.refill()
-    before = full.rows()
-    words: list[str | Path] = ["-s", full.url, "purge", "--match", "t*", "--batch", "4", "--yes"]
-    ended = run_and_kill([*words, "--archive", archive], dice, longest)
-    after = full.rows()
+def can_be_written(place: Any) -> bool:
+    place.client.admin.command("killAllSessions", [])
+    with place.client.start_session() as session:
+        session.start_transaction()
+        try:
+            for table in place.TABLES:
+                change = {"$set": {"type": "probe"}}
+                place.database[table].update_many({}, change, session=session)
+        except pymongo.errors.OperationFailure:
+            return False
+        finally:
+            session.abort_transaction()
+    return True
+
+
+def check_round(place: Harness, archive: Path, dice: Random, longest: float) -> str:
+    """Kill a purge; in some rounds, kill the import of what it archived, too."""
+    before = stored(place)
+    words: list[str | Path] = ["-s", place.url, *PURGE, *SLOWLY, archive]
+    if dice.random() < 0.5:
+        ended = run_and_kill(words, dice, longest / 10, begun=lambda: has_begun(place))
+    else:
+        ended = run_and_kill(words, dice, longest)
+    settle(place)
+    after = stored(place)
     for thread, rows in after.items():
-        assert rows == before[thread], thread
+        if rows != before[thread]:
+            assert (place.name, thread, rows[POINTERS]) == ("redis", LONG, [])
+            assert all(row in before[thread][kind] for kind in rows for row in rows[kind])
+    listed = ckpt("-s", place.url, "threads", "list", "--all", "-o", "json").json
+    assert {one["thread_id"] for one in listed} == {*after, "stays"}
     bundles = list(archive.glob("*.ckpt.gz")) if archive.exists() else []
-    if bundles:
-        run_and_kill(["-s", full.url, "import", *bundles, "--yes"], dice, longest)
-        for thread, rows in full.rows().items():
-            assert rows == before[thread], thread
-        done = ckpt("-s", full.url, "import", *bundles, "--yes")
+    gone = before.keys() - after.keys()
+    assert gone <= {check_bundle(one).header.thread_id for one in bundles}
+    if bundles and dice.random() < 0.3:
+        run_and_kill(["-s", place.url, "import", *bundles, "--yes"], dice, longest / 2)
+        settle(place)
+        for thread, rows in stored(place).items():
+            assert rows in (before[thread], after.get(thread)), thread
+        done = ckpt("-s", place.url, "import", *bundles, "--yes")
         assert done.code == 0, done.err
-    assert full.rows() == before
-    again = ckpt(*words, "-o", "json").json
-    assert again["removed"]["threads"] == THREADS
-    assert full.rows() == {}
-    return "ended" if ended else "killed" if len(after) == THREADS else "in the middle"
-
-
-def rounds(full: Full, folder: Path, number: int) -> Iterator[str]:
-    full.refill()
-    words: list[str | Path] = ["-s", full.url, "purge", "--match", "t*", "--batch", "4", "--yes"]
-    longest = seconds_of([*words, "--archive", folder / "timed"])
-    for seed in range(number):
-        place = folder / str(seed)
-        place.mkdir()
-        yield check(full, place, seed, longest)
-        shutil.rmtree(place)
+        assert stored(place) == before
+    # The other rounds go on where the killed run ended.
+    assert ckpt("-s", place.url, *PURGE, "-o", "json").json["skipped"] == []
+    assert stored(place) == {}
+    return "ended" if ended else "killed" if after == before else "in the middle"
 
 
 @pytest.mark.slow
-def test_some_kills_on_sqlite(on_sqlite: Full, tmp_path: Path) -> None:
-    assert set(rounds(on_sqlite, tmp_path, 6)) & {"killed", "in the middle"}
-
-
-@pytest.mark.slow
-def test_thirty_kills(on_sqlite: Full, tmp_path: Path) -> None:
-    assert "in the middle" in set(rounds(on_sqlite, tmp_path, 30))
-
-
-@pytest.mark.slow
-def test_some_kills_on_postgres(on_postgres: Full, tmp_path: Path) -> None:
-    assert set(rounds(on_postgres, tmp_path, 8)) & {"killed", "in the middle"}
-
-
-@pytest.mark.slow
-def test_some_kills_on_mysql(on_mysql: Full, tmp_path: Path) -> None:
-    assert set(rounds(on_mysql, tmp_path, 8)) & {"killed", "in the middle"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["on_sqlite", "on_postgres", "on_mysql"])
-def test_a_thousand_kills(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> None:
-    assert "in the middle" in set(rounds(request.getfixturevalue(name), tmp_path, 1000))
+@pytest.mark.parametrize(
+    "place", ["sqlite", "postgres", "mysql", "mongodb", "redis"], indirect=True
+)
+def test_kills_at_any_moment(place: Harness, tmp_path: Path, chance: Chance) -> None:
+    whole, before = tmp_path / "whole", stored(place)
+    assert before.keys() == {*THREADS}
+    assert ckpt("-s", place.url, "export", *THREADS, "--to", whole).code == 0
+    longest = seconds_of(["-s", place.url, *PURGE, *SLOWLY, tmp_path / "timed"])
+    outcomes: list[str] = []
+    for dice in chance.rounds(at_least=4):
+        done = ckpt("-s", place.url, "import", *whole.iterdir(), "--yes")
+        assert done.code == 0, done.err
+        assert stored(place) == before
+        archive = tmp_path / f"archive {len(outcomes)}"
+        outcomes.append(check_round(place, archive, dice, longest))
+    assert {"killed", "in the middle"} & {*outcomes}

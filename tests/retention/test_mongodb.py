@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-import random
-import shutil
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import bson
 import pymongo
 import pytest
+from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
-from langgraph.checkpoint.mongodb import MongoDBSaver
+from langgraph.graph import StateGraph
+from langgraph.types import interrupt
+from pymongo.client_session import ClientSession
 
 from ckpt_backends.archive import check_bundle
 from ckpt_backends.changes import GONE
@@ -25,9 +27,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.purge import plan_named
-from tests.kit.agents.steps import State, graph_of
-from tests.kit.command import ckpt
-from tests.kit.kill.anywhere import run_and_kill, seconds_of
+from tests.kit.agents.steps import State, config_of, graph_of
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.savers.mongodb import Place as MongoPlace
 from tests.kit.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
 
 pytestmark = pytest.mark.engines
@@ -36,25 +38,8 @@ OLD = "1ef00000-0000-6000-8000-000000000000"
 TABLES = ("checkpoints", "checkpoint_writes")
 
 
-def config(thread_id: str) -> Any:
-    return {"configurable": {"thread_id": thread_id}}
-
-
-class Place:
+class Place(MongoPlace):
     """A database of the official saver."""
-
-    def __init__(self, url: str, name: str | None = None) -> None:
-        self.url = url
-        self.name = name or url.rpartition("/")[2]
-        self.client: Any = pymongo.MongoClient(url)
-        self.database: Any = self.client[self.name]
-
-    def saver(self) -> Any:
-        return MongoDBSaver(self.client, self.name)
-
-    def fill(self, *threads: str) -> None:
-        for thread in threads:
-            graph_of(self.saver()).invoke({"items": ["in"]}, config(thread))
 
     def documents(self) -> dict[str, list[tuple[str, bytes]]]:
         """Every document of every thread, as it is stored."""
@@ -75,6 +60,9 @@ class Place:
             {**one, "thread_id": thread_id, "checkpoint_id": checkpoint_id}
         )
 
+    def delete(self, *threads: str, url: str = "") -> CommandResult:
+        return ckpt("-s", url or self.url, "threads", "delete", *threads, "--yes")
+
 
 @pytest.fixture
 def place(mongodb_server: Server) -> Iterator[Place]:
@@ -94,6 +82,16 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     server.stop()
 
 
+@pytest.fixture
+def of_its_own() -> Iterator[Place]:
+    """A server on which transactions of others can be ended."""
+    server = start_mongodb("--log-level", "ERROR")
+    found = Place(server.at("agents"))
+    yield found
+    found.client.close()
+    server.stop()
+
+
 class Calls:
     """Does something before the call of a method that has a number."""
 
@@ -107,15 +105,13 @@ class Calls:
 
 
 def before_deletes(monkeypatch: pytest.MonkeyPatch, calls: Calls) -> None:
-    from ckpt_backends.mongodb.engine.write import MongoRows
-
-    delete = MongoRows._delete
+    delete = removing.MongoRows._delete
 
     def first(self: Any, *words: Any) -> int:
         calls()
         return delete(self, *words)
 
-    monkeypatch.setattr(MongoRows, "_delete", first)
+    monkeypatch.setattr(removing.MongoRows, "_delete", first)
 
 
 @pytest.mark.parametrize("call", [1, 2])
@@ -133,9 +129,9 @@ def test_what_an_agent_adds_meanwhile_stays_with_all_before_it(
     assert [one["thread_id"] for one in found["skipped"]] == ["trip"]
     assert "changed since" in found["skipped"][0]["reason"]
     assert place.count("other") == [0, 0]
-    items = graph_of(place.saver()).get_state(config("trip")).values["items"]
+    items = graph_of(place.saver()).get_state(config_of("trip")).values["items"]
     assert len(items) == 6
-    assert len(list(place.saver().list(config("trip")))) == 8
+    assert len(list(place.saver().list(config_of("trip")))) == 8
 
 
 def test_of_two_runs_that_collide_one_removes(
@@ -160,7 +156,7 @@ def test_of_two_runs_that_collide_one_removes(
 
     time_sleep = time.sleep
     second = threading.Thread(target=second_run)
-    monkeypatch.setattr("ckpt_backends.mongodb.engine.write.time.sleep", pause)
+    monkeypatch.setattr(time, "sleep", pause)
     before_deletes(monkeypatch, Calls(2, collide))
     with open_writable(parse_url(place.url)) as writable:
         first = writable.remove(plan)
@@ -173,8 +169,6 @@ def test_of_two_runs_that_collide_one_removes(
 def test_a_commit_of_which_no_answer_came_is_not_called_undone(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pymongo.client_session import ClientSession
-
     place.fill("a")
     commit = ClientSession.commit_transaction
 
@@ -184,7 +178,7 @@ def test_a_commit_of_which_no_answer_came_is_not_called_undone(
         raise pymongo.errors.AutoReconnect("connection closed", {"errorLabels": labels})
 
     monkeypatch.setattr(ClientSession, "commit_transaction", lost)
-    answer = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+    answer = place.delete("a")
     assert answer.code == 4
     assert "it is unknown whether anything was written" in answer.err
     assert "nothing was" not in answer.err
@@ -209,17 +203,17 @@ def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
     def end() -> None:
         place.client.admin.command("killAllSessions", [])
 
-    monkeypatch.setattr("ckpt_backends.mongodb.engine.write._SECONDS", -1)
+    monkeypatch.setattr(removing, "_SECONDS", -1)
     with monkeypatch.context() as patched:
         before_deletes(patched, Calls(2, end))
-        refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+        refused = place.delete("a")
     assert refused.code == 4
     assert "the server aborted the transaction" in refused.err
     assert "transactionLifetimeLimitSeconds" in refused.err.partition("hint: ")[2]
     assert place.documents() == before
     before_deletes(monkeypatch, Calls(2, end))
-    monkeypatch.setattr("ckpt_backends.mongodb.engine.write._SECONDS", 5)
-    assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
+    monkeypatch.setattr(removing, "_SECONDS", 5)
+    assert place.delete("a").code == 0
     assert place.documents() == {}
 
 
@@ -233,43 +227,12 @@ def test_a_lock_of_others_is_waited_for_and_then_left(
         session.start_transaction()
         change = {"$set": {"type": "held"}}
         place.database["checkpoints"].update_many({}, change, session=session)
-        refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+        refused = place.delete("a")
         session.abort_transaction()
     assert (refused.code, "lock" in refused.err, "hint: " in refused.err) == (4, True, True)
     assert place.documents() == before
-    assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
+    assert place.delete("a").code == 0
     assert place.documents() == {}
-
-
-@pytest.mark.slow
-def test_an_agent_at_work_loses_no_checkpoint(place: Place) -> None:
-    """It writes on while its thread is purged over and over: what it reads is always whole."""
-    place.fill("busy", *(f"old-{number}" for number in range(10)))
-    stop, wrong = threading.Event(), []
-
-    def work() -> None:
-        agent = Place(place.url)
-        graph = graph_of(agent.saver())
-        number = len(graph.get_state(config("busy")).values["items"])
-        while not stop.is_set():
-            number += 3
-            found = graph.invoke({"items": ["more"]}, config("busy"))
-            if len(found["items"]) != number:
-                wrong.append(len(found["items"]))
-                return
-        agent.client.close()
-
-    agent = threading.Thread(target=work)
-    agent.start()
-    try:
-        for policy in (["--older-than", "1s"], ["--keep-last", "2"]) * 3:
-            done = ckpt("-s", place.url, "purge", *policy, "--yes", "-o", "json")
-            assert done.code == 0, done.err
-    finally:
-        stop.set()
-        agent.join()
-    assert wrong == []
-    assert len(graph_of(place.saver()).get_state(config("busy")).values["items"]) % 3 == 0
 
 
 def test_what_is_left_of_a_thread_without_checkpoints(place: Place) -> None:
@@ -289,7 +252,7 @@ def test_what_is_left_of_a_thread_without_checkpoints(place: Place) -> None:
     assert receipt["after"] == {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
     assert place.count("nobody") == [0, 0]
     assert ckpt(*delete).code == 3
-    assert list(place.saver().list(config("trip"))) != []
+    assert list(place.saver().list(config_of("trip"))) != []
 
 
 def test_a_thread_that_is_stored_under_a_number(place: Place) -> None:
@@ -302,7 +265,7 @@ def test_a_thread_that_is_stored_under_a_number(place: Place) -> None:
     place.writes_of_nobody("7", OLD)
     assert ckpt("-s", place.url, "purge", "--keep-last", "1", "--yes").code == 0
     assert (place.count(42), place.count("7")) == ([1, 0], [1, 1])
-    assert ckpt("-s", place.url, "threads", "delete", "42", "--yes").code == 0
+    assert place.delete("42").code == 0
     assert place.count(42) == [0, 0]
     assert place.count("7") == [1, 1]
 
@@ -319,9 +282,9 @@ def test_a_collation_lets_no_neighbour_go(place: Place) -> None:
             for at, one in enumerate(found)
         ]
         place.database[table].insert_many(copies)
-    assert ckpt("-s", place.url, "threads", "delete", "us\u00ebr", "--yes").code == 0
+    assert place.delete("us\u00ebr").code == 0
     assert place.documents() == {"User": user}
-    assert ckpt("-s", place.url, "threads", "delete", "user", "--yes").code == 3
+    assert place.delete("user").code == 3
     assert place.documents() == {"User": user}
 
 
@@ -331,7 +294,7 @@ def test_a_list_of_threads_does_not_go_with_one_of_them(place: Place) -> None:
     for table in TABLES:
         place.database[table].update_many({"thread_id": "b"}, {"$set": {"thread_id": ["a", "b"]}})
     lists = place.count("b")
-    assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
+    assert place.delete("a").code == 0
     assert place.count("a") == place.count("b") == lists != [0, 0]
 
 
@@ -355,8 +318,6 @@ def test_archives_fit_collections_of_any_name(place: Place, tmp_path: Path) -> N
 
 def changed(rows: list[Row], **fields: object) -> list[Row]:
     """The same documents, the last of them with other fields."""
-    import bson
-
     last = rows[-1]
     assert isinstance(last.cells["bson"], bytes)
     document = {**bson.decode(last.cells["bson"]), **fields}
@@ -365,8 +326,6 @@ def changed(rows: list[Row], **fields: object) -> list[Row]:
 
 @pytest.mark.parametrize("kind", ["place", "alone"])
 def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, kind: str) -> None:
-    from bson import ObjectId
-
     place: Place = request.getfixturevalue(kind)
     place.fill("trip")
     with open_store(place.url) as store:
@@ -395,8 +354,6 @@ def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, 
 
 
 def rows_last(rows: list[Row]) -> Any:
-    import bson
-
     assert isinstance(rows[-1].cells["bson"], bytes)
     return bson.decode(rows[-1].cells["bson"])["checkpoint_id"]
 
@@ -415,8 +372,8 @@ def test_a_standalone_server_is_purged_pruned_and_filled_again(
     pruned = ckpt("-s", alone.url, "purge", "--keep-last", "1", "--yes", "-o", "json")
     assert pruned.json["removed"]["rows"]["checkpoints"] == 9
     for one in "abc":
-        state = graph_of(alone.saver()).get_state(config(one))
-        assert state.values["items"] == ["in", "from a", "from b"]
+        state = graph_of(alone.saver()).get_state(config_of(one))
+        assert state.values["items"] == [f"in {one}", "from a", "from b"]
         alone.saver().delete_thread(one)
 
 
@@ -424,25 +381,24 @@ class Killed(BaseException):
     """Here a run ends that is killed."""
 
 
+def kill() -> None:
+    raise Killed
+
+
 @pytest.mark.parametrize("asks", [False, True])
 @pytest.mark.parametrize("call", [1, 2, 3, 4])
 def test_a_broken_run_on_a_standalone_server_is_ended_by_the_next(
     alone: Place, monkeypatch: pytest.MonkeyPatch, call: int, asks: bool
 ) -> None:
-    from langgraph.types import interrupt
-
     first = (lambda state: {"items": [interrupt("which?")]}) if asks else None
-    graph_of(alone.saver(), first).invoke({"items": ["in"]}, config("trip"))
-
-    def kill() -> None:
-        raise Killed
+    graph_of(alone.saver(), first).invoke({"items": ["in"]}, config_of("trip"))
 
     words = ["-s", alone.url, "purge", "--match", "trip", "--include-interrupted", "--yes"]
     with monkeypatch.context() as patched:
         before_deletes(patched, Calls(call, kill))
         with pytest.raises(Killed):
             ckpt(*words)
-    head = alone.saver().get_tuple(config("trip"))
+    head = alone.saver().get_tuple(config_of("trip"))
     assert head is not None
     again = ckpt(*words, *(["--include-pending"] if asks and call == 4 else []), "-o", "json")
     assert again.json["removed"]["threads"] == 1
@@ -452,23 +408,17 @@ def test_a_broken_run_on_a_standalone_server_is_ended_by_the_next(
 def test_a_broken_run_on_a_standalone_server_leaves_the_head_of_the_root(
     alone: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from langgraph.graph import StateGraph
-    from langgraph.types import interrupt
-
     inner = StateGraph(State)
     inner.add_node("ask", lambda state: {"items": [interrupt("which?")]})
     inner.add_edge("__start__", "ask")
-    graph_of(alone.saver(), inner.compile()).invoke({"items": ["in"]}, config("trip"))
-    head = alone.saver().get_tuple(config("trip"))
-
-    def kill() -> None:
-        raise Killed
+    graph_of(alone.saver(), inner.compile()).invoke({"items": ["in"]}, config_of("trip"))
+    head = alone.saver().get_tuple(config_of("trip"))
 
     with monkeypatch.context() as patched:
         before_deletes(patched, Calls(4, kill))
         with pytest.raises(Killed):
-            ckpt("-s", alone.url, "threads", "delete", "trip", "--yes")
-    left = alone.saver().get_tuple(config("trip"))
+            alone.delete("trip")
+    left = alone.saver().get_tuple(config_of("trip"))
     assert left is not None
     assert left.config == head.config
     alone.saver().delete_thread("trip")
@@ -479,8 +429,8 @@ def test_on_a_standalone_server_what_is_added_meanwhile_stays(
 ) -> None:
     alone.fill("trip")
     before_deletes(monkeypatch, Calls(1, lambda: alone.fill("trip")))
-    assert ckpt("-s", alone.url, "threads", "delete", "trip", "--yes").code == 0
-    state = graph_of(alone.saver()).get_state(config("trip"))
+    assert alone.delete("trip").code == 0
+    state = graph_of(alone.saver()).get_state(config_of("trip"))
     assert len(state.values["items"]) == 6
     assert state.next == ()
     alone.saver().delete_thread("trip")
@@ -490,7 +440,7 @@ def test_a_user_without_rights_is_told_what_it_needs() -> None:
     server = start_guarded_mongodb("root", "pw")
     try:
         root = server.at("agents").replace("//", "//root:root@") + "?authSource=admin"
-        place = Place(root, "agents")
+        place = Place(root)
         place.fill("a")
         before = place.documents()
         reader = server.at("agents").replace("//", "//me:pw@") + "?authSource=admin"
@@ -507,7 +457,7 @@ def test_without_its_writes_no_thread_goes(place: Place) -> None:
     place.database["checkpoint_writes"].rename("unlike")
     place.database["unlike"].drop_indexes()
     place.database["unlike"].update_many({}, {"$unset": {"idx": 1}})
-    refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+    refused = place.delete("a")
     assert (refused.code, "?writes_collection=" in refused.err) == (4, True)
     assert place.database["checkpoints"].count_documents({}) == 4
 
@@ -519,79 +469,3 @@ def test_no_vacuum_is_told_beside_what_went(place: Place) -> None:
     assert "cannot reclaim disk space" in done.err
     assert "`compact`" in json.loads(done.err)["hint"]
     assert place.documents() == {}
-
-
-THREADS = 8
-
-
-@pytest.fixture
-def of_its_own() -> Iterator[Place]:
-    """A server on which transactions of others can be ended."""
-    server = start_mongodb("--log-level", "ERROR")
-    found = Place(server.at("agents"))
-    yield found
-    found.client.close()
-    server.stop()
-
-
-def killed_rounds(place: Place, folder: Path, number: int) -> Iterator[str]:
-    """Kill a purge, then the import of what it archived; each thread is whole or gone."""
-    place.fill(*(f"t{number}" for number in range(THREADS)))
-    before = place.documents()
-    whole, archive = folder / "whole", folder / "archive"
-    assert ckpt("-s", place.url, "export", *before, "--to", whole).code == 0
-    words: list[str | Path] = ["-s", place.url, "purge", "--match", "t*", "--batch", "2", "--yes"]
-    slowly = [*words, "--sleep", "0.3", "--archive", archive]
-    longest = seconds_of(slowly)
-    for seed in range(number):
-        dice = random.Random(seed)
-        shutil.rmtree(archive, ignore_errors=True)
-        run_and_kill(["-s", place.url, "import", *whole.iterdir(), "--yes"], dice, longest / 2)
-        end_transactions(place)
-        found = place.documents()
-        assert found == {thread: before[thread] for thread in found}
-        assert ckpt("-s", place.url, "import", *whole.iterdir(), "--yes").code == 0
-        assert place.documents() == before
-        if seed % 2:
-            # After the first of the batches, with three rests before the last one.
-            run_and_kill(slowly, dice, 0.6, begun=lambda: len(place.documents()) < THREADS)
-        else:
-            run_and_kill(slowly, dice, longest)
-        end_transactions(place)
-        after = place.documents()
-        assert after == {thread: before[thread] for thread in after}
-        bundles = archive.glob("*.ckpt.gz") if archive.exists() else ()
-        archived = {check_bundle(one).header.thread_id for one in bundles}
-        assert before.keys() - after.keys() <= archived
-        yield "in the middle" if 0 < len(after) < THREADS else "at an end"
-        assert ckpt(*words).code == 0
-        assert place.documents() == {}
-
-
-def end_transactions(place: Place) -> None:
-    """End those of a client that is gone, as a server does by itself after a minute."""
-    for _ in range(100):
-        place.client.admin.command("killAllSessions", [])
-        with place.client.start_session() as session:
-            session.start_transaction()
-            try:
-                for table in TABLES:
-                    change = {"$set": {"type": "probe"}}
-                    place.database[table].update_many({}, change, session=session)
-            except pymongo.errors.OperationFailure:
-                time.sleep(0.05)
-            else:
-                return
-            finally:
-                session.abort_transaction()
-    raise AssertionError("the transaction of a killed client is still open")
-
-
-@pytest.mark.slow
-def test_some_kills(of_its_own: Place, tmp_path: Path) -> None:
-    assert "in the middle" in set(killed_rounds(of_its_own, tmp_path, 4))
-
-
-@pytest.mark.slow
-def test_two_hundred_kills(of_its_own: Place, tmp_path: Path) -> None:
-    assert "in the middle" in set(killed_rounds(of_its_own, tmp_path, 200))

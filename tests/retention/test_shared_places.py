@@ -16,6 +16,7 @@ from tests.kit.command import FIXTURES, ckpt
 from tests.kit.savers.redis import dump
 from tests.kit.stores import restore_javascript_keys, restore_keys, set_keys
 
+AGENT_B = {"checkpoint_prefix": "agentb"}
 GC = ("gc", "--scope", "all", "--grace", "0s", "-o", "json")
 
 
@@ -52,29 +53,13 @@ def test_a_full_and_a_shallow_saver_leave_each_other_alone(redis_stack_url: str)
         # A real orphan of each, so that there is something to remove.
         with redis.Redis.from_url(redis_stack_url) as client:
             place = "lost:__empty__:1ef00000-0000-6000-8000-000000000000"
-            client.json().set(
-                f"checkpoint_write:{place}:t:0",
-                "$",
-                {
-                    **dict(
-                        zip(
-                            ("thread_id", "checkpoint_ns", "checkpoint_id"),
-                            place.split(":"),
-                            strict=True,
-                        )
-                    ),
-                    "task_id": "t",
-                    "task_path": "",
-                    "idx": 0,
-                    "channel": "x",
-                    "type": "json",
-                    "blob": "1",
-                },
-            )
+            names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+            write = dict(zip(names, place.split(":"), strict=True))
+            write |= {"task_id": "t", "task_path": "", "channel": "x", "type": "json", "blob": "1"}
+            client.json().set(f"checkpoint_write:{place}:t:0", "$", {**write, "idx": 0})
         before = dump(redis_stack_url)
-        assert [
-            one["thread_id"] for one in ckpt("-s", full_url, *GC, "--dry-run").json["threads"]
-        ] == ["lost"]
+        planned = ckpt("-s", full_url, *GC, "--dry-run").json["threads"]
+        assert [one["thread_id"] for one in planned] == ["lost"]
         for url in (full_url, shallow_url):
             found = ckpt("-s", url, "doctor", "--grace", "0s", "-o", "json").json["findings"]
             orphans = {one["thread_id"] for one in found if one["code"] == "write-orphaned"}
@@ -117,10 +102,7 @@ def test_a_removal_keeps_what_the_full_saver_needs(
 
 @pytest.mark.engines
 def test_savers_with_one_prefix_of_writes_leave_each_other_alone(redis_stack_url: str) -> None:
-    with (
-        on_redis(redis_stack_url) as one,
-        on_redis(redis_stack_url, checkpoint_prefix="agentb") as other,
-    ):
+    with on_redis(redis_stack_url) as one, on_redis(redis_stack_url, **AGENT_B) as other:
         ask(one, "one", "same")
         ask(other, "other", "same")
         before = dump(redis_stack_url)
@@ -156,13 +138,10 @@ def test_threads_of_the_first_release_stay_whole_beside_those_of_a_later_one(
 
 @pytest.mark.engines
 def test_a_full_and_a_shallow_saver_of_javascript(redis_stack_url: str) -> None:
-    for name in ("redis", "redis-shallow"):
-        folder = FIXTURES / "js-1.7.3"
-        only = {"interrupt-alone"} if name == "redis" else {"interrupt-nested"}
-        if name == "redis":
-            restore_javascript_keys(folder / f"{name}.jsonl.gz", redis_stack_url, only)
-        else:
-            set_keys(folder / f"{name}.jsonl.gz", redis_stack_url, only)
+    folder = FIXTURES / "js-1.7.3"
+    full, shallow = folder / "redis.jsonl.gz", folder / "redis-shallow.jsonl.gz"
+    restore_javascript_keys(full, redis_stack_url, {"interrupt-alone"})
+    set_keys(shallow, redis_stack_url, {"interrupt-nested"})
     before = dump(redis_stack_url)
     for layout in ("redis-js", "redis-js-shallow"):
         url = f"{redis_stack_url}?layout={layout}"
@@ -180,10 +159,7 @@ def test_a_full_and_a_shallow_saver_of_javascript(redis_stack_url: str) -> None:
 
 @pytest.mark.engines
 def test_a_user_who_may_not_read_the_other_checkpoints_removes_none(redis_stack_url: str) -> None:
-    with (
-        on_redis(redis_stack_url) as one,
-        on_redis(redis_stack_url, checkpoint_prefix="agentb") as other,
-    ):
+    with on_redis(redis_stack_url) as one, on_redis(redis_stack_url, **AGENT_B) as other:
         ask(one, "one")
         ask(other, "other")
         before = dump(redis_stack_url)

@@ -41,7 +41,7 @@ class Place:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.name = url.rpartition("/")[2]
+        self.name = url.rpartition("/")[2].partition("?")[0]
         self.client: Any = pymongo.MongoClient(url)
         self.database: Any = self.client[self.name]
 
