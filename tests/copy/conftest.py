@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
 from ckpt_backends.testing.harness import Harness
+from tests.copy.round_trip import sqlite_source
 from tests.kit.official import Source, fill
 from tests.kit.opening import empty_store
-
-Sources: TypeAlias = Callable[[type[Harness], frozenset[str] | None], Source]
-Places: TypeAlias = Callable[[type[Harness]], AbstractContextManager[Harness]]
+from tests.kit.pairs import Places, Sources
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +44,16 @@ def places(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             yield harness
 
     return place
+
+
+SCENES = (
+    *("chat", "interrupt-nested", "fanout-send", "subgraph-stateful", "delta-often"),
+    *("error-parallel", "fork-update", "zoo-pydantic", "zoo-nested", "two\nlines"),
+)
+"""Threads with questions, parallel writes, subgraphs, DeltaChannels, forks, and odd ids."""
+
+
+@pytest.fixture(scope="session")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with threads of different kinds."""
+    return sqlite_source(tmp_path_factory.mktemp("scenes") / "agent.db", SCENES)

@@ -13,14 +13,13 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios import truth
-from tests.copy.conftest import Places
-from tests.copy.test_pairs import copy_all
+from tests.copy.round_trip import copy_all
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.differing import difference
 from tests.kit.harness.postgres import PostgresHarness, ShallowPostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.official import what_is_read
-from tests.kit.pairs import PYTHON
+from tests.kit.pairs import PYTHON, Places
 from tests.kit.stores import restore
 
 ON_SQLITE = ("lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22")
@@ -99,6 +98,7 @@ def some(eras: Collection[str], *chosen: str) -> list[Any]:
     ]
 
 
+@pytest.mark.in_ci("lg-0.6.11-postgres")
 @pytest.mark.parametrize(
     "target", ["postgres", pytest.param("langgraph-dev", marks=pytest.mark.slow)]
 )
@@ -111,6 +111,7 @@ def test_a_file_of_an_older_era_is_copied(
         check_copied(source, place)
 
 
+@pytest.mark.in_ci("lg-0.6.11")
 @pytest.mark.parametrize("era", some(ON_POSTGRES, "lg-0.2.70", "lg-0.6.11-shallow"))
 def test_a_database_of_an_older_era_is_copied(era: str, places: Places, postgres_url: str) -> None:
     restore(FIXTURES / "postgres" / era / "store.sql.gz", postgres_url)

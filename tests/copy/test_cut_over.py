@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.library import config_of_thread, graph_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.scenarios.running import START_ITEMS, ScenarioRun
-from tests.copy.working_agent import TRIP, config_of, graph_of
+from tests.copy.working_agent import TRIP
 from tests.kit.agents.steps import saver_of
 from tests.kit.command import ROOT, ckpt
 from tests.kit.harness.sqlite import SqliteHarness
@@ -62,31 +64,25 @@ def move(source: Path, target: str) -> None:
 
 def check_the_agent_goes_on(source: Path, target: Any) -> None:
     """Answer the waiting question on both sides. Each thread has the same history."""
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
     with closing(sqlite3.connect(source, check_same_thread=False)) as connection:
-        old, new = graph_of(SqliteSaver(connection)), graph_of(target)
-        threads = [TRIP, *(f"t{number}" for number in range(7))]
-        for thread in threads:
+        old, new = graph_of(SqliteSaver(connection), asks=True), graph_of(target, asks=True)
+        for thread in (TRIP, *(f"t{number}" for number in range(7))):
             histories = [
                 [(one.config, one.values, one.next) for one in graph.get_state_history(config)]
                 for graph in (old, new)
-                for config in [config_of(thread)]
+                for config in [config_of_thread(thread)]
             ]
             assert histories[0] == histories[1]
-        for graph in (old, new):
-            assert [one.value for one in graph.get_state(config_of(TRIP)).interrupts] == [
-                "book it?"
-            ]
-        answered = [graph.invoke(Command(resume="yes"), config_of(TRIP)) for graph in (old, new)]
+        trip = config_of_thread(TRIP)
+        (question,) = new.get_state(trip).interrupts
+        assert question.value == "which?"
+        answered = [graph.invoke(Command(resume="yes"), trip) for graph in (old, new)]
         assert answered[0] == answered[1]
-        assert answered[1]["items"][-1] == "booked: yes"
-        assert new.get_state(config_of(TRIP)).next == ()
+        assert answered[1]["items"][-2:] == ["first yes", "second"]
+        assert new.get_state(trip).next == ()
 
 
 def test_an_agent_moves_to_another_file(tmp_path: Path) -> None:
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
     source, target = tmp_path / "agent.db", tmp_path / "new.db"
     move(source, str(target))
     with closing(sqlite3.connect(target, check_same_thread=False)) as connection:
@@ -111,7 +107,7 @@ def test_questions_that_are_answered_between_two_copies(build: Any, tmp_path: Pa
     """LangGraph replaces the answers that are stored with a checkpoint when one more comes."""
     target = tmp_path / "new.db"
     with SqliteHarness(tmp_path) as source, quiet():
-        run = ScenarioRun(build(source.kept_saver), config_of("asking"))
+        run = ScenarioRun(build(source.kept_saver), config_of_thread("asking"))
         run.invoke(START_ITEMS)
         copied(source.path, str(target), "--create")
         while run.state().next:

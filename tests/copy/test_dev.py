@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.langgraph_dev import files
@@ -25,11 +24,10 @@ from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
-    half,
     in_order,
+    newest_of,
     receive,
     records_for,
-    sqlite_source,
     stored_records,
 )
 from tests.kit.command import FIXTURES, ckpt
@@ -39,11 +37,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 FILES = files.NAMES
 ERA = FIXTURES / "dev" / "runtime-0.36.7"
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sqlite_source(tmp_path_factory.mktemp("source") / "agent.db")
 
 
 @pytest.fixture
@@ -58,8 +51,8 @@ def create(path: Path) -> None:
     create_store(parse_url(f"langgraph-dev:///{path}"), Language.PYTHON)
 
 
-def test_what_is_received_is_read_back_record_for_record(source: Path, folder: Path) -> None:
-    names = check_round_trip(source, folder, "langgraph-dev")
+def test_the_server_reads_what_is_received_and_writes_the_same(scenes: Path, folder: Path) -> None:
+    names = check_round_trip(scenes, folder, "langgraph-dev")
     saver = FileSaver(folder)
     for name in names:
         config: Any = {"configurable": {"thread_id": name}}
@@ -67,7 +60,6 @@ def test_what_is_received_is_read_back_record_for_record(source: Path, folder: P
         assert list(graph.get_state_history(config)), name
     # The saver makes namespaces by asking for them.
     assert saver.storage[names[0]]["a namespace that is new"] == {}
-    # The server writes the same again.
     saver.sync()
     assert [pickle.loads((folder / one).read_bytes()) for one in FILES] == saver.tables
 
@@ -98,34 +90,25 @@ def test_a_folder_is_made_only_where_nothing_else_is(tmp_path: Path) -> None:
     assert {*os.listdir(tmp_path / ".langgraph_api")} == {*FILES, "store.pckl"}
 
 
-def test_nothing_is_received_while_the_server_runs(source: Path, folder: Path) -> None:
+def test_nothing_is_received_while_the_server_runs(scenes: Path, folder: Path) -> None:
     before = stored(folder)
     (folder / ".langgraph_ops.pckl").write_bytes(b"")
-    result = ckpt("-s", source, "copy", "--all", "--to", folder, "--yes")
+    result = ckpt("-s", scenes, "copy", "--all", "--to", folder, "--yes")
     assert result.code != 0
     assert "langgraph dev is running" in result.err
     (folder / ".langgraph_ops.pckl").unlink()
     assert stored(folder) == before
 
 
-def test_a_thread_that_went_on_gets_the_rest_and_only_that(source: Path, folder: Path) -> None:
-    with open_store(str(source)) as store:
-        records = records_for(store, "langgraph-dev", "chat")
-    early, late = half(records)
-    receive(folder, Arrival("chat", early))
-    heads = {"": max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)}
+def test_what_is_there_is_not_added_again(scenes: Path, folder: Path) -> None:
+    records = records_for(scenes, "langgraph-dev", "chat")
+    receive(folder, Arrival("chat", records))
     with pytest.raises(StoreChanged):
-        receive(folder, Arrival("chat", late))
-    with pytest.raises(StoreChanged):
-        receive(folder, Arrival("chat", records, heads))
-    receive(folder, Arrival("chat", late, heads))
-    with open_store(str(folder)) as store:
-        assert in_order(stored_records(store, "chat")) == in_order(records)
+        receive(folder, Arrival("chat", records, {"": newest_of(records)}))
 
 
-def test_all_threads_of_a_call_are_added_or_none(source: Path, folder: Path) -> None:
-    with open_store(str(source)) as store:
-        first, second = (records_for(store, "langgraph-dev", one) for one in ("chat", "zoo-nested"))
+def test_all_threads_of_a_call_are_added_or_none(scenes: Path, folder: Path) -> None:
+    first, second = (records_for(scenes, "langgraph-dev", one) for one in ("chat", "zoo-nested"))
     before = stored(folder)
     write = next(one for one in first if one.kind is Kind.WRITE)
     far = Record.write(write.key, write.task_id, "", 1 << 40, write.channel, write.value)
@@ -134,10 +117,9 @@ def test_all_threads_of_a_call_are_added_or_none(source: Path, folder: Path) -> 
     assert stored(folder) == before
 
 
-def test_versions_keep_the_type_that_bodies_have(source: Path, folder: Path) -> None:
+def test_versions_keep_the_type_that_bodies_have(scenes: Path, folder: Path) -> None:
     """Releases of LangGraph before 0.2 counted versions in integers."""
-    with open_store(str(source)) as store:
-        records = records_for(store, "langgraph-dev", "chat")
+    records = records_for(scenes, "langgraph-dev", "chat")
     texts = sorted({one.version for one in records if one.kind is Kind.VALUE})
     for at, record in enumerate(records):
         if record.kind is Kind.VALUE:
@@ -160,11 +142,12 @@ def test_versions_keep_the_type_that_bodies_have(source: Path, folder: Path) -> 
         assert in_order(stored_records(store, "chat")) == in_order(records)
 
 
-def test_old_folders_are_read_and_not_written(source: Path, tmp_path: Path, folder: Path) -> None:
+def test_old_folders_are_read_and_not_written(scenes: Path, tmp_path: Path, folder: Path) -> None:
     """langgraph-checkpoint before 2.1 stored values in bodies, and had no third file."""
     old = tmp_path / "old" / ".langgraph_api"
     saver = FileSaver(old)
-    SCENARIOS["chat"].drive(run_of("chat", saver))
+    chat = SCENARIOS["chat"]
+    chat.drive(ScenarioRun(chat.build(saver), chat.thread_config(), {}))
     config: Any = {"configurable": {"thread_id": "chat", "checkpoint_ns": ""}}
     values = {one.checkpoint["id"]: one.checkpoint["channel_values"] for one in saver.list(config)}
     rows = saver.storage["chat"][""]
@@ -178,19 +161,13 @@ def test_old_folders_are_read_and_not_written(source: Path, tmp_path: Path, fold
     found = {one.checkpoint["id"]: one.checkpoint["channel_values"] for one in there.list(config)}
     assert found == values
     with pytest.raises(Unsupported, match=r"before 2\.1"):
-        check_round_trip(source, old, "langgraph-dev")
-
-
-def run_of(name: str, saver: Any) -> Any:
-    return ScenarioRun(SCENARIOS[name].build(saver), SCENARIOS[name].thread_config(), {})
+        check_round_trip(scenes, old, "langgraph-dev")
 
 
 def test_threads_of_a_real_server_go_to_sqlite_and_back(tmp_path: Path, folder: Path) -> None:
     own = Path(shutil.copytree(ERA, tmp_path / "server" / ".langgraph_api"))
     path = tmp_path / "agent.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        saver.setup()
-    assert ckpt("-s", own, "copy", "--all", "--to", path, "--yes").code == 0
+    assert ckpt("-s", own, "copy", "--all", "--to", path, "--create", "--yes").code == 0
     assert ckpt("-s", path, "copy", "--all", "--to", folder, "--yes").code == 0
     with open_store(str(own)) as theirs, open_store(str(folder)) as ours:
         names = [one.thread_id for one in theirs.threads()]

@@ -12,7 +12,7 @@ import pytest
 
 from ckpt_backends.dynamodb.records import records_of
 from ckpt_backends.dynamodb.write import DynamoWriter
-from ckpt_backends.errors import Refused, StoreChanged
+from ckpt_backends.errors import Refused
 from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
@@ -20,15 +20,7 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.copying import Arrival, record_key
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
-from tests.copy.round_trip import (
-    check_round_trip,
-    half,
-    in_order,
-    receive,
-    records_for,
-    sqlite_source,
-    stored_records,
-)
+from tests.copy.round_trip import in_order, receive, records_for, stored_records
 from tests.kit.command import ckpt
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.servers import Server
@@ -36,13 +28,8 @@ from tests.kit.servers import Server
 # The test server takes 10 ms of CPU time for each request.
 pytestmark = pytest.mark.engines
 
-FEW = ("interrupt-nested", "fanout-send", "two\nlines")
+ASKING = "interrupt-nested"
 LONG = 120
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sqlite_source(tmp_path_factory.mktemp("source") / "agent.db", FEW)
 
 
 @pytest.fixture
@@ -52,21 +39,10 @@ def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
         yield made
 
 
-def records_from(source: Path, thread_id: str) -> list[Record]:
-    with open_store(str(source)) as store:
-        return records_for(store, "dynamodb", thread_id)
-
-
-def test_what_is_received_is_read_back_record_for_record(
-    source: Path, place: DynamoDbHarness
-) -> None:
-    names = check_round_trip(source, place.url, "dynamodb")
+def test_items_are_as_the_saver_stores_them(scenes: Path, place: DynamoDbHarness) -> None:
+    receive(place.url, Arrival(ASKING, records_for(scenes, "dynamodb", ASKING)))
     before = place.items()
-    for name in names:
-        config: Any = {"configurable": {"thread_id": name}}
-        assert SCENARIOS[name].build(place.kept_saver).get_state(config).values, name
-    # The saver, too, would store each item with these attributes.
-    thread = SCENARIOS[FEW[0]].thread_config()
+    thread = SCENARIOS[ASKING].thread_config()
     saved = next(place.kept_saver.list(thread))
     place.kept_saver.put(saved.parent_config or thread, saved.checkpoint, saved.metadata, {})
     assert place.items() == before
@@ -96,36 +72,36 @@ def test_no_store_is_made_in_a_table_of_something_else(place: DynamoDbHarness) -
     assert place.items() == [item]
 
 
-def test_times_to_live_are_kept_in_seconds(source: Path, place: DynamoDbHarness) -> None:
+def test_times_to_live_are_kept_in_seconds(scenes: Path, place: DynamoDbHarness) -> None:
     ends = 1_900_000_000_000
-    records = [one._replace(expires_at=ends) for one in records_from(source, FEW[0])]
-    receive(place.url, Arrival(FEW[0], records))
+    records = [one._replace(expires_at=ends) for one in records_for(scenes, "dynamodb", ASKING)]
+    receive(place.url, Arrival(ASKING, records))
     assert {one["ttl"]["N"] for one in place.items()} == {"1900000000"}
     with open_store(place.url) as store:
-        assert {one.expires_at for one in stored_records(store, FEW[0])} == {ends}
+        assert {one.expires_at for one in stored_records(store, ASKING)} == {ends}
 
 
 def test_long_payloads_go_to_the_bucket_or_are_compressed(
-    source: Path, place: DynamoDbHarness
+    scenes: Path, place: DynamoDbHarness
 ) -> None:
-    records = records_from(source, FEW[0])
+    records = records_for(scenes, "dynamodb", ASKING)
     at = next(n for n, one in enumerate(records) if one.kind is Kind.WRITE)
     texts = b"words " * 70_000, random.Random(1).randbytes(500_000)
     records[at] = records[at]._replace(value=TypedBytes("bytes", texts[0]))
     name, _, _ = place.url.partition("&bucket=")
-    receive(name, Arrival(FEW[0], records))
+    receive(name, Arrival(ASKING, records))
     assert place.objects() == {}
     with open_store(place.url) as store:
-        assert in_order(stored_records(store, FEW[0])) == in_order(records)
-    place.forget(FEW[0])
+        assert in_order(stored_records(store, ASKING)) == in_order(records)
+    place.forget(ASKING)
     records[at] = records[at]._replace(value=TypedBytes("bytes", texts[1]))
     with pytest.raises(CannotHold, match="too long"):
-        receive(name, Arrival(FEW[0], records))
+        receive(name, Arrival(ASKING, records))
     assert place.items() == []
-    receive(place.url, Arrival(FEW[0], records))
+    receive(place.url, Arrival(ASKING, records))
     assert len(place.objects()) == 1
     with open_store(place.url) as store:
-        assert in_order(stored_records(store, FEW[0])) == in_order(records)
+        assert in_order(stored_records(store, ASKING)) == in_order(records)
 
 
 def long_thread(records: list[Record]) -> list[Record]:
@@ -144,11 +120,12 @@ class KilledError(BaseException):
     """A run that was killed."""
 
 
+@pytest.mark.slow
 def test_killed_runs_are_completed_by_the_next_one(
-    source: Path, place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
+    scenes: Path, place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each run here ends after one transaction."""
-    records = long_thread(records_from(source, FEW[1]))
+    records = long_thread(records_for(scenes, "dynamodb", "fanout-send"))
     transact = DynamoWriter.transact
     done: list[int] = []
 
@@ -176,33 +153,9 @@ def test_killed_runs_are_completed_by_the_next_one(
         assert in_order(stored_records(store, "long")) == in_order(records)
 
 
-def test_a_thread_that_went_on_gets_the_rest_and_only_that(
-    source: Path, place: DynamoDbHarness
-) -> None:
-    records = records_from(source, FEW[1])
-    early, late = half(records)
-    receive(place.url, Arrival(FEW[1], early))
-    heads = {"": max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)}
-    with pytest.raises(StoreChanged):
-        receive(place.url, Arrival(FEW[1], late))
-    receive(place.url, Arrival(FEW[1], late, heads))
-    with open_store(place.url) as store:
-        assert in_order(stored_records(store, FEW[1])) == in_order(records)
-
-
-def test_a_payload_that_is_missing_is_not_copied(source: Path, place: DynamoDbHarness) -> None:
-    receive(place.url, Arrival(FEW[0], records_from(source, FEW[0])))
+def test_a_payload_that_is_missing_is_not_copied(scenes: Path, place: DynamoDbHarness) -> None:
+    receive(place.url, Arrival(ASKING, records_for(scenes, "dynamodb", ASKING)))
     chunk = next(one for one in place.items() if one["PK"]["S"].startswith("CHUNK_"))
     place.client.delete_item(TableName=place.table, Key={one: chunk[one] for one in ("PK", "SK")})
     with open_store(place.url) as store, pytest.raises(CannotHold, match="is missing"):
-        list(records_of("dynamodb", store.rows(FEW[0])))
-
-
-def test_the_command_copies_there_and_back(
-    source: Path, place: DynamoDbHarness, tmp_path: Path
-) -> None:
-    back = sqlite_source(tmp_path / "back.db", ())
-    assert ckpt("-s", source, "copy", "--all", "--to", place.url, "--yes").code == 0
-    assert ckpt("-s", place.url, "copy", "--all", "--to", back, "--yes").code == 0
-    again = ckpt("-s", source, "copy", "--all", "--to", place.url, "--yes", "-o", "json").json
-    assert again["added"] == 0
+        list(records_of("dynamodb", store.rows(ASKING)))

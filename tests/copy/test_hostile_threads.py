@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.registry import open_store
-from tests.copy.conftest import Places
-from tests.copy.test_pairs import can_be_made
 from tests.kit.command import CommandResult, ckpt, first_now
 from tests.kit.hostile.corpus import build_odd_store, build_store, hostile_rows
 from tests.kit.hostile.watched import FORBIDDEN
-from tests.kit.pairs import PYTHON
+from tests.kit.pairs import PYTHON, Places, creating
 
 ENGINES = ("postgres", "mysql", "mongodb", "redis")
 
@@ -67,6 +65,7 @@ def _marks(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.engines, *([pytest.mark.slow] if name == "redis" else [])]
 
 
+@pytest.mark.in_ci("postgres")
 @pytest.mark.parametrize(
     "name", ["langgraph-dev", *(pytest.param(one, marks=_marks(one)) for one in ENGINES)]
 )
@@ -77,8 +76,5 @@ def test_other_layouts_take_what_they_can_hold(name: str, places: Places, tmp_pa
     share = rows[::7] if name == "langgraph-dev" else rows[ENGINES.index(name) % 2 :: 2]
     build_store(source, share)
     with places(PYTHON[name]) as target:
-        words = ["--create"] if can_be_made(name) else []
-        if not words:
-            target.kept_saver  # noqa: B018
-        copy(source, target.url, marker, *words, "-o", "table")
+        copy(source, target.url, marker, *creating(target), "-o", "table")
         copy(source, target.url, marker, "-o", "json")

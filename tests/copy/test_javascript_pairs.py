@@ -12,31 +12,12 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.comparison import Known, check_thread
-from ckpt_backends.testing.harness import Harness
-from ckpt_backends.transfer.copying import refusal
-from ckpt_backends.transfer.form import Language
 from ckpt_cli.reading.thread import TriggerInference
-from tests.copy.conftest import Places
 from tests.kit.command import FIXTURES, ckpt, copy_store
-from tests.kit.harness.javascript import (
-    JavaScriptDevHarness,
-    JavaScriptMongoHarness,
-    JavaScriptRedisHarness,
-    ShallowJavaScriptRedisHarness,
-)
-from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.pairs import JAVASCRIPT, JAVASCRIPT_PAIRS, Places
 from tests.kit.stores import restore_rows
 
 FOLDER = FIXTURES / "js-1.7.3"
-KINDS: dict[str, type[Harness]] = {
-    "sqlite": SqliteHarness,
-    "postgres": PostgresHarness,
-    "mongodb-js": JavaScriptMongoHarness,
-    "redis-js": JavaScriptRedisHarness,
-    "redis-js-shallow": ShallowJavaScriptRedisHarness,
-    "langgraph-dev-js": JavaScriptDevHarness,
-}
 TWO_BRANCHES = ("fork-", "delta-fork-")
 """LangGraph.js gives equal versions to the values of two branches, which only bodies can hold."""
 NOT_AS_JSON = {"zoo-bytes", "zoo-undefined", "zoo-numbers", "delta-often"}
@@ -56,7 +37,7 @@ def filled(places: Places, tmp_path: Path) -> Filled:
             truth = json.loads((FOLDER / "truth.json").read_text("utf-8"))["threads"]
             yield str(copy_store(FOLDER / "store.db", tmp_path)), truth
             return
-        with places(KINDS[layout]) as harness:
+        with places(JAVASCRIPT[layout]) as harness:
             if layout == "postgres":
                 restore_rows(FOLDER / "postgres.jsonl.gz", harness.url)
                 truth = json.loads((FOLDER / "postgres.truth.json").read_text("utf-8"))["threads"]
@@ -68,21 +49,12 @@ def filled(places: Places, tmp_path: Path) -> Filled:
     return store
 
 
-def pairs() -> Iterator[Any]:
-    for source in KINDS:
-        for target in KINDS:
-            if not refusal(source, target, Language.JAVASCRIPT):
-                # The test server of MongoDB takes 17 seconds to get all threads.
-                is_quick = "sqlite" in {source, target} and target != "mongodb-js"
-                mark = pytest.mark.engines if is_quick else pytest.mark.slow
-                yield pytest.param(source, target, id=f"{source} to {target}", marks=mark)
-
-
-@pytest.mark.parametrize(("source", "target"), list(pairs()))
+@pytest.mark.in_ci("sqlite to", "mongodb-js to")
+@pytest.mark.parametrize(("source", "target"), JAVASCRIPT_PAIRS)
 def test_a_thread_of_javascript_reads_as_it_was(
     source: str, target: str, filled: Filled, places: Places
 ) -> None:
-    with filled(source) as (url, truth), places(KINDS[target]) as place:
+    with filled(source) as (url, truth), places(JAVASCRIPT[target]) as place:
         words = ["copy", "--all", "--to", place.url, "--create", "--yes", "-o", "json"]
         done = ckpt("-s", url, *words)
         assert done.code in {0, 7}, done.err
@@ -99,7 +71,7 @@ def test_a_thread_of_javascript_reads_as_it_was(
         assert lacking <= NOT_AS_JSON | place.skipped_scenarios, skipped
         failures: list[str] = []
         # No other store has the order in which parallel writes arrived.
-        loses_order = KINDS[source].writes_by_arrival
+        loses_order = JAVASCRIPT[source].writes_by_arrival
         with open_store(place.url) as store:
             assert store.describe().layout == target
             inference = TriggerInference(store)
@@ -111,29 +83,3 @@ def test_a_thread_of_javascript_reads_as_it_was(
                 except AssertionError as error:
                     failures.append(str(error)[:400])
         assert not failures, "\n\n".join(failures)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("source", "target"), [("redis-js", "mongodb-js"), ("mongodb-js", "redis-js")]
-)
-def test_a_question_of_javascript_is_answered_in_the_copy(
-    source: str, target: str, request: pytest.FixtureRequest, places: Places
-) -> None:
-    with places(KINDS[source]) as here, places(KINDS[target]) as there:
-        ours, theirs = here.library(request), None
-        try:
-            ours.run("done", "in")
-            ours.ask("asks", "in")
-            words = ["copy", "--all", "--to", there.url, "--create", "--yes"]
-            assert ckpt("-s", here.url, *words).code == 0
-            theirs = there.library(request)
-            assert theirs.next("asks") == ours.next("asks") == ["first"]
-            assert len(theirs.read("asks")) == len(ours.read("asks"))
-            assert theirs.read("done") == ours.read("done")
-            assert theirs.answer("asks", "a") == ours.answer("asks", "a")
-            assert theirs.run("done", "more") == ours.run("done", "more")
-        finally:
-            ours.close()
-            if theirs is not None:
-                theirs.close()

@@ -42,11 +42,8 @@ def stored(entries: dict[str, Any], tag: str) -> TypedBytes:
         return TypedBytes(tag, REDIS.dumps_typed(entries)[1])
     if tag == "msgpack":
         return TypedBytes(*TYPED.dumps_typed(entries))
-    return TypedBytes(tag, _encoded(dumps_metadata(TYPED, entries)))
-
-
-def _encoded(document: Any) -> bytes:
-    return bson.encode(document)
+    document: Any = dumps_metadata(TYPED, entries)
+    return TypedBytes(tag, bson.encode(document))
 
 
 def read(metadata: TypedBytes) -> Any:
@@ -62,8 +59,7 @@ def read(metadata: TypedBytes) -> Any:
 
 
 def converted(metadata: TypedBytes, tag: str) -> TypedBytes:
-    target = Form(metadata_type=tag)
-    return converted_metadata(metadata, target, WHERE)
+    return converted_metadata(metadata, Form(metadata_type=tag), WHERE)
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)

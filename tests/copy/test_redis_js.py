@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
 from ckpt_backends.errors import StoreChanged
-from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
-from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.convert import Conversion
-from ckpt_backends.transfer.copying import Arrival, records_of_rows, route
+from ckpt_backends.transfer.copying import Arrival, route
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
-from tests.copy.round_trip import half, receive, stored_records, sum_of
-from tests.kit.command import FIXTURES, ckpt
+from tests.copy.round_trip import (
+    check_only_heads,
+    half,
+    newest_of,
+    receive,
+    records_for,
+    stored_records,
+    sum_of,
+)
+from tests.kit.command import FIXTURES
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers.redis import dump
 from tests.kit.stores import restore_javascript_keys
@@ -55,27 +61,19 @@ def target(redis_stack_url: str) -> str:
     return redis_stack_url
 
 
-def records_for(source: Store, layout: str, thread_id: str) -> list[Record]:
-    """The parts of a thread in the form of a layout."""
-    here = source.describe().layout
-    way = route(here, layout, Language.JAVASCRIPT)
-    records = records_of_rows(here, source.rows(thread_id))
-    return list(Conversion(way.source, way.target, AsStored()).of_thread(records))
+def records(source: str, thread_id: str) -> list[Record]:
+    return records_for(source, "redis-js", thread_id, Language.JAVASCRIPT)
 
 
 @pytest.fixture
 def sent(source: str, target: str) -> dict[str, list[Record]]:
     """The parts of some threads, which the target has, too."""
-    with open_store(source) as store:
-        found = {name: records_for(store, "redis-js", name) for name in SCENES}
+    found = {name: records(source, name) for name in SCENES}
     receive(target, *(Arrival(name, parts) for name, parts in found.items()))
-    return found
-
-
-def test_what_is_read_back_equals_what_was_sent(target: str, sent: dict[str, list[Record]]) -> None:
     with open_store(target) as store:
-        for name, parts in sent.items():
+        for name, parts in found.items():
             assert sum_of(stored_records(store, name)) == sum_of(parts), name
+    return found
 
 
 def test_writes_keep_the_order_of_arrival(
@@ -114,31 +112,18 @@ def contents(url: str, names: Iterable[str]) -> dict[bytes, Any]:
     return {name: found for name, found in dump(url).items() if any(one in name for one in starts)}
 
 
-def test_a_large_thread_comes_in_one_piece_too(
+def test_a_second_run_adds_what_is_new(
     source: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
-    with open_store(source) as store:
-        records = records_for(store, "redis-js", "chat")
-    receive(target, Arrival("chat", records))
-    with open_store(target) as store:
-        assert sum_of(stored_records(store, "chat")) == sum_of(records)
-    with redis.Redis.from_url(target) as client:
-        assert not list(client.scan_iter("ckpt-copy:*"))
-
-
-def test_a_second_run_adds_what_is_new(source: str, target: str) -> None:
-    with open_store(source) as store:
-        records = records_for(store, "redis-js", "chat")
-    early, late = half(records)
+    whole = records(source, "chat")
+    early, late = half(whole)
     receive(target, Arrival("chat", early))
-    with open_store(target) as store:
-        heads = {"": max(one.key.checkpoint_id for one in store.checkpoints("chat"))}
     with pytest.raises(StoreChanged):
         receive(target, Arrival("chat", late))
-    receive(target, Arrival("chat", late, heads))
+    monkeypatch.setattr(receiving, "_AT_ONCE", 100)
+    receive(target, Arrival("chat", late, {"": newest_of(early)}))
     with open_store(target) as store:
-        assert sum_of(stored_records(store, "chat")) == sum_of(records)
+        assert sum_of(stored_records(store, "chat")) == sum_of(whole)
         assert list(store.thread_faults("chat")) == []
 
 
@@ -179,38 +164,11 @@ def test_what_redis_cannot_hold_is_refused(target: str) -> None:
         receive(target, Arrival("t*", [one._replace(key=one.key._replace(thread_id="t*"))]))
 
 
-def test_threads_come_back_from_a_file(source: str, target: str, tmp_path: Path) -> None:
-    path = str(tmp_path / "copy.db")
-    done = ckpt("-s", source, "copy", "--all", "--to", path, "--create", "--yes", "-o", "json")
-    assert done.code in {0, 7}, done.err
-    assert done.json["verified"]
-    done = ckpt("-s", path, "copy", *SCENES, "--to", target, "--yes", "-o", "json")
-    assert (done.code, done.json["verified"]) == (0, True), done.err
-    for name in SCENES:
-        for words in (["history"], ["show"]):
-            answers = [
-                ckpt("-s", one, *words, name, "-o", "json") for one in (source, path, target)
-            ]
-            assert answers[0].json == answers[1].json == answers[2].json
-
-
 def test_a_thread_without_history_has_one_checkpoint(redis_stack_url: str) -> None:
     restore_javascript_keys(FOLDER / "redis-shallow.jsonl.gz", redis_stack_url)
     with open_store(redis_stack_url) as store:
         for name in [one.thread_id for one in store.threads()]:
-            records = stored_records(store, name)
-            told = {one.key: one for one in store.checkpoints(name, body=True)}
-            for one in records:
-                if one.kind is Kind.CHECKPOINT:
-                    body = told.pop(one.key).body
-                    assert body is not None
-                    assert json.loads(body.data) == json.loads(one.value.data)
-            assert told == {}
-            heads = {one.key for one in records if one.kind is Kind.CHECKPOINT}
-            writes = [one for one in records if one.kind is Kind.WRITE]
-            assert {one.key for one in writes} <= heads
-            stored = [one for one in store.writes(name) if one.key in heads]
-            assert len(writes) == len(stored)
+            check_only_heads(store, name)
 
 
 def test_new_indexes_are_those_of_the_saver(redis_stack_url: str) -> None:

@@ -10,7 +10,7 @@ import langgraph_checkpoint_plainredis
 import pytest
 import redis
 
-from ckpt_backends.model import Kind, Record
+from ckpt_backends.model import Kind
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.testing.filling import quiet
@@ -18,6 +18,7 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
+from tests.copy.round_trip import check_told
 from tests.kit.savers.redis import PlainRedisSaver
 
 SCENES = ("interrupt-nested", "fanout-send", "chat")
@@ -48,27 +49,9 @@ def test_records_are_what_the_store_tells(
         layout = store.describe().layout
         for name, some in rows.items():
             records = list(records_of_rows(layout, some))
-            _check_checkpoints(records, list(store.checkpoints(name, body=True, metadata=True)))
-            assert {
-                (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
-                for one in records
-                if one.kind is Kind.WRITE
-            } == {
-                (one.key, one.task_id, one.task_path, one.idx, one.channel, one.value)
-                for one in store.writes(name, values=True)
-            }
+            check_told(store, name, records)
             blobs = {key for key, _ in store.blobs(name)}
             assert len(blobs) == sum(one.kind is Kind.VALUE for one in records)
-
-
-def _check_checkpoints(records: list[Record], told: list[Any]) -> None:
-    found = {one.key: one for one in records if one.kind is Kind.CHECKPOINT}
-    assert found.keys() == {one.key for one in told}
-    for one in told:
-        record = found[one.key]
-        assert (record.value, record.metadata) == (one.body, one.metadata)
-        if one.parent_checkpoint_id is not None:
-            assert record.parent == one.parent_checkpoint_id
 
 
 def test_values_come_before_checkpoints(rows: dict[str, list[Row]], redis_url: str) -> None:

@@ -12,14 +12,12 @@ from ckpt_backends.declaration import bundled
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.transfer.copying import languages_of, refusal, route
 from ckpt_backends.transfer.form import Language
-from tests.copy.conftest import Places
-from tests.copy.test_javascript_pairs import pairs as javascript_pairs
 from tests.kit.command import FIXTURES, SAMPLE, ckpt
 from tests.kit.harness.langgraph_dev import DevHarness
 from tests.kit.harness.postgres import ShallowPostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.harness.three_table import ThreeTableHarness
-from tests.kit.pairs import PAIRS, PYTHON
+from tests.kit.pairs import JAVASCRIPT_PAIRS, PAIRS, PYTHON, Places
 
 LAYOUTS = [layout for backend in bundled() for layout in backend.layouts]
 VARIANTS = {"redis-hash-colon": "redis-hash"}
@@ -42,7 +40,7 @@ def test_each_pair_of_python_is_tested() -> None:
 
 
 def test_each_pair_of_javascript_is_tested() -> None:
-    tested = {(str(one.values[0]), str(one.values[1])) for one in javascript_pairs()}
+    tested = {(str(one.values[0]), str(one.values[1])) for one in JAVASCRIPT_PAIRS}
     assert allowed(Language.JAVASCRIPT) == tested
 
 

@@ -16,6 +16,10 @@ from typing import Any
 import ormsgpack
 import psycopg
 import pytest
+from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver, ShallowPyMySQLSaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.sqlite import SqliteStore
 
 from bench.measure import run
 from ckpt_backends.errors import Refused
@@ -26,8 +30,9 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import parse_url
-from tests.kit.command import FIXTURES, CommandResult, ckpt, copy_store
+from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.servers import mysql_connection
+from tests.kit.stores import restore_rows
 
 CKPT = Path(sysconfig.get_path("scripts")) / "ckpt"
 PYTHON, JAVASCRIPT = Language.PYTHON, Language.JAVASCRIPT
@@ -68,8 +73,6 @@ def _mysql_schema(url: str) -> list[Any]:
 
 
 def test_a_new_file_is_as_the_saver_sets_it_up(tmp_path: Path) -> None:
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
     ours, official = tmp_path / "ours.db", tmp_path / "official.db"
     create_store(parse_url(str(ours)), PYTHON)
     with SqliteSaver.from_conn_string(str(official)) as saver:
@@ -102,9 +105,6 @@ def test_a_file_with_other_tables_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_file_with_long_term_memory_gets_the_tables_too(tmp_path: Path) -> None:
-    from langgraph.checkpoint.sqlite import SqliteSaver
-    from langgraph.store.sqlite import SqliteStore
-
     path = tmp_path / "agent.db"
     with SqliteStore.from_conn_string(str(path)) as store:
         store.setup()
@@ -118,8 +118,6 @@ def test_a_file_with_long_term_memory_gets_the_tables_too(tmp_path: Path) -> Non
 def test_new_tables_in_postgresql_are_as_the_saver_sets_them_up(
     postgres_url: str, schema: str
 ) -> None:
-    from langgraph.checkpoint.postgres import PostgresSaver
-
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA official")
     official = f"{postgres_url}?options=-csearch_path%3Dofficial"
@@ -132,8 +130,6 @@ def test_new_tables_in_postgresql_are_as_the_saver_sets_them_up(
 
 
 def test_new_tables_for_langgraph_js_have_its_migrations_only(postgres_url: str) -> None:
-    from tests.kit.stores import restore_rows
-
     create_store(parse_url(postgres_url), JAVASCRIPT)
     ours = _postgres_schema(postgres_url)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -156,8 +152,6 @@ def test_a_schema_with_other_tables_stays_as_it_is(postgres_url: str) -> None:
 
 
 def test_new_tables_in_mysql_are_as_the_saver_sets_them_up(mysql_url: str) -> None:
-    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver, ShallowPyMySQLSaver
-
     with PyMySQLSaver.from_conn_string(mysql_url) as saver:
         saver.setup()
     official = _mysql_schema(mysql_url)
@@ -225,10 +219,13 @@ def _reasons(answer: Any) -> dict[str, str]:
     return {one["thread_id"]: one["reason"] for one in answer["skipped"]}
 
 
+NAN = b'{"x": NaN}'
+
+
 def test_what_postgresql_cannot_hold_is_named(source: Path, postgres_url: str) -> None:
     add(source, "fine")
     add(source, "nul", metadata=rb'{"name": "a\u0000b"}')
-    add(source, "nan", metadata=b'{"x": NaN}')
+    add(source, "nan", metadata=NAN)
     add(source, "written nul", channel="a\0b")
     add(source, "surrogate \udcff")
     reasons = _reasons(_copied(source, postgres_url, "--create"))
@@ -241,18 +238,18 @@ def test_what_postgresql_cannot_hold_is_named(source: Path, postgres_url: str) -
 
 
 def test_what_mysql_cannot_hold_is_named(source: Path, mysql_url: str) -> None:
-    add(source, "fine")
-    add(source, "Anna")
-    add(source, "anna")
-    add(source, "x" * 151)
+    for name in ("fine", "Anna", "anna", "x" * 151):
+        add(source, name)
     add(source, "long", channel="c" * 151)
-    add(source, "nan", metadata=b'{"x": NaN}')
+    add(source, "nan", metadata=NAN)
+    add(source, "mixed", values={"Seen": [1], "seen": [2]})
     reasons = _reasons(_copied(source, mysql_url, "--create"))
-    assert reasons.keys() in [{one, "x" * 151, "long", "nan"} for one in ("anna", "Anna")]
     (rival,) = reasons.keys() & {"anna", "Anna"}
+    assert reasons.keys() == {rival, "x" * 151, "long", "nan", "mixed"}
     assert "equal in the collation" in reasons[rival]
     assert "'channel'" in reasons["long"]
     assert "checkpoint '1f1e6072-" in reasons["nan"]
+    assert "equal to another one in the collation" in reasons["mixed"]
 
 
 def test_odd_texts_stay_as_they_are(source: Path, tmp_path: Path) -> None:
@@ -267,30 +264,19 @@ def test_odd_texts_stay_as_they_are(source: Path, tmp_path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             found.append(connection.execute(query).fetchall())
     assert found[0] == found[1]
-    assert len(found[0]) == len(["fine", "nul", "surrogate"])
+    assert len(found[0]) == 3
 
 
-def test_names_of_channels_that_mysql_takes_as_equal(source: Path, mysql_url: str) -> None:
-    add(source, "mixed", values={"Seen": [1], "seen": [2]})
-    add(source, "fine")
-    reasons = _reasons(_copied(source, mysql_url, "--create"))
-    assert "equal to another one in the collation" in reasons["mixed"]
-    assert _ids(mysql_url) == ["fine"]
-
-
-@pytest.mark.parametrize("is_deep", [False, True])
-def test_a_target_without_task_paths_is_refused(
-    source: Path, tmp_path: Path, *, is_deep: bool
-) -> None:
+def test_a_target_without_task_paths_is_refused(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "old.db"
     create_store(parse_url(str(target)), JAVASCRIPT)
-    add(source, "one", task_path="~__pregel_pull, ask" if is_deep else "")
-    answer = _copied(source, str(target))
-    if is_deep:
-        assert "no column for the task paths" in answer["error"]
-        assert "run setup()" in answer["error"]
-    else:
-        assert answer["verified"]
+    add(source, "one", task_path="~__pregel_pull, ask")
+    refused = _copied(source, str(target))["error"]
+    assert "no column for the task paths" in refused
+    assert "run setup()" in refused
+    with closing(sqlite3.connect(source)) as db, db:
+        db.execute("UPDATE writes SET task_path = ''")
+    assert _copied(source, str(target))["verified"]
 
 
 def test_a_target_of_an_unknown_saver_is_refused(source: Path, tmp_path: Path) -> None:
@@ -308,7 +294,6 @@ def test_pending_sends_of_old_checkpoints_move(
     tmp_path: Path, postgres_url: str, era: str, name: str
 ) -> None:
     from langgraph.checkpoint.postgres import PostgresSaver
-    from langgraph.checkpoint.sqlite import SqliteSaver
 
     old, back = copy_store(FIXTURES / era / "store.db", tmp_path), tmp_path / "back.db"
     for source, target in ((str(old), postgres_url), (postgres_url, str(back))):
@@ -324,7 +309,7 @@ def test_pending_sends_of_old_checkpoints_move(
     assert found[0] == found[1] == found[2]
 
 
-def test_threads_of_langgraph_js_go_to_postgresql_and_back(
+def test_branches_of_langgraph_js_do_not_go_to_postgresql(
     tmp_path: Path, postgres_url: str
 ) -> None:
     source = copy_store(FIXTURES / "js-1.7.3" / "store.db", tmp_path)
@@ -333,16 +318,6 @@ def test_threads_of_langgraph_js_go_to_postgresql_and_back(
     assert there.keys() >= {"fork-chat", "fork-asking", "fork-update-open", "fork-update"}
     assert all("elsewhere" in reason for reason in there.values())
     assert not there.keys() & {"linear", "interrupt-answered", "chat"}
-    back = str(tmp_path / "back.db")
-    assert _copied(postgres_url, back, "--create")["verified"]
-    for name in ("linear", "interrupt-answered", "chat"):
-        shown = [ckpt("-s", one, "history", name, "-o", "json") for one in (source, back)]
-        assert [one.code for one in shown] == [0, 0]
-        assert _steps(shown[0]) == _steps(shown[1])
-
-
-def _steps(done: CommandResult) -> list[Any]:
-    return [(one["checkpoint_id"], one["next"], one["status"]) for one in done.json]
 
 
 def _ids(url: str) -> list[str]:

@@ -14,7 +14,6 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
-from tests.copy.round_trip import sqlite_source
 
 _COLUMNS = {
     "writes": ("checkpoint_ns", "task_id", "task_path", "idx", "channel", "type", "value"),
@@ -23,17 +22,12 @@ _COLUMNS = {
 _CELLS = ("NULL", "7", "-1", "1.5", "'text'", "''", "CAST(X'ff41' AS TEXT)", "X'c0'", "X''")
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sqlite_source(tmp_path_factory.mktemp("parts") / "source.db", ("chat", "fanout-send"))
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_records_of_odd_cells_are_those_of_the_rows(
-    source: Path, tmp_path: Path, seed: int
+    scenes: Path, tmp_path: Path, seed: int
 ) -> None:
     path, chance = tmp_path / "odd.db", random.Random(seed)
-    path.write_bytes(source.read_bytes())
+    path.write_bytes(scenes.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
         for table, columns in _COLUMNS.items():
             for (row,) in connection.execute(f"SELECT rowid FROM {table}").fetchall():
@@ -49,9 +43,9 @@ def test_records_of_odd_cells_are_those_of_the_rows(
             assert _read(store, thread_id) == _of_rows(store, thread_id)
 
 
-def test_an_older_table_has_no_task_paths(source: Path, tmp_path: Path) -> None:
+def test_an_older_table_has_no_task_paths(scenes: Path, tmp_path: Path) -> None:
     path = tmp_path / "older.db"
-    path.write_bytes(source.read_bytes())
+    path.write_bytes(scenes.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("ALTER TABLE writes DROP COLUMN task_path")
     with open_store(str(path)) as store:

@@ -7,17 +7,14 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ckpt_backends.errors import Refused, StoreChanged
-from ckpt_backends.model import Kind, Record, TypedBytes
+from ckpt_backends.errors import Refused
+from ckpt_backends.model import Kind, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
@@ -25,6 +22,7 @@ from tests.copy.round_trip import (
     check_round_trip,
     half,
     in_order,
+    newest_of,
     receive,
     records_for,
     sqlite_source,
@@ -38,11 +36,6 @@ pytestmark = pytest.mark.engines
 
 THREAD = "fanout-send"
 START = "{fanout-send}:"
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sqlite_source(tmp_path_factory.mktemp("source") / "agent.db")
 
 
 @pytest.fixture(scope="module")
@@ -65,27 +58,15 @@ def url_of(place: ValkeyHarness) -> str:
     return f"{place.url}?layout=valkey"
 
 
-def records_from(source: Path, thread_id: str = THREAD) -> list[Record]:
-    with open_store(str(source)) as store:
-        return records_for(store, "valkey", thread_id)
-
-
-def test_what_is_received_is_read_back_record_for_record(
-    source: Path, place: ValkeyHarness
-) -> None:
-    names = check_round_trip(source, url_of(place), "valkey")
-    for name in names:
-        config: Any = {"configurable": {"thread_id": name}}
-        with place.saver() as saver:
-            assert SCENARIOS[name].build(saver).get_state(config).values, name
-        # The lists are as the saver would have made them.
+def test_lists_are_as_the_saver_makes_them(scenes: Path, place: ValkeyHarness) -> None:
+    for name in check_round_trip(scenes, url_of(place), "valkey"):
         for ns in place._namespaces(name):
             ids = place._ids(name, ns)
             assert ids == sorted(ids, reverse=True)
 
 
-def test_a_copy_is_made_in_an_empty_database_only(source: Path, place: ValkeyHarness) -> None:
-    words = ("-s", source, "copy", THREAD, "--yes", "--to")
+def test_a_copy_is_made_in_an_empty_database_only(scenes: Path, place: ValkeyHarness) -> None:
+    words = ("-s", scenes, "copy", THREAD, "--yes", "--to")
     assert ckpt(*words, place.url).code == 4
     assert ckpt(*words, place.url, "--create").code == 0
     assert ckpt(*words, place.url, "--create").code == 0
@@ -97,12 +78,12 @@ def test_a_copy_is_made_in_an_empty_database_only(source: Path, place: ValkeyHar
     assert place.client.dbsize() == 1
 
 
-def test_writes_are_in_the_order_of_the_tasks(source: Path, place: ValkeyHarness) -> None:
+def test_writes_are_in_the_order_of_the_tasks(scenes: Path, place: ValkeyHarness) -> None:
     """The saver stores no paths. So the order in which it returns writes is that of the paths."""
-    records = records_from(source)
+    records = records_for(scenes, "valkey", THREAD)
     random.Random(2).shuffle(records)
     receive(url_of(place), Arrival(THREAD, records))
-    with open_store(str(source)) as store:
+    with open_store(str(scenes)) as store:
         wanted: dict[str, list[tuple[str, int]]] = {}
         for one in store.writes(THREAD):
             wanted.setdefault(one.key.checkpoint_id, []).append((one.task_id, one.idx))
@@ -112,9 +93,9 @@ def test_writes_are_in_the_order_of_the_tasks(source: Path, place: ValkeyHarness
         assert [(one["task_id"], one["idx"]) for one in stored] == some
 
 
-def test_times_to_live_are_kept(source: Path, place: ValkeyHarness) -> None:
+def test_times_to_live_are_kept(scenes: Path, place: ValkeyHarness) -> None:
     ends = round(time.time() + 3600) * 1000
-    records = [one._replace(expires_at=ends) for one in records_from(source)]
+    records = [one._replace(expires_at=ends) for one in records_for(scenes, "valkey", THREAD)]
     receive(url_of(place), Arrival(THREAD, records))
     assert {place.client.pexpiretime(name) for name in place.client.scan_iter()} == {ends}
     with open_store(place.url) as store:
@@ -126,55 +107,11 @@ def test_times_to_live_are_kept(source: Path, place: ValkeyHarness) -> None:
     assert place.client.pttl(f"thread:{START}") == -1
 
 
-def test_a_thread_that_went_on_gets_the_rest_and_only_that(
-    source: Path, place: ValkeyHarness
-) -> None:
-    records = records_from(source)
-    early, late = half(records)
-    newest = max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)
-    # A task that ended since the first copy, at a checkpoint that is there with other writes.
-    writes = [one for one in early if one.kind is Kind.WRITE]
-    again = next(one for one in writes if [other.key for other in writes].count(one.key) > 1)
-    early.remove(again)
-    late.append(again)
-    receive(url_of(place), Arrival(THREAD, early))
-    for heads in ({}, {"": "another"}):
-        with pytest.raises(StoreChanged):
-            receive(place.url, Arrival(THREAD, late, heads))
-    receive(place.url, Arrival(THREAD, late, {"": newest}))
-    with open_store(place.url) as store:
-        assert in_order(stored_records(store, THREAD)) == in_order(records)
-        thread = store.thread(THREAD)
-    assert thread is not None
-    assert thread.head is not None
-    assert thread.head > newest
-    with pytest.raises(StoreChanged):
-        receive(place.url, Arrival(THREAD, [again], {"": thread.head}))
-
-
-def test_a_large_thread_becomes_visible_at_once(
-    source: Path, place: ValkeyHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
-    records = records_from(source)
-    assert records[-1].kind is Kind.CHECKPOINT
-    unfit = records[-1]._replace(metadata=TypedBytes("json", b'{"score": NaN}'))
-    with pytest.raises(CannotHold, match="NaN"):
-        receive(url_of(place), Arrival(THREAD, [*records[:-1], unfit]))
-    left = place.client.keys()
-    assert left
-    assert all(one.startswith(b"ckpt-copy:") and place.client.ttl(one) > 0 for one in left)
-    receive(url_of(place), Arrival(THREAD, records))
-    assert not place.client.keys("ckpt-copy:*")
-    with open_store(place.url) as store:
-        assert in_order(stored_records(store, THREAD)) == in_order(records)
-
-
 @pytest.mark.parametrize("data", [b'{"score": NaN}', b'{"n": 18446744073709551616}', rb'"\ud800"'])
 def test_metadata_that_the_saver_cannot_read_is_refused(
-    data: bytes, source: Path, place: ValkeyHarness
+    data: bytes, scenes: Path, place: ValkeyHarness
 ) -> None:
-    records = records_from(source)
+    records = records_for(scenes, "valkey", THREAD)
     at = next(n for n, record in enumerate(records) if record.kind is Kind.CHECKPOINT)
     records[at] = records[at]._replace(metadata=TypedBytes("json", data))
     with pytest.raises(CannotHold, match="metadata of checkpoint"):
@@ -183,16 +120,19 @@ def test_metadata_that_the_saver_cannot_read_is_refused(
 
 
 @pytest.mark.parametrize("ns", ["b}:c", "\ud800"])
-def test_keys_of_other_threads_are_refused(ns: str, source: Path, place: ValkeyHarness) -> None:
-    records = [one._replace(key=one.key._replace(checkpoint_ns=ns)) for one in records_from(source)]
+def test_keys_of_other_threads_are_refused(ns: str, scenes: Path, place: ValkeyHarness) -> None:
+    records = [
+        one._replace(key=one.key._replace(checkpoint_ns=ns))
+        for one in records_for(scenes, "valkey", THREAD)
+    ]
     with pytest.raises(CannotHold):
         receive(url_of(place), Arrival(THREAD, records))
     assert place.client.dbsize() == 0
 
 
-def test_a_list_in_another_order_is_refused(source: Path, place: ValkeyHarness) -> None:
+def test_a_list_in_another_order_is_refused(scenes: Path, place: ValkeyHarness) -> None:
     """The saver loads another head than those of other layouts would."""
-    receive(url_of(place), Arrival(THREAD, records_from(source)))
+    receive(url_of(place), Arrival(THREAD, records_for(scenes, "valkey", THREAD)))
     newest = place.client.lpop(f"thread:{START}")
     place.client.rpush(f"thread:{START}", newest)
     with open_store(place.url) as store, pytest.raises(CannotHold, match="order of their ids"):
@@ -203,33 +143,12 @@ def test_a_list_in_another_order_is_refused(source: Path, place: ValkeyHarness) 
         stored_records(store, THREAD)
 
 
-def test_a_thread_goes_there_and_back_and_on(
-    source: Path, place: ValkeyHarness, tmp_path: Path
-) -> None:
-    back = sqlite_source(tmp_path / "back.db", ())
-    words = ("--to", place.url, "--create", "--yes", "-o", "json")
-    assert ckpt("-s", source, "copy", "--all", *words).json["skipped"] == []
-    assert ckpt("-s", source, "copy", "--all", *words).json["added"] == 0
-    done = ckpt("-s", place.url, "copy", "--all", "--to", back, "--yes", "-o", "json")
-    # Without task paths, SQLite would order these writes by the ids of the tasks.
-    assert {one["thread_id"] for one in json.loads(done.out)["skipped"]} <= {"delta-often"}
-    name = "interrupt-nested"
-    config: Any = {"configurable": {"thread_id": name}}
-    with place.saver() as theirs, SqliteSaver.from_conn_string(str(back)) as ours:
-        here, there = (SCENARIOS[name].build(saver).get_state(config) for saver in (ours, theirs))
-        assert (here.values, here.next, here.interrupts) == (
-            there.values,
-            there.next,
-            there.interrupts,
-        )
-
-
 def test_an_order_that_another_layout_would_change_is_refused(
     place: ValkeyHarness, tmp_path: Path
 ) -> None:
     """The saver keeps the order of arrival; a DeltaChannel is rebuilt in this order."""
     name = "delta-rarely"
-    records = records_from(sqlite_source(tmp_path / "delta.db", [name]), name)
+    records = records_for(sqlite_source(tmp_path / "delta.db", [name]), "valkey", name)
     receive(url_of(place), Arrival(name, records))
     for is_turned in (False, True):
         several = 0
@@ -249,15 +168,14 @@ def test_an_order_that_another_layout_would_change_is_refused(
 
 
 def test_a_thread_is_copied_to_a_cluster(
-    source: Path, cluster_url: str, monkeypatch: pytest.MonkeyPatch
+    scenes: Path, cluster_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All keys of a thread are in one slot."""
     url = f"{cluster_url.replace('redis://', 'valkey://')}?layout=valkey"
-    records = records_from(source)
+    records = records_for(scenes, "valkey", THREAD)
     early, late = half(records)
-    newest = max(one.key.checkpoint_id for one in early if one.kind is Kind.CHECKPOINT)
     receive(url, Arrival(THREAD, early))
     monkeypatch.setattr(receiving, "_AT_ONCE", 100)
-    receive(url, Arrival(THREAD, late, {"": newest}))
+    receive(url, Arrival(THREAD, late, {"": newest_of(early)}))
     with open_store(url) as store:
         assert in_order(stored_records(store, THREAD)) == in_order(records)

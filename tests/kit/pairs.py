@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -13,7 +14,20 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.transfer.copying import refusal
 from ckpt_backends.transfer.form import Form, Language
 from tests.kit.harness import HARNESSES
-from tests.kit.official import MOST_TELLING, TELLING
+from tests.kit.harness.javascript import (
+    JavaScriptDevHarness,
+    JavaScriptMongoHarness,
+    JavaScriptRedisHarness,
+    ShallowJavaScriptRedisHarness,
+)
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.official import MOST_TELLING, TELLING, Source
+
+Sources: TypeAlias = Callable[[type[Harness], frozenset[str] | None], Source]
+"""A function that returns a filled store."""
+Places: TypeAlias = Callable[[type[Harness]], AbstractContextManager[Harness]]
+"""A function that yields the harness of an empty place."""
 
 PYTHON = {one.name: one for one in HARNESSES if one.recording is None and " " not in one.name}
 """The harness of each layout of Python."""
@@ -59,6 +73,14 @@ def pairs() -> Iterator[Any]:
                 yield pytest.param(every, id=every.name, marks=pytest.mark.slow)
 
 
+def creating(target: Harness) -> list[str]:
+    """Return `--create` if that makes the layout; otherwise, make the store by its saver."""
+    if any(target.name in backend.creates.values() for backend in known_backends()):
+        return ["--create"]
+    target.kept_saver  # noqa: B018
+    return []
+
+
 def form_of(layout: str) -> Form:
     """The form of the Python threads of a layout."""
     for backend in known_backends():
@@ -74,3 +96,26 @@ def count_alike(one: str, other: str) -> bool:
 
 
 PAIRS = list(pairs())
+
+JAVASCRIPT: dict[str, type[Harness]] = {
+    "sqlite": SqliteHarness,
+    "postgres": PostgresHarness,
+    "mongodb-js": JavaScriptMongoHarness,
+    "redis-js": JavaScriptRedisHarness,
+    "redis-js-shallow": ShallowJavaScriptRedisHarness,
+    "langgraph-dev-js": JavaScriptDevHarness,
+}
+"""The harness of each layout of LangGraph.js."""
+
+
+def _javascript_pairs() -> Iterator[Any]:
+    for source in JAVASCRIPT:
+        for target in JAVASCRIPT:
+            if not refusal(source, target, Language.JAVASCRIPT):
+                # The test server of MongoDB takes 17 seconds to get all threads.
+                is_quick = "sqlite" in {source, target} and target != "mongodb-js"
+                mark = pytest.mark.engines if is_quick else pytest.mark.slow
+                yield pytest.param(source, target, id=f"{source} to {target}", marks=mark)
+
+
+JAVASCRIPT_PAIRS = list(_javascript_pairs())

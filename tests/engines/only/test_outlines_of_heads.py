@@ -13,8 +13,8 @@ import pytest
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.tasks import is_surely_done
 from tests.kit.agents.steps import saver_of
+from tests.kit.heads import CHANNELS, some_checkpoint
 from tests.kit.servers import mysql_connection
-from tests.unit.core.test_surely_done import CHANNELS, some_checkpoint
 
 _NUMBER = 1500
 _COLUMNS = {

@@ -73,28 +73,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     "test_a_store_of_an_older_era_reads_as_its_library_read_it": (
         *("lg-0.2.14-json", "lg-0.6.11", "js-1", "agents/deepagents-0.7"),
     ),
-    "tests/copy/test_copied_eras.py::test_a_database_of_an_older_era_is_copied": ("lg-0.6.11",),
-    "tests/copy/test_copied_eras.py::test_a_file_of_an_older_era_is_copied": (
-        "lg-0.6.11-postgres",
-    ),
-    "tests/copy/test_dynamodb.py::test_killed_runs_are_completed_by_the_next_one": (),
-    "tests/copy/test_hostile_threads.py::test_other_layouts_take_what_they_can_hold": ("postgres",),
-    "tests/copy/test_import.py::test_a_fresh_store_of_another_layout_holds_the_same_threads": (
-        *("sqlite to postgres", "sqlite to mongodb"),
-    ),
-    "tests/copy/test_import.py::test_damage_in_each_cell_ends_in_a_clear_error": (
-        *("postgres", "redis"),
-    ),
-    "tests/copy/test_javascript_pairs.py::test_a_thread_of_javascript_reads_as_it_was": (
-        *("sqlite to", "mongodb-js to"),
-    ),
-    "tests/copy/test_mongodb.py::test_threads_of_old_releases": (),
-    "tests/copy/test_pairs.py::test_a_copied_thread_is_the_same": (
-        *("sqlite to sqlite", "postgres to"),
-    ),
-    "tests/copy/test_redis.py::test_records_of_older_releases_are_what_the_store_tells": (
-        *("lg-0.4.10", "lg-1.0.10"),
-    ),
     "tests/doctor/test_clean.py::test_a_sqlite_store_of_an_era": (*("lg-0.2.14-json", "js-1.7.3"),),
     "tests/doctor/test_clean.py::test_a_store_while_an_agent_writes": ("Sqlite",),
     "tests/doctor/test_deep.py::test_values_that_branches_of_langgraph_js_share_are_found": (
@@ -170,19 +148,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/security/test_printed_commands.py::"
     "test_what_is_pasted_undoes_the_rollback_of_that_very_thread": ("bash",),
     "tests/security/test_regular_files.py::test_a_pickle": ("1",),
-    "tests/travel/test_edits.py::test_a_thread_of_its_own_can_be_edited": (
-        *("postgres", "sqlite"),
-    ),
-    "tests/travel/test_edits.py::test_an_edited_copy_can_be_taken_back": (*("postgres", "sqlite"),),
-    "tests/travel/test_eras.py::test_a_checkpoint_of_some_threads": ("lg-1.2.22",),
-    "tests/travel/test_pickled.py::test_every_checkpoint_is_gone_back_to_and_resumed": ("sqlite",),
-    "tests/travel/test_rollback.py::test_every_checkpoint_of_a_sqlite_thread": (
-        *("linear", "fanout", "interrupt", "subgraph"),
-    ),
-    "tests/travel/test_together.py::test_two_at_once_are_one_after_the_other": (
-        *("sqlite-rollback", "sqlite-purge, rollback", "postgres-rollback"),
-        *("redis-rollback",),
-    ),
     "tests/tui/test_contrast.py::test_all_text_is_readable_in_every_theme": (),
     "tests/tui/test_hostile.py::test_a_value_of_50_mb_is_shown_by_its_beginning": (),
     "tests/tui/test_long_stepping.py::test_a_search_for_changes_is_stopped_by_escape": (),

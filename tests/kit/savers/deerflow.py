@@ -11,6 +11,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph, add_messages
 
+from ckpt_backends.memory import Item
+from ckpt_backends.registry import open_memory
+from ckpt_backends.url import parse_url
+
 THREAD = "thread_abc123"
 TURNS = (
     "我在字节跳动做后端开发，主要用 Go 和 Python。",
@@ -112,3 +116,26 @@ def write_fact(base: Path, user: str, agent: str, ident: str, front: str, body: 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"---\n{front}\n---\n\n{body}", encoding="utf-8")
     return path
+
+
+FRONT = """id: fact_one
+category: goal
+confidence: 0.9
+status: active
+source:
+  type: conversation
+  threadId: thread_abc123
+topics: []
+createdAt: '2026-07-23T10:00:00Z'
+updatedAt: '2026-07-24T10:00:00Z'
+revision: 2
+schemaVersion: 2
+user_id: anna
+agent_name: coder"""
+BODY = "# 迁移\n\n计划将团队 CI/CD 迁移到 GitHub Actions\n\n第二行\n"
+
+
+def read(path: Path | str) -> list[Item]:
+    """Return all items of a memory."""
+    with open_memory(parse_url(str(path))) as store:
+        return list(store.items(values=True))
