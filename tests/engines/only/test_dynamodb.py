@@ -267,23 +267,6 @@ def test_a_payload_that_is_encrypted_is_decrypted_before_it_is_split(
         assert graph_of(saver).invoke(None, config)["items"] == ["secret", "from a", "from b"]
 
 
-@pytest.mark.slow
-def test_a_hash_sign_in_ids_mixes_no_threads(place: DynamoDbHarness) -> None:
-    saver = place.kept_saver
-    names = ["a", "a#", "a#b", "#a", "a##"]
-    for name in names:
-        graph_of(saver).invoke({"items": [name]}, config_of(name))
-    before = {name: place.rows(name)["CHECKPOINT"] for name in names}
-    for name in names:
-        shown = ckpt("-s", place.url, "show", name, "--writes", "-o", "json").json
-        assert shown["values"]["items"][0] == name
-    assert ckpt("-s", place.url, "threads", "delete", "a#", "--yes").code == 0
-    for name in set(names) - {"a#"}:
-        assert place.rows(name)["CHECKPOINT"] == before[name]
-        state = graph_of(saver).get_state(config_of(name))
-        assert state.values["items"] == [name, "from a", "from b"]
-
-
 def test_a_namespace_with_a_hash_sign_is_whole(place: DynamoDbHarness) -> None:
     from langgraph.checkpoint.base import empty_checkpoint
 

@@ -17,9 +17,7 @@ from ckpt_backends.changes import Change
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Record, TypedBytes
 from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.queries.tail import Tail
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer, thread_list
 from tests.kit.servers import Server, mongodb_database
@@ -331,19 +329,6 @@ def test_writes_cannot_be_added(place: Place) -> None:
     assert list(saver.collection.find().sort("_id", 1)) == before
 
 
-def test_checkpoints_are_followed_as_they_come(place: Place) -> None:
-    url, saver = place
-    with open_store(url) as store:
-        tail = Tail(store, ANNA, None, all_ns=False)
-        first = [one.moment.key.checkpoint_id for one in tail.last(2)]
-        assert tail.new() == []
-        talk(saver, ANNA, "A third time")
-        later = [one.moment.key.checkpoint_id for one in tail.new()]
-    ids = [row["checkpoint_id"] for row in ckpt("-s", url, "history", ANNA, "-o", "json").json]
-    assert first == ids[5:3:-1]
-    assert later == ids[3::-1]
-
-
 class Bomb:
     """Runs a command when it is loaded."""
 
@@ -368,18 +353,3 @@ def test_a_pickle_that_runs_code_is_only_shown(place: Place, tmp_path: Path) -> 
     assert "system" in ckpt("-s", url, "show", PLAIN, "-o", "json").out
     ckpt("-s", url, "rollback", PLAIN, "~1", "--yes")
     assert not mark.exists()
-
-
-def test_thread_ids_do_not_leak_into_one_another(place: Place) -> None:
-    url, saver = place
-    odd = ["t", "t:1", "T", "t*", "t$", "$where", "t[1]", "t,u", ".*", "t.u"]
-    for thread_id in odd:
-        talk(saver, thread_id, f"in {thread_id}")
-    with open_store(url) as store:
-        for thread_id in odd:
-            assert {one.key.thread_id for one in store.checkpoints(thread_id)} == {thread_id}
-            found = store.thread(thread_id)
-            assert found is not None
-            assert found.checkpoints == 4
-            shown = ckpt("-s", url, "messages", thread_id, "-o", "json").json
-            assert shown[0]["content"] == f"in {thread_id}"

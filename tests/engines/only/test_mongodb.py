@@ -17,7 +17,7 @@ from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
 from ckpt_backends.mongodb.engine.connect import MongoConnection, connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.queries.tail import Tail
+from tests.engines.commands import COMMANDS
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer
@@ -25,30 +25,6 @@ from tests.kit.savers.mongodb import Place
 from tests.kit.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
 
 SECRET = "hunter2-canary"
-COMMANDS = [
-    ["threads", "list", "--long", "-o", "json"],
-    ["threads", "list", "--all", "-o", "json"],
-    ["show", "--long", "trip"],
-    ["show", "trip", "--writes", "--metadata"],
-    ["show", "trip", "--tree", "--all-ns", "--unfold"],
-    ["show", "trip", "--raw"],
-    ["show", "trip", "--where"],
-    ["history", "trip", "--all-ns"],
-    ["diff", "trip"],
-    ["diff", "trip", "--writes"],
-    ["replay", "trip"],
-    ["replay", "--all", "--verify"],
-    ["stats"],
-    ["stats", "trip"],
-    ["grep", "from", "--jobs", "2"],
-    ["interrupts"],
-    ["messages", "trip"],
-    ["grep", "from"],
-    ["blame", "trip", "n"],
-    ["du"],
-    ["stores"],
-    ["doctor"],
-]
 
 
 @pytest.fixture
@@ -135,20 +111,6 @@ def test_a_store_whose_writes_are_unsure_is_refused(place: Place) -> None:
     assert ckpt("-s", pinned, "threads", "list").code == 0
     wrong = ckpt("-s", f"{place.url}?collection=agents&writes_collection=x", "threads", "list")
     assert (wrong.code, "no collection 'x'" in wrong.err) == (4, True)
-
-
-def test_checkpoints_are_followed_as_they_come(place: Place) -> None:
-    place.fill("trip")
-    with open_store(place.url) as store:
-        tail = Tail(store, "trip", None, all_ns=True)
-        first = [one.moment.key.checkpoint_id for one in tail.last(2)]
-        assert tail.new() == []
-        place.fill("trip")
-        later = [one.moment.key.checkpoint_id for one in tail.new()]
-    rows = ckpt("-s", place.url, "history", "trip", "-o", "json").json
-    ids = [row["checkpoint_id"] for row in rows]
-    assert first == ids[5:3:-1]
-    assert later == ids[3::-1]
 
 
 class Sent(CommandListener):
@@ -311,20 +273,6 @@ def test_encrypted_values_and_leaves(place: Place, monkeypatch: pytest.MonkeyPat
     assert items(place.url) == ["in trip", "from a", "from b"]
     assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 0
     assert items(place.url) == ["in trip", "from a"]
-
-
-def test_odd_thread_ids_do_not_leak_into_one_another(place: Place) -> None:
-    odd = ["t", "T", "t:1", "t*", "$ne", "$where", "t[1]", "t,u", ".*", "t.u", "{}", "^t", "\u00e4"]
-    place.fill(*odd)
-    with open_store(place.url) as store:
-        assert sorted(one.thread_id for one in store.threads()) == sorted(odd)
-        for thread in odd:
-            found = store.thread(thread)
-            assert found is not None
-            assert (found.checkpoints, len(list(store.checkpoints(thread)))) == (4, 4)
-            assert {one.key.thread_id for one in store.writes(thread)} == {thread}
-        assert store.thread("\ud800") is None
-        assert list(store.writes("t", channels=["$items"], values=["$n"])) == []
 
 
 def test_a_collection_with_a_collation_of_its_own(place: Place) -> None:

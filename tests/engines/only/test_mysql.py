@@ -9,39 +9,16 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.kit.agents.steps import SAID, config_of, graph_of
+from tests.engines.commands import COMMANDS, PLANNED
+from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
 from tests.kit.savers.mysql import TABLES, fill, migrated, run, saver_of, user
 from tests.kit.servers import Server, mysql_connection, mysql_database
-
-COMMANDS = [
-    ["threads", "list", "--long", "-o", "json"],
-    ["threads", "list", "--all", "-o", "json"],
-    ["show", "--long", "trip"],
-    ["show", "trip", "--writes", "--metadata"],
-    ["show", "trip", "--tree", "--all-ns", "--unfold"],
-    ["show", "trip", "--raw"],
-    ["show", "trip", "--where"],
-    ["history", "trip", "--all-ns"],
-    ["diff", "trip"],
-    ["interrupts"],
-    ["messages", "trip"],
-    ["grep", "from", "--jobs", "2"],
-    ["blame", "trip", "items"],
-    ["du", "trip", "--by", "channel"],
-    ["replay", "--all", "--verify", "--jobs", "2"],
-    ["stats"],
-    ["stores"],
-    ["doctor", "--deep"],
-    ["replay", "trip", "--repair", "--dry-run"],
-    ["rollback", "trip", "head", "--force", "--dry-run"],
-    ["copy", "trip@head", "--as", "new", "--dry-run"],
-]
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +27,6 @@ def filled_url(mysql_server: Server) -> Iterator[str]:
     with mysql_database(mysql_server) as url:
         fill(url, "trip", "other")
         yield url
-
-
-@pytest.mark.engines
-def test_a_user_that_may_only_select_can_run_every_command(filled_url: str) -> None:
-    with user(filled_url, "SELECT") as url:
-        for words in COMMANDS:
-            answer = ckpt("-s", url, *words)
-            assert answer.code == 0, (words, answer.err)
-        refused = ckpt("-s", url, "rollback", "trip", "head", "--force", "--yes")
-    assert refused.code == 4
-    assert "permission denied" in refused.err
 
 
 def test_a_user_without_rights_is_told_so(filled_url: str) -> None:
@@ -75,33 +41,12 @@ def test_the_scheme_mariadb_means_the_same(filled_url: str) -> None:
     assert ckpt("-s", other, "show", "trip", "-o", "json").json["values"]["n"] == 1
 
 
-def test_the_engine_itself_refuses_to_write(filled_url: str) -> None:
-    from ckpt_backends.mysql.connect import connect
-
-    connection = connect(parse_url(filled_url))
-    try:
-        with pytest.raises(StoreUnavailable, match="READ ONLY transaction"):
-            connection.rows("DELETE FROM checkpoints")
-    finally:
-        connection.close()
-
-
 def test_the_servers_time_limit_is_kept(filled_url: str) -> None:
     with open_store(filled_url) as store:
         rows: Callable[[str], Any] = store._database.rows  # type: ignore[attr-defined]
         rows("SET SESSION max_statement_time = 0.05")
         with pytest.raises(StoreUnavailable, match="exceeded the time limit"):
             rows("SELECT SLEEP(5), COUNT(*) FROM checkpoints")
-
-
-def test_a_locked_table_says_so(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(mysql_url, "trip")
-    monkeypatch.setattr("ckpt_backends.mysql.connect._LOCK_SECONDS", 1)
-    with mysql_connection(mysql_url) as writer:
-        writer.cursor().execute("LOCK TABLES checkpoints WRITE")
-        answer = ckpt("-s", mysql_url, "threads", "list")
-    assert answer.code == 4
-    assert "holds a lock" in answer.err
 
 
 @pytest.mark.engines
@@ -120,17 +65,6 @@ def test_a_change_of_the_same_thread_is_waited_for(
         assert "another session holds a lock" in answer.err
         assert ckpt("-s", mysql_url, "rollback", "other", *words).code == 0
     assert ckpt("-s", mysql_url, "rollback", "ours", *words).code == 0
-
-
-def test_one_answer_is_of_one_moment(mysql_url: str) -> None:
-    fill(mysql_url, "trip")
-    with open_store(mysql_url) as store:
-        before = list(store.checkpoints("trip", body=True, values=True))
-        fill(mysql_url, "trip", "later")
-        assert [one.thread_id for one in store.threads()] == ["trip"]
-        assert list(store.checkpoints("trip", body=True, values=True)) == before
-    with open_store(mysql_url) as store:
-        assert {one.thread_id for one in store.threads()} == {"trip", "later"}
 
 
 def test_answers_that_are_asked_for_at_once_do_not_disturb_each_other(filled_url: str) -> None:
@@ -312,7 +246,7 @@ def test_stores_of_each_release(mysql_url: str, filled_url: str, last: int, says
         }
         assert len(list(store.writes("trip", values=True))) == len(list(newest.writes("trip")))
         assert len(list(store.rows("trip"))) == len(list(newest.rows("trip")))
-    for words in COMMANDS[:-3]:
+    for words in COMMANDS:
         # Without the small values in the bodies, values are missing.
         missed = 1 if words[0] == "doctor" and last < 21 else 0
         assert ckpt("-s", mysql_url, *words).code == missed, words
@@ -346,7 +280,7 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
             f"ALTER TABLE {table} DROP PRIMARY KEY, DROP COLUMN checkpoint_ns_hash,"
             f" ADD COLUMN checkpoint_ns_hash {computed}, ADD PRIMARY KEY ({key})",
         )
-    for words in COMMANDS:
+    for words in [*COMMANDS, *PLANNED]:
         # The newest saver, whose migrations are recorded, cannot write to such a column.
         code = int(words[0] == "doctor")
         assert ckpt("-s", mysql_url, *words).code == code, words
@@ -384,21 +318,6 @@ def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
         assert sorted(map(repr, store.rows("trip"))) == sorted(map(repr, rows))
 
 
-def test_tables_with_an_own_column_are_read_and_not_changed(mysql_url: str) -> None:
-    fill(mysql_url, "trip")
-    for table in ("checkpoint_writes", "checkpoints"):
-        run(mysql_url, f"ALTER TABLE {table} ADD org_id CHAR(36) NOT NULL DEFAULT 'x'")
-        run(mysql_url, f"ALTER TABLE {table} ALTER org_id DROP DEFAULT")
-    assert ckpt("-s", mysql_url, "show", "trip").code == 0
-    (found,) = ckpt("-s", mysql_url, "stores", "-o", "json").json
-    assert found["saver"].endswith(", with extra column 'org_id'")
-    for change in (["fork", "trip", "head"], ["threads", "delete", "trip"]):
-        refused = ckpt("-s", mysql_url, *change, "--yes")
-        assert refused.code == 4
-        reason = "column 'org_id' of 'checkpoints', 'checkpoint_writes' must have a value"
-        assert reason in refused.err
-
-
 def test_a_store_of_a_later_saver_is_only_read(mysql_url: str) -> None:
     fill(mysql_url, "trip")
     run(mysql_url, "INSERT INTO checkpoint_migrations VALUES (22)")
@@ -408,49 +327,6 @@ def test_a_store_of_a_later_saver_is_only_read(mysql_url: str) -> None:
     refused = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
     assert refused.code == 4
     assert "it has what no known saver creates: 'migration 22'" in refused.err
-
-
-@pytest.mark.parametrize(
-    ("ddl", "says"),
-    [
-        ("SELECT 1", "no tables at all"),
-        ("CREATE TABLE songs (name text)", "found songs"),
-        ("CREATE TABLE checkpoints (thread_id text, checkpoint_id text)", "missing checkpoints."),
-    ],
-)
-def test_a_database_of_another_layout(mysql_url: str, ddl: str, says: str) -> None:
-    run(mysql_url, ddl)
-    with pytest.raises(UnknownLayout) as caught:
-        open_store(mysql_url)
-    assert says in f"{caught.value.message} {caught.value.hint}"
-
-
-def test_a_layout_that_is_not_there_is_refused(filled_url: str) -> None:
-    assert ckpt("-s", f"{filled_url}?layout=mysql", "threads", "list").code == 0
-    answer = ckpt("-s", f"{filled_url}?layout=mysql-shallow", "threads", "list")
-    assert answer.code == 4
-    assert "it holds 'mysql'" in answer.err
-
-
-@pytest.mark.engines
-@pytest.mark.filterwarnings("ignore:ShallowPyMySQLSaver")
-def test_the_shallow_layout_has_one_checkpoint_a_namespace(mysql_url: str) -> None:
-    from langgraph.checkpoint.mysql.pymysql import ShallowPyMySQLSaver
-
-    with ShallowPyMySQLSaver.from_conn_string(mysql_url) as saver:
-        saver.setup()
-        graph_of(saver).invoke({"items": ["in"]}, config_of("trip"))
-        head = saver.get_tuple(config_of("trip"))
-    assert head is not None
-    shown = ckpt("-s", mysql_url, "show", "trip", "-o", "json").json
-    assert shown["checkpoint_id"] == head.checkpoint["id"]
-    assert shown["values"] == {"items": ["in", "from a", "from b"], "n": 1, "messages": [SAID]}
-    for words in COMMANDS[:-3]:
-        assert ckpt("-s", mysql_url, *words).code == 0, words
-    for words in COMMANDS[-3:]:
-        refused = ckpt("-s", mysql_url, *words)
-        assert (refused.code, refused.out) == (4, ""), words
-        assert "hint: " in refused.err
 
 
 def test_what_a_person_can_run_finds_the_rows(filled_url: str) -> None:

@@ -16,23 +16,15 @@ from ckpt_backends.apps.plainredis import layout as plain_removal
 from ckpt_backends.changes import MOVED
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import layout as thread_removal
-from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.engines.only.commands import COMMANDS
+from tests.engines.commands import COMMANDS
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt, ids_of
 from tests.kit.savers.redis import dump
-from tests.kit.savers.redis_threads import (
-    ODD,
-    client,
-    fill_plainredis,
-    keys,
-    plainredis_of,
-    removal_of,
-)
+from tests.kit.savers.redis_threads import client, fill_plainredis, keys, plainredis_of, removal_of
 
 pytestmark = pytest.mark.engines
 
@@ -83,33 +75,6 @@ def test_a_prefix_of_its_own_is_named_in_the_url(redis_url: str) -> None:
 # Ids that a split would take for one another
 
 
-@pytest.mark.slow
-def test_threads_never_leak_into_one_another(redis_url: str) -> None:
-    odd = [*ODD, 'o"b', "a\nb", "100%", "a:"]
-    fill_plainredis(redis_url, *odd)
-    with open_store(redis_url) as store:
-        assert {one.thread_id for one in store.threads()} == set(odd)
-        for thread_id in odd:
-            found = store.thread(thread_id)
-            assert found is not None
-            assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
-            assert {one.key.thread_id for one in store.writes(thread_id)} == {thread_id}
-            assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
-            assert {key.checkpoint_ns for key, _ in store.blobs(thread_id)} == {""}
-    before = held(redis_url)
-    for thread_id in odd:
-        shown = ckpt("-s", redis_url, "show", "-o", "json", "--", thread_id)
-        assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
-        back = ckpt("-s", redis_url, "rollback", "--at", "~1", "--yes", "--", thread_id)
-        assert back.code == 0, back.err
-        now = held(redis_url)
-        changed = {name for name in now if now[name] != before.get(name)} - {b"lg:threads"}
-        assert len(changed) == 3, changed  # the checkpoint, the timeline, a value
-        assert items(redis_url, thread_id) == [f"in {thread_id}", "from a"]
-        assert ckpt("-s", redis_url, "undo", "--yes", "--", thread_id).code == 0
-        assert held(redis_url) == before, thread_id
-
-
 @pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
 def test_the_values_that_checkpoints_name_are_those_of_the_thread(
     redis_url: str, name: str
@@ -147,24 +112,6 @@ def test_a_value_that_two_threads_could_have_is_that_of_who_names_it(redis_url: 
 
 
 # What a read may do
-
-
-def test_commands_send_only_what_reads(redis_url: str) -> None:
-    fill_plainredis(redis_url, "trip", "other", ttl=3600)
-    admin = client(redis_url)
-    rights = ["+@read", "+@connection", "+info", "-@write"]
-    admin.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", *rights)
-    url = redis_url.replace("redis://", "redis://reader:pw@")
-    before = dump(redis_url)
-    admin.config_resetstat()
-    for words in COMMANDS:
-        answer = ckpt("-s", url, *words)
-        assert answer.code == 0, (words, answer.err)
-    sent = {name.removeprefix("cmdstat_").upper() for name in admin.info("commandstats")}
-    ours = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
-    assert {one.replace("|", " ") for one in sent - ours - {"COMMAND"}} <= READING
-    assert dump(redis_url) == before
-    assert ckpt("-s", url, "rollback", "trip", "~1", "--yes").code == 4
 
 
 def test_a_list_reads_no_value(redis_url: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 from urllib.parse import quote
 
@@ -11,51 +10,13 @@ import psycopg
 import pytest
 
 from ckpt_backends.codec import decode
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout
-from ckpt_backends.model import Capability
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.registry import open_store
-from tests.kit.agents.steps import SAID, fill, graph_of, role, saver_of
+from tests.engines.commands import COMMANDS
+from tests.kit.agents.steps import fill, graph_of, role, saver_of
 from tests.kit.command import ckpt
 from tests.kit.servers import Server, postgres_database
-
-COMMANDS = [
-    ["threads", "list", "--long", "-o", "json"],
-    ["threads", "list", "--all", "-o", "json"],
-    ["show", "--long", "trip"],
-    ["show", "trip", "--writes", "--metadata"],
-    ["show", "trip", "--tree", "--all-ns", "--unfold"],
-    ["show", "trip", "--raw"],
-    ["show", "trip", "--where"],
-    ["history", "trip", "--all-ns"],
-    ["diff", "trip"],
-    ["interrupts"],
-    ["messages", "trip"],
-    ["grep", "from"],
-    ["grep", "from", "--jobs", "2"],
-    ["blame", "trip", "n"],
-    ["du"],
-    ["du", "trip", "--by", "channel"],
-    ["diff", "trip", "--writes"],
-    ["replay", "trip"],
-    ["replay", "--all", "--verify", "--jobs", "2"],
-    ["stats"],
-    ["stores"],
-    ["doctor", "--deep"],
-]
-CHANGES = [
-    ["replay", "trip", "--repair", "--dry-run"],
-    ["rollback", "trip", "head", "--force", "--dry-run"],
-    ["copy", "trip@head", "--as", "new", "--dry-run"],
-]
-
-
-@pytest.mark.engines
-def test_a_role_that_may_only_select_can_run_every_command(filled_url: str) -> None:
-    with role(filled_url) as url:
-        for words in [*COMMANDS, *CHANGES]:
-            answer = ckpt("-s", url, *words)
-            assert answer.code == 0, (words, answer.err)
 
 
 def test_threads_are_listed_by_a_role_that_may_read_keys_alone(filled_url: str) -> None:
@@ -84,18 +45,6 @@ def test_a_role_that_may_not_select_is_told_what_it_lacks(filled_url: str) -> No
     assert "SELECT" in answer.err
 
 
-def test_the_engine_itself_refuses_to_write(filled_url: str) -> None:
-    from ckpt_backends.postgres.connect import connect
-    from ckpt_backends.url import parse_url
-
-    connection = connect(parse_url(filled_url))
-    try:
-        with pytest.raises(StoreUnavailable, match="read-only transaction"):
-            connection.rows("DELETE FROM public.checkpoints")
-    finally:
-        connection.close()
-
-
 def test_lists_of_texts_arrive_as_they_are(filled_url: str) -> None:
     from ckpt_backends.postgres.connect import connect
     from ckpt_backends.url import parse_url
@@ -120,17 +69,6 @@ def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
             rows("SELECT pg_sleep(5)")
     assert "statement_timeout" in caught.value.message
     assert caught.value.hint is not None
-
-
-def test_a_locked_table_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(postgres_url, "trip")
-    catalog = import_module("ckpt_backends.postgres.connect")
-    monkeypatch.setattr(catalog, "_LOCK_TIMEOUT", "50ms")
-    with psycopg.connect(postgres_url) as writer:
-        writer.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
-        answer = ckpt("-s", postgres_url, "threads", "list")
-    assert answer.code == 4
-    assert "holds a lock" in answer.err
 
 
 def test_nothing_is_prepared_and_nothing_set_outside_the_transaction(filled_url: str) -> None:
@@ -164,17 +102,6 @@ def test_many_unfinished_answers_leave_no_cursor_behind(filled_url: str) -> None
     assert left < 5
 
 
-def test_one_answer_is_of_one_moment(postgres_url: str) -> None:
-    fill(postgres_url, "trip")
-    with open_store(postgres_url) as store:
-        before = list(store.checkpoints("trip", body=True, values=True))
-        fill(postgres_url, "trip", "later")
-        assert [one.thread_id for one in store.threads()] == ["trip"]
-        assert list(store.checkpoints("trip", body=True, values=True)) == before
-    with open_store(postgres_url) as store:
-        assert {one.thread_id for one in store.threads()} == {"trip", "later"}
-
-
 @pytest.mark.engines
 def test_a_schema_is_named_or_found_on_the_search_path(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as admin:
@@ -190,31 +117,6 @@ def test_a_schema_is_named_or_found_on_the_search_path(postgres_url: str) -> Non
     assert missed.code == 4
     assert "add ?schema=odd%20%25schema to the URL" in missed.err
     assert ckpt("-s", f"{postgres_url}?schema=none", "threads", "list").code == 4
-
-
-@pytest.mark.parametrize(
-    ("ddl", "says"),
-    [
-        ("SELECT 1", "no tables at all"),
-        ("CREATE TABLE songs (name text)", "found songs"),
-        ("CREATE TABLE checkpoints (thread_id text, thread_ts text)", "thread_ts"),
-        ("CREATE TABLE checkpoints (thread_id text, checkpoint_id text)", "missing checkpoints."),
-        (
-            "CREATE TABLE checkpoints (thread_id text, checkpoint_ns text, checkpoint text,"
-            " metadata jsonb); CREATE TABLE checkpoint_blobs (thread_id text, checkpoint_ns text,"
-            " channel text, type text, blob bytea); CREATE TABLE checkpoint_writes (thread_id text,"
-            " checkpoint_ns text, checkpoint_id text, task_id text, idx int, channel text,"
-            " type text, blob bytea)",
-            "checkpoints.checkpoint of type jsonb",
-        ),
-    ],
-)
-def test_a_database_of_another_layout(postgres_url: str, ddl: str, says: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(ddl.encode())
-    with pytest.raises(UnknownLayout) as caught:
-        open_store(postgres_url)
-    assert says in f"{caught.value.message} {caught.value.hint}"
 
 
 UUIDS = """
@@ -281,33 +183,6 @@ def test_rows_with_uuids_are_found_with_an_index(
             assert "checkpoint" not in str(plan) or "Index Cond" in str(plan), (query, plan)
 
 
-@pytest.mark.parametrize(
-    ("column", "says"),
-    [
-        ("org_id uuid NOT NULL DEFAULT gen_random_uuid()", "column 'org_id' of 'checkpoints'"),
-        ("org_id text", "it has what no known saver creates: checkpoints.org_id"),
-    ],
-)
-def test_tables_with_an_own_column_are_read_and_not_changed(
-    postgres_url: str, column: str, says: str
-) -> None:
-    fill(postgres_url, "trip")
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f"ALTER TABLE checkpoints ADD {column}".encode())
-        admin.execute(b"ALTER TABLE checkpoints ALTER org_id DROP DEFAULT")
-        admin.execute(b"CREATE TABLE checkpoint_tags (thread_id text)")
-    assert ckpt("-s", postgres_url, "show", "trip").code == 0
-    (found,) = ckpt("-s", postgres_url, "stores", "-o", "json").json
-    assert found["saver"].endswith(
-        " or later, with extra column 'org_id' and extra table 'checkpoint_tags'"
-    )
-    for change in (["fork", "trip", "head"], ["threads", "delete", "trip"]):
-        refused = ckpt("-s", postgres_url, *change, "--yes")
-        assert refused.code == 4
-        assert says in refused.err
-        assert "`ckpt copy THREAD --to STORE`" in refused.err
-
-
 def test_the_size_of_partitioned_tables_is_that_of_their_partitions(postgres_url: str) -> None:
     fill(postgres_url, "trip")
     partition = """
@@ -352,44 +227,6 @@ def test_all_savers_that_wrote_a_database_are_named(postgres_url: str) -> None:
             admin.execute(add.encode(), {"id": f"new{len(versions)}", "versions": versions})
         with open_store(postgres_url) as store:
             assert store.describe().saver == says
-
-
-def test_a_layout_that_is_not_there_is_refused(filled_url: str) -> None:
-    assert ckpt("-s", f"{filled_url}?layout=postgres", "threads", "list").code == 0
-    answer = ckpt("-s", f"{filled_url}?layout=postgres-shallow", "threads", "list")
-    assert answer.code == 4
-    assert "it holds 'postgres'" in answer.err
-
-
-@pytest.mark.engines
-@pytest.mark.filterwarnings("ignore:ShallowPostgresSaver")
-def test_the_shallow_layout_has_one_checkpoint_a_namespace(postgres_url: str) -> None:
-    from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
-
-    with ShallowPostgresSaver.from_conn_string(postgres_url) as saver:
-        saver.setup()
-        config: Any = {"configurable": {"thread_id": "trip"}}
-        graph_of(saver).invoke({"items": ["in"]}, config)
-        head = saver.get_tuple(config)
-    assert head is not None
-    with open_store(postgres_url) as store:
-        info = store.describe()
-        assert info.layout == "postgres-shallow"
-        assert Capability.HISTORY not in info.capabilities
-        (thread,) = store.threads()
-        assert thread == store.thread("trip")
-        assert (thread.head, thread.checkpoints) == (head.checkpoint["id"], 1)
-        assert store.size("trip").bytes > 0
-    shown = ckpt("-s", postgres_url, "show", "trip", "-o", "json").json
-    assert shown["checkpoint_id"] == head.checkpoint["id"]
-    assert shown["values"] == {"items": ["in", "from a", "from b"], "n": 1, "messages": [SAID]}
-    assert shown["next"] == []
-    for words in COMMANDS:
-        assert ckpt("-s", postgres_url, *words).code == 0, words
-    for words in CHANGES:
-        refused = ckpt("-s", postgres_url, *words)
-        assert (refused.code, refused.out) == (4, ""), words
-        assert "hint: " in refused.err
 
 
 def test_a_collation_that_is_not_of_code_points(postgres_server: Server) -> None:

@@ -17,19 +17,17 @@ from langgraph.types import Command
 from ormsgpack import packb, unpackb
 
 from ckpt_backends.redis.engine import search as search_index
-from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.engines.only.commands import COMMANDS
+from tests.engines.commands import COMMANDS
 from tests.kit.agents.steps import graph_of, talk
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers.redis import PlainRedisSaver, dump
-from tests.kit.savers.redis_threads import FILLS, ODD, client, fill, fill_plain, fill_shallow
+from tests.kit.savers.redis_threads import FILLS, client, fill, fill_plain, fill_shallow
 from tests.kit.stores import restore_keys
-from tests.kit.tailing import tailing, take
 
 ALONE = {
     "list": ["threads", "list", "--long"],
@@ -111,25 +109,6 @@ def test_a_prefix_of_its_own_is_named_in_the_url(redis_stack_url: str) -> None:
         assert head.checkpoint["id"] == back["checkpoint_id"]
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda c: None, "is empty"),
-        (lambda c: c.set("cache:1", "x"), "found other keys, such as 'cache:1'"),
-        (
-            lambda c: c.hset("checkpoint:t:1", mapping={"checkpoint": "{}", "parent_ts": "0"}),
-            "early 2024",
-        ),
-        (lambda c: c.set("checkpoint:t", "x"), "no checkpoints"),
-    ],
-)
-def test_another_store_is_refused_with_what_was_found(redis_url: str, make: Any, says: str) -> None:
-    make(client(redis_url))
-    answer = ckpt("-s", redis_url, "threads", "list")
-    assert answer.code == 4
-    assert says in answer.err
-
-
 def test_an_empty_database_is_not_the_one_whose_indexes_it_names(redis_stack_url: str) -> None:
     """RediSearch has the indexes of database 0 in every database."""
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
@@ -200,83 +179,7 @@ def test_a_first_release_wrote_an_empty_namespace_as_such(redis_stack_url: str) 
 # Ids
 
 
-@pytest.mark.engines
-def test_threads_never_leak_into_one_another(redis_stack_url: str, layout: str) -> None:
-    FILLS[layout](redis_stack_url, *ODD)
-    with open_store(redis_stack_url) as store:
-        assert {one.thread_id for one in store.threads()} == set(ODD)
-        for thread_id in ODD:
-            found = store.thread(thread_id)
-            assert found is not None
-            assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
-            assert {one.key.thread_id for one in store.writes(thread_id)} == {thread_id}
-            assert store.size(thread_id).checkpoints == 4
-            assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
-    for thread_id in ODD:
-        shown = ckpt("-s", redis_stack_url, "show", "-o", "json", "--", thread_id)
-        assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
-    found = ckpt("-s", redis_stack_url, "grep", "-F", "in a", "-o", "json").json
-    assert {(one["thread_id"], one["line"]) for one in found} == {
-        (one, f"in {one}") for one in ODD if one.startswith("a")
-    }
-    counted = ckpt("-s", redis_stack_url, "du", "--by", "thread", "-o", "json").json
-    assert {one["thread_id"]: one["rows"] for one in counted} == dict.fromkeys(
-        ODD, counted[0]["rows"]
-    )
-
-
-@pytest.mark.engines
-def test_a_change_of_one_thread_leaves_all_others(redis_stack_url: str, layout: str) -> None:
-    FILLS[layout](redis_stack_url, *ODD)
-    before = dump(redis_stack_url)
-    for thread_id in ODD:
-        answer = ckpt("-s", redis_stack_url, "rollback", "--at", "~1", "--yes", "--", thread_id)
-        assert answer.code == 0, answer.err
-        after = dump(redis_stack_url)
-        changed = {name for name in after if after[name] != before.get(name)}
-        told = {json.loads(after[name][0])["thread_id"] for name in changed if _is_document(name)}
-        assert told == ({thread_id} if layout == "redis" else set())
-        assert len(changed) == (2 if layout == "redis" else 1), changed
-        assert ckpt("-s", redis_stack_url, "undo", "--yes", "--", thread_id).code == 0
-        assert dump(redis_stack_url) == before, thread_id
-
-
-def _is_document(name: bytes) -> bool:
-    return name.startswith(b"checkpoint:")
-
-
 # What a read may do
-
-
-def test_commands_send_only_what_reads(redis_stack_url: str, layout: str) -> None:
-    FILLS[layout](redis_stack_url, "trip", "other")
-    admin = client(redis_stack_url)
-    before = dump(redis_stack_url)
-    admin.config_resetstat()
-    for words in COMMANDS:
-        answer = ckpt("-s", redis_stack_url, *words)
-        assert answer.code == 0, (words, answer.err)
-    sent = {name.removeprefix("cmdstat_").upper() for name in admin.info("commandstats")}
-    ours = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
-    assert {one.replace("|", " ") for one in sent - ours - {"COMMAND"}} <= READING
-    assert "KEYS" not in READING
-    assert dump(redis_stack_url) == before
-
-
-@pytest.mark.engines
-def test_a_user_that_may_only_read_can_run_every_command(redis_stack_url: str, layout: str) -> None:
-    FILLS[layout](redis_stack_url, "trip")
-    rights = ["+@read", "+@connection", "+info", "+json.get", "+json.mget", "+json.type"]
-    rights += ["+json.debug", "+ft._list", "+ft.info", "+ft.aggregate", "+ft.cursor", "-@write"]
-    client(redis_stack_url).execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", *rights)
-    url = redis_stack_url.replace("redis://", "redis://reader:pw@")
-    for words in COMMANDS:
-        answer = ckpt("-s", url, *words)
-        assert answer.code == 0, (words, answer.err)
-    refused = ckpt("-s", url, "rollback", "trip", "~1", "--yes")
-    assert refused.code == 4, refused.err
-    assert "permission denied" in refused.err
-    assert "nothing was written" in refused.err
 
 
 def test_a_plain_list_asks_for_no_sizes_and_reads_heads_alone(
@@ -350,18 +253,6 @@ def test_what_one_answer_of_an_index_cannot_hold_is_read_by_a_cursor(
     assert {"cmdstat_FT.CURSOR", "cmdstat_FT.AGGREGATE"} <= admin.info("commandstats").keys()
 
 
-def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str, layout: str) -> None:
-    if layout == "redis":
-        fill(redis_stack_url, "trip", ttl={"default_ttl": 60, "refresh_on_read": True})
-    else:
-        fill_plain(redis_stack_url, "trip", seconds=3600)
-    before = dump(redis_stack_url)
-    assert any(expires > 0 for name, (_, expires) in before.items() if name)
-    for words in COMMANDS:
-        assert ckpt("-s", redis_stack_url, *words).code == 0
-    assert dump(redis_stack_url) == before
-
-
 def test_documents_are_read_without_the_search_module(redis_stack_url: str) -> None:
     """As where they were restored into a server that has RedisJSON alone."""
     fill(redis_stack_url, "trip", "other", asks=True)
@@ -393,14 +284,6 @@ def test_documents_are_read_without_an_index(redis_stack_url: str) -> None:
     assert ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json == whole
     assert len(whole) == 2
     assert ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes").code == 0
-
-
-def test_tail_sees_what_a_saver_adds(redis_stack_url: str, layout: str) -> None:
-    FILLS[layout](redis_stack_url, "live")
-    with tailing(redis_stack_url, "live", "-n", "2", "-o", "ndjson") as process:
-        assert [one["step"] for one in take(process, 2)] == [1, 2]
-        FILLS[layout](redis_stack_url, "live")
-        assert [one["step"] for one in take(process, 4)] == [3, 4, 5, 6]
 
 
 # Values that are large
@@ -576,30 +459,6 @@ def test_keys_that_go_meanwhile_are_left_out(redis_stack_url: str, layout: str) 
 
 
 # The shallow saver
-
-
-def test_a_shallow_store_has_one_checkpoint_a_namespace(redis_stack_url: str) -> None:
-    fill_shallow(redis_stack_url, *ODD)
-    before = dump(redis_stack_url)
-    (found,) = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
-    assert found["layout"] == "redis-shallow"
-    assert not {"history", "adding"} & set(found["capabilities"])
-    listed = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
-    assert {(one["thread_id"], one["checkpoints"]) for one in listed} == {(one, 1) for one in ODD}
-    for thread_id in ODD:
-        shown = ckpt("-s", redis_stack_url, "show", "-o", "json", "--", thread_id).json
-        assert shown["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
-    assert dump(redis_stack_url) == before
-
-
-def test_a_shallow_store_takes_no_changes(redis_stack_url: str) -> None:
-    fill_shallow(redis_stack_url, "trip")
-    before = dump(redis_stack_url)
-    for words in (["rollback", "trip", "head"], ["copy", "trip@head", "--as", "copy"]):
-        refused = ckpt("-s", redis_stack_url, *words, "--yes")
-        assert refused.code == 4
-        assert "keeps no history" in refused.err
-    assert dump(redis_stack_url) == before
 
 
 def test_what_a_shallow_saver_takes_for_pending_is_of_checkpoints_that_are_gone(

@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.codec.stored import EMPTY_TYPES, StoredTexts
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite import journals
 from ckpt_backends.url import parse_url
@@ -131,15 +131,6 @@ def test_a_log_in_a_folder_that_cannot_be_written(locked_folder: Path, with_log:
     assert "in-the-log" in copied.out
 
 
-def test_the_engine_itself_refuses_to_write(sample: Path) -> None:
-    from ckpt_backends.sqlite.database import open_read_only
-    from ckpt_backends.url import parse_url
-
-    opened = open_read_only(parse_url(str(sample)))
-    with closing(opened.connection) as connection, pytest.raises(sqlite3.OperationalError):
-        connection.execute("DELETE FROM checkpoints")
-
-
 def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(sample)) as connection:
@@ -192,21 +183,6 @@ def test_a_file_name_that_is_no_text(sample: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(sample.parent)
     assert ckpt("stores").code == 0
     assert "trip-to-kyoto" in threads(os.fsdecode(odd))
-
-
-def test_one_answer_is_of_one_moment(sample: Path) -> None:
-    with closing(sqlite3.connect(sample)) as writer:
-        writer.execute("PRAGMA journal_mode = WAL")
-        with open_store(str(sample)) as store:
-            before = list(store.threads())
-            writer.execute("DELETE FROM checkpoints")
-            writer.commit()
-            assert list(store.threads()) == before
-
-
-def test_an_unknown_parameter_is_refused(sample: Path) -> None:
-    with pytest.raises(UsageError):
-        open_store(f"sqlite:///{sample}?copi=1")
 
 
 @pytest.mark.parametrize("as_url", [False, True])

@@ -572,13 +572,6 @@ def test_tables_without_what_is_needed_are_refused(file: Told) -> None:
     assert "missing checkpoint_blobs.type" in refused.err
 
 
-def test_a_layout_that_is_not_there_is_refused(file: Told) -> None:
-    file.fill()
-    assert ckpt("-s", f"sqlite:///{file.url}?layout=three-table", "threads", "list").code == 0
-    refused = ckpt("-s", f"sqlite:///{file.url}?layout=three-table-latest", "threads", "list")
-    assert (refused.code, "it holds 'three-table'" in refused.err) == (4, True)
-
-
 def test_encrypted_parts_are_read_with_the_key(file: Told, maker: Any) -> None:
     from Crypto.Cipher import AES
 

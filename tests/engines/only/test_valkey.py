@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.registry import open_store
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
 from tests.kit.savers.redis import dump
-from tests.kit.savers.redis_threads import ODD, client, fill_plain, fill_valkey, keys, valkey_of
+from tests.kit.savers.redis_threads import client, fill_plain, fill_valkey, keys, valkey_of
 
 pytestmark = pytest.mark.engines
 
-HOSTILE = [*ODD, 'o"b', "a\nb", "a}", "a}:x", "a}:x:y", "{a", "{}", "}", "a}:b}:c", "x}::1"]
-"""Thread ids of which the braces, the colons or the pattern might be taken for something else."""
 HOUR = 3_600_000
 
 
@@ -72,29 +69,6 @@ def test_it_is_found_among_many_keys_of_another_layout(redis_url: str) -> None:
 
 
 # Ids
-
-
-def test_threads_never_leak_into_one_another(redis_url: str) -> None:
-    fill_valkey(redis_url, *HOSTILE)
-    with open_store(redis_url) as store:
-        assert {one.thread_id for one in store.threads()} == set(HOSTILE)
-        for thread_id in HOSTILE:
-            found = store.thread(thread_id)
-            assert found is not None
-            assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
-            assert {one.key.thread_id for one in store.writes(thread_id)} == {thread_id}
-            assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
-    before = dump(redis_url)
-    for thread_id in HOSTILE:
-        shown = ckpt("-s", redis_url, "show", "-o", "json", "--", thread_id)
-        assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
-        back = ckpt("-s", redis_url, "rollback", "--at", "~1", "--yes", "--", thread_id)
-        assert back.code == 0, back.err
-        changed = {one for one, value in dump(redis_url).items() if value != before.get(one)}
-        assert {one.partition(b":")[0] for one in changed} == {b"checkpoint", b"thread"}
-        assert items(redis_url, thread_id) == [f"in {thread_id}", "from a"]
-        assert ckpt("-s", redis_url, "undo", "--yes", "--", thread_id).code == 0
-        assert dump(redis_url) == before, thread_id
 
 
 def test_a_namespace_with_a_brace_is_told_by_the_checkpoint(redis_url: str) -> None:
@@ -363,25 +337,3 @@ def test_a_text_of_another_saver_keeps_its_fields(redis_url: str) -> None:
     assert ckpt("-s", redis_url, "copy", "trip@head", "--as", "new", "--yes").code == 0
     assert json.loads(client(redis_url).get(name_of(redis_url, "checkpoint", "new")))["added"] == 1
     assert items(redis_url, "new") == ["in trip", "from a", "from b"]
-
-
-def test_reading_sends_no_command_that_changes(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill_valkey(redis_url, "trip", asks=True)
-    before = dump(redis_url)
-    sent: set[str] = set()
-    ran = RedisConnection._run_all
-
-    def noted(connection: Any, commands: Any) -> Any:
-        sent.update(one[0] for one in commands)
-        return ran(connection, commands)
-
-    monkeypatch.setattr(RedisConnection, "_run_all", noted)
-    for words in COMMANDS:
-        assert ckpt("-s", redis_url, *words).code in {0, 1}, words
-    assert sent <= {"EXISTS", "GET", "GETRANGE", "LINDEX", "LPOS", "LRANGE", "STRLEN"} | {
-        "PTTL",
-        "TYPE",
-    }
-    assert dump(redis_url) == before

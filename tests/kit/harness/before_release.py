@@ -40,14 +40,11 @@ STAYS: dict[str, tuple[str, ...]] = {
         *("langgraph-dev-command", "dynamodb"),
     ),
     "tests/engines/only/test_dynamodb.py::test_a_hostile_item_is_shown_as_what_it_is": ("ref_loc",),
-    "tests/engines/only/test_lookalikes.py::test_what_speaks_mysqls_protocol_is_read_alike": (
-        "vitess",
-    ),
-    "tests/engines/only/test_lookalikes.py::test_what_speaks_postgresqls_protocol_is_read_alike": (
+    "tests/engines/test_lookalikes.py::test_what_speaks_mysqls_protocol_is_read_alike": ("vitess",),
+    "tests/engines/test_lookalikes.py::test_what_speaks_postgresqls_protocol_is_read_alike": (
         "cockroachdb",
     ),
     "tests/engines/only/test_mysql.py::test_stores_of_each_release": ("4",),
-    "tests/engines/only/test_redis.py::test_a_change_of_one_thread_leaves_all_others": ("redis]",),
     "tests/engines/only/test_redis_cluster.py::test_a_thread_goes_wholly_and_no_other": ("redis]",),
     "tests/engines/only/test_redis_cluster.py::test_every_server_leads_to_the_whole_cluster": (
         "redis]",

@@ -1,13 +1,11 @@
-"""A DeltaChannel of a shallow saver is not stored, and no command invents a value.
+"""Savers that keep the newest checkpoint alone.
 
-A shallow saver keeps the newest checkpoint alone. Without a snapshot there, a DeltaChannel is made
-of the writes of earlier checkpoints, which are gone: the official saver reads it as empty.
+Without a snapshot in it, a DeltaChannel is made of the writes of earlier checkpoints, which are
+gone: the official saver reads it as empty, and no command invents a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -16,9 +14,13 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 
+from ckpt_backends.model import Capability
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.screen import Seat, sit
+from tests.engines.commands import COMMANDS, PLANNED
+from tests.kit.agents.steps import SAID, config_of, talk
 from tests.kit.command import ckpt
-from tests.kit.servers import mysql_connection
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 WHY = "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none"
@@ -37,53 +39,51 @@ class Often(TypedDict):
     items: Annotated[list[str], DeltaChannel(_append, list, snapshot_frequency=1)]
 
 
-@contextmanager
-def _saver(layout: str, url: str) -> Iterator[Any]:
-    saver: Any
-    if layout == "postgres-shallow":
-        from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
-
-        with ShallowPostgresSaver.from_conn_string(url) as saver:
-            saver.setup()
-            yield saver
-    elif layout == "redis-shallow":
-        from langgraph.checkpoint.redis.shallow import ShallowRedisSaver
-
-        with ShallowRedisSaver.from_conn_string(url) as saver:
-            saver.setup()
-            yield saver
-    else:
-        from langgraph.checkpoint.mysql.pymysql import ShallowPyMySQLSaver
-
-        with mysql_connection(url) as connection:
-            saver = ShallowPyMySQLSaver(connection)
-            saver.setup()
-            yield saver
+on_each = pytest.mark.parametrize(
+    "place", ["postgres-shallow", "mysql-shallow", "redis-shallow"], indirect=True
+)
 
 
-SERVERS = {
-    "postgres-shallow": "postgres_url",
-    "mysql-shallow": "mysql_url",
-    "redis-shallow": "redis_stack_url",
-}
+@on_each
+def test_a_shallow_store_has_one_checkpoint_a_namespace(place: Harness) -> None:
+    talk(place.kept_saver, "trip")
+    head = place.kept_saver.get_tuple(config_of("trip"))
+    before = place.fingerprint()
+    with open_store(place.url) as store:
+        info = store.describe()
+        assert info.layout == place.name
+        assert Capability.HISTORY not in info.capabilities
+        (thread,) = store.threads()
+        assert thread == store.thread("trip")
+        assert (thread.head, thread.checkpoints) == (head.checkpoint["id"], 1)
+        assert store.size("trip").bytes > 0
+    shown = ckpt("-s", place.url, "show", "trip", "-o", "json").json
+    assert shown["checkpoint_id"] == head.checkpoint["id"]
+    values = {"items": ["in trip", "from a", "from b"], "n": 1, "messages": [SAID]}
+    assert (shown["values"], shown["next"]) == (values, [])
+    for words in COMMANDS:
+        assert ckpt("-s", place.url, *words).code == 0, words
+    for words in PLANNED:
+        refused = ckpt("-s", place.url, *words)
+        assert (refused.code, refused.out, "hint: " in refused.err) == (4, "", True), words
+    assert place.fingerprint() == before
 
 
-@pytest.fixture(params=list(SERVERS))
-def store(request: pytest.FixtureRequest) -> str:
-    url: str = request.getfixturevalue(SERVERS[request.param])
+@pytest.fixture
+def store(place: Harness) -> str:
     builder: Any = StateGraph(State)
     builder.add_node("a", lambda state: {"messages": [("ai", "from a")], "count": 1})
     builder.add_node("b", lambda state: {"messages": [("ai", "from b")], "count": 2})
     builder.add_edge("__start__", "a")
     builder.add_edge("a", "b")
-    with _saver(request.param, url) as saver:
-        graph = builder.compile(checkpointer=saver)
-        config: Any = {"configurable": {"thread_id": "trip"}}
-        graph.invoke({"messages": [("user", "hello")], "count": 0}, config, durability="sync")
-        assert graph.get_state(config).values["messages"] == []
-    return url
+    graph = builder.compile(checkpointer=place.kept_saver)
+    said = {"messages": [("user", "hello")], "count": 0}
+    graph.invoke(said, config_of("trip"), durability="sync")
+    assert graph.get_state(config_of("trip")).values["messages"] == []
+    return place.url
 
 
+@on_each
 def test_show_says_that_it_is_not_stored(store: str) -> None:
     shown = ckpt("-s", store, "show", "trip", "-o", "json").json
     assert shown["values"]["count"] == 2
@@ -101,6 +101,7 @@ def test_show_says_that_it_is_not_stored(store: str) -> None:
     assert "messages: written, but the value is not stored" in redacted
 
 
+@on_each
 @pytest.mark.parametrize("channel", [[], ["--channel", "messages"]])
 def test_messages_says_so(store: str, channel: list[str]) -> None:
     refused = ckpt("-s", store, "messages", "trip", *channel)
@@ -108,6 +109,7 @@ def test_messages_says_so(store: str, channel: list[str]) -> None:
     assert f"channel 'messages' is {WHY}" in refused.err
 
 
+@on_each
 def test_what_compares_values_says_so(store: str) -> None:
     (entry,) = ckpt("-s", store, "history", "trip", "-o", "json").json
     assert entry["step"] == 2
@@ -122,6 +124,7 @@ def test_what_compares_values_says_so(store: str) -> None:
     assert blamed["value"]["$opaque"]["reason"] == WHY
 
 
+@on_each
 def test_the_screen_says_so(store: str) -> None:
     async def look(seat: Seat) -> None:
         assert seat.sees("messages", "not stored: it is rebuilt")
@@ -130,19 +133,20 @@ def test_the_screen_says_so(store: str) -> None:
     sit(store, look, size=(200, 40))
 
 
-def test_a_stored_snapshot_is_shown(redis_stack_url: str) -> None:
+@pytest.mark.parametrize("place", ["redis-shallow"], indirect=True)
+def test_a_stored_snapshot_is_shown(place: Harness) -> None:
     """What the shallow saver does store is not lost."""
     builder: Any = StateGraph(Often)
     builder.add_node("a", lambda state: {"items": ["from a"]})
     builder.add_edge("__start__", "a")
-    with _saver("redis-shallow", redis_stack_url) as saver:
-        config: Any = {"configurable": {"thread_id": "trip"}}
-        builder.compile(checkpointer=saver).invoke({"items": ["in"]}, config, durability="sync")
-    shown = ckpt("-s", redis_stack_url, "show", "trip", "-o", "json").json
+    graph = builder.compile(checkpointer=place.kept_saver)
+    graph.invoke({"items": ["in"]}, config_of("trip"), durability="sync")
+    shown = ckpt("-s", place.url, "show", "trip", "-o", "json").json
     assert shown["values"]["items"] == ["in", "from a"]
     assert "unstored" not in shown
 
 
+@on_each
 @pytest.mark.parametrize("back", ["--steps=1", "--last-good", "--to-last=done", "head"])
 def test_a_rollback_is_refused_with_the_reason(store: str, back: str) -> None:
     refused = ckpt("-s", store, "rollback", "trip", back, "--dry-run")

@@ -1,4 +1,4 @@
-"""Commands that read, which each store must answer."""
+"""Commands that read, which every store with a thread `trip` must answer."""
 
 from __future__ import annotations
 
@@ -23,5 +23,11 @@ COMMANDS = [
     ["replay", "--all", "--verify"],
     ["stats"],
     ["stores"],
-    ["doctor"],
+    ["doctor", "--deep"],
 ]
+PLANNED = [
+    ["replay", "trip", "--repair", "--dry-run"],
+    ["rollback", "trip", "head", "--force", "--dry-run"],
+    ["copy", "trip@head", "--as", "new", "--dry-run"],
+]
+"""Changes that are planned, for which a store must have a history."""

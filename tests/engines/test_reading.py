@@ -1,0 +1,162 @@
+"""What reading promises of each engine: no thread for another, one moment, nothing is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ckpt_backends.redis.engine.connection import READING
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.harness import Harness
+from ckpt_cli.queries.tail import Tail
+from tests.engines.commands import COMMANDS, PLANNED
+from tests.engines.places import HOSTILE
+from tests.kit.agents.steps import role, talk
+from tests.kit.command import ckpt, ids_of, later
+from tests.kit.savers import mysql
+from tests.kit.savers.three_table import connected
+
+REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("redis", "redis-hash", "valkey", "mongodb", "kaflow"),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("redis-plain", "dynamodb")),
+    ],
+    indirect=True,
+)
+def test_threads_never_leak_into_one_another(place: Harness) -> None:
+    talk(place.kept_saver, *HOSTILE)
+    with open_store(place.url) as store:
+        before = {one.thread_id: one for one in store.threads()}
+        assert before.keys() == set(HOSTILE)
+        for thread_id in HOSTILE:
+            found = store.thread(thread_id)
+            assert found == before[thread_id]
+            assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
+            assert {one.key.thread_id for one in store.checkpoints(thread_id)} == {thread_id}
+            writers = {one.key.thread_id for one in store.writes(thread_id)}
+            assert writers == ({thread_id} if place.has_writes else set())
+            assert store.size(thread_id).checkpoints == 4
+            assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
+        assert store.thread("\ud800") is None
+    stored = place.fingerprint()
+    for thread_id in HOSTILE:
+        shown = ckpt("-s", place.url, "show", "-o", "json", "--", thread_id)
+        assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
+        back = ckpt("-s", place.url, "rollback", "--at", "~1", "--yes", "--", thread_id)
+        assert back.code == 0, back.err
+        with open_store(place.url) as store:
+            after = {one.thread_id: one for one in store.threads()}
+        assert {one for one in after if after[one] != before[one]} == {thread_id}
+        assert ckpt("-s", place.url, "undo", "--yes", "--", thread_id).code == 0
+        assert place.fingerprint() == stored, thread_id
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres", "mysql"], indirect=True)
+def test_one_answer_is_of_one_moment(place: Harness) -> None:
+    talk(place.kept_saver, "trip")
+    with open_store(place.url) as store:
+        before = list(store.checkpoints("trip", body=True, values=True))
+        talk(place.kept_saver, "trip", "later")
+        assert [one.thread_id for one in store.threads()] == ["trip"]
+        assert list(store.checkpoints("trip", body=True, values=True)) == before
+        store.refresh()
+        assert {one.thread_id for one in store.threads()} == {"trip", "later"}
+
+
+@pytest.mark.parametrize(
+    "place", ["redis", "redis-hash", "mongodb", *later("kaflow")], indirect=True
+)
+def test_checkpoints_are_followed_as_they_come(place: Harness) -> None:
+    talk(place.kept_saver, "trip")
+    with open_store(place.url) as store:
+        tail = Tail(store, "trip", None, all_ns=not place.has_writes)
+        first = [one.moment.key.checkpoint_id for one in tail.last(2)]
+        assert tail.new() == []
+        talk(place.kept_saver, "trip")
+        new = [one.moment.key.checkpoint_id for one in tail.new()]
+    ids = ids_of(place.url, "trip")
+    assert (first, new) == (ids[5:3:-1], ids[3::-1])
+
+
+@pytest.mark.parametrize(
+    ("place", "table"),
+    [("sqlite", "checkpoints"), ("postgres", "public.checkpoints"), ("mysql", "checkpoints")],
+    indirect=["place"],
+)
+def test_the_engine_itself_refuses_to_write(place: Harness, table: str) -> None:
+    talk(place.kept_saver, "trip")
+    with open_store(place.url) as store:
+        rows: Any = store._database.rows  # type: ignore[attr-defined]
+        with pytest.raises(Exception, match=r"(?i)read[- ]?only"):
+            rows(f"DELETE FROM {table}", ())
+
+
+@pytest.mark.parametrize(
+    ("place", "statement", "limit", "seconds"),
+    [
+        (
+            "postgres",
+            "LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE",
+            "postgres.connect._LOCK_TIMEOUT",
+            "50ms",
+        ),
+        ("mysql", "LOCK TABLES checkpoints WRITE", "mysql.connect._LOCK_SECONDS", 1),
+    ],
+    indirect=["place"],
+)
+def test_a_locked_table_says_so(
+    place: Harness, statement: str, limit: str, seconds: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(place.kept_saver, "trip")
+    monkeypatch.setattr(f"ckpt_backends.{limit}", seconds)
+    with connected(place.url) as execute:
+        execute(statement, [])
+        answer = ckpt("-s", place.url, "threads", "list")
+    assert answer.code == 4
+    assert "holds a lock" in answer.err
+
+
+def answers_all(place: Harness, url: str, *more: list[str]) -> None:
+    """Run every command as a user who may only read, who cannot change anything."""
+    before = place.fingerprint()
+    for words in [*COMMANDS, *more]:
+        answer = ckpt("-s", url, *words)
+        assert answer.code == 0, (words, answer.err)
+    refused = ckpt("-s", url, "rollback", "trip", "~1", "--yes")
+    assert (refused.code, "permission denied" in refused.err) == (4, True), refused.err
+    assert place.fingerprint() == before
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("place", ["postgres", "mysql"], indirect=True)
+def test_a_user_that_may_only_select_can_run_every_command(place: Harness) -> None:
+    talk(place.kept_saver, "trip", "other")
+    with role(place.url) if place.name == "postgres" else mysql.user(place.url, "SELECT") as url:
+        answers_all(place, url, *PLANNED, ["grep", "from", "--jobs", "2"])
+
+
+@pytest.mark.parametrize("place", REDIS, indirect=True)
+def test_only_commands_that_read_are_sent(place: Any) -> None:
+    """The user has the right to these, and a time to live stays as it was."""
+    talk(place.kept_saver, "trip", "other")
+    for name in place.client.scan_iter():
+        place.client.expire(name, 3600)
+    rights = ["+@read", "+@connection", "+info", "-@write"]
+    if place.server == "redis_stack":
+        rights += ["+json.get", "+json.mget", "+json.type", "+json.debug"]
+        rights += ["+ft._list", "+ft.info", "+ft.aggregate", "+ft.cursor"]
+    place.client.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", *rights)
+    place.client.config_resetstat()
+    answers_all(place, place.url.replace("://", "://reader:pw@"))
+    sent = {one.removeprefix("cmdstat_").upper() for one in place.client.info("commandstats")}
+    assert "KEYS" not in sent
+    # These are of the connections, of the refused change, and of this test.
+    others = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
+    others |= {"COMMAND", "PEXPIRETIME", "TYPE", "SCAN", "WATCH", "UNWATCH"}
+    assert {one.replace("|", " ") for one in sent - others} <= READING
