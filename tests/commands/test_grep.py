@@ -128,12 +128,6 @@ def test_it_exits_as_grep_does(store: Path) -> None:
     assert (missing.code, "no namespace 'nosuch' in" in missing.err) == (3, True)
 
 
-def test_no_question_or_error_leaks_when_values_are_redacted(store: Path) -> None:
-    answer = ckpt("-s", store, "--redact", "grep", "Oslo", "-o", "json")
-    assert {hit["in"] for hit in answer.json} == {"value", "write", "question", "error"}
-    assert "Oslo" not in answer.out
-
-
 def test_a_table_says_where_a_text_stands(store: Path) -> None:
     head, *lines = ckpt("-s", store, "grep", "no rooms", "-o", "table").out.splitlines()
     assert head.split() == ["THREAD", "REF", "IN", "NODE", "PATH", "TEXT"]

@@ -67,9 +67,7 @@ def test_checkpoints_of_subgraphs_are_listed_if_they_are_wanted(sample: Path) ->
 
 
 test_wrong_words_are_refused = refusals(
-    ("history nobody", 3, "no thread 'nobody'"),
-    ("history trip-to-kyoto@head", 3, "this command takes a thread"),
-    ("history trip-to-kyoto -n 0", 2, "--limit"),
+    ("history nobody", 3, "no thread 'nobody'"), ("history trip-to-kyoto -n 0", 2, "--limit")
 )
 
 

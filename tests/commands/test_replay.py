@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +93,3 @@ def test_a_profile_with_wrong_reducers_is_refused(store: Path, tmp_path: Path) -
     profile.write_text(f'[stores.x]\nurl = "{store}"\nreducers = "append"\n')
     answer = ckpt("--config", profile, "-s", "x", "replay", "chat")
     assert (answer.code, "[stores.x.reducers]" in answer.err) == (2, True)
-
-
-def test_an_error_is_one_line(store: Path) -> None:
-    answer = ckpt("-s", store, "replay", "no-such-thread", "-o", "json")
-    assert answer.code == 3
-    assert json.loads(answer.err.splitlines()[-1])["error"] == "not_found"

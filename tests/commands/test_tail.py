@@ -26,7 +26,6 @@ from ckpt_cli.api.opening import open as open_handle
 from ckpt_cli.core.filters import parse_filter
 from ckpt_cli.queries import tail as followed
 from ckpt_cli.queries.tail import Movement, StoreTail, Tail
-from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.history import movement_line, movement_record
 from tests.commands.words import refusals
 from tests.kit.agents import small
@@ -219,15 +218,10 @@ def test_checkpoints_of_subgraphs_are_told_if_they_are_wanted(live: Path) -> Non
         assert [list(tail.new(store)) for tail in tails.values()] == [[], []]
 
 
-def test_a_line_tells_what_a_step_changed(live: Path, following: Following) -> None:
+def test_a_line_tells_what_a_step_changed(following: Following) -> None:
     _, said, answered = following.last
     assert text(said).endswith("  first    0  __start__  +1 human: hello  next: answer")
     assert text(answered).endswith("  first    1  answer  +1 ai: answer 1  next: nothing  done")
-    with RedactedStore(open_store(str(live))) as redacted:
-        shown = json.dumps(records(Following(redacted).last))
-    assert "first" in shown
-    assert "hello" not in shown
-    assert "answer 1" not in shown
 
 
 class Plan(TypedDict):

@@ -247,34 +247,23 @@ LONG = {"trip-to-kyoto", "research-agent"}
     [
         (["status = error"], {"invoice-import"}),
         (["status in (interrupted, pending)"], WAITING),
-        (["not status = done and not status = error"], WAITING),
         (["next = send_mail"], {"anna@example.com"}),
-        (["next = match_supplier and not next = extract_lines"], {"invoice-import"}),
         (["next ~ '^(ask|send)_'"], WAITING),
-        (["next != null"], WAITING | {"invoice-import"}),
-        (["source = update"], {"anna@example.com"}),
-        (["question != null"], {"refund-4711"}),
         (["question.options[] = approve and question.order > 4700"], {"refund-4711"}),
         (["question ~ Refund or question.gone != null"], set()),
         (["error ~ 'Error'"], {"invoice-import"}),
-        (["first_at > 2000-01-01 and last_at < 2000-01-01"], set()),
-        (["step >= 12"], {"trip-to-kyoto", "support-live-chat"}),
         (["checkpoints > 16"], LONG),
         (["bytes > 20KiB"], LONG),
         (["thread like '%@%'"], {"anna@example.com"}),
-        (["metadata.user_id = mara"], {"trip-to-kyoto"}),
-        (["user_id=mara", "--redact"], {"trip-to-kyoto"}),
+        (["user_id=mara"], {"trip-to-kyoto"}),
         (["metadata.priority >= 2"], {"refund-4711"}),
         (["metadata.priority = '2'"], set()),
-        (["values.hotel != null"], {"trip-to-kyoto"}),
         (["values.messages[1].content ~ '(?i)kyoto'"], {"trip-to-kyoto"}),
         (
             ["values.messages[].type = ai", "--where", "bytes < 20KiB"],
             {"refund-4711", "support-live-chat"},
         ),
         (["status = error or values.hotel != null"], {"invoice-import", "trip-to-kyoto"}),
-        (["idle < 1s"], set()),
-        (["user != null"], set()),
         (["thread like 't%'", "--status", "error"], set()),
     ],
     ids=lambda one: " ".join(one if isinstance(one, list) else sorted(one)),
@@ -282,7 +271,6 @@ LONG = {"trip-to-kyoto", "research-agent"}
 def test_a_filter_finds_threads(sample: Path, words: list[str], found: set[str]) -> None:
     answer = ckpt("-s", sample, "threads", "list", "-o", "json", "--where", *words)
     assert {row["thread_id"] for row in answer.json} == found
-    assert "mara" not in answer.out or "--redact" not in words
 
 
 def filtered(store: Path, text: str) -> set[str]:
