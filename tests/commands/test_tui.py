@@ -1,4 +1,4 @@
-"""`tui` on the command line; the screen is tested in tests/tui."""
+"""`tui` on the command line; the screen is tested in tests/screen."""
 
 from __future__ import annotations
 

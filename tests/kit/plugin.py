@@ -306,7 +306,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.engines)
         if waits_for_release(item):
             item.add_marker(pytest.mark.slow)
-        if item.path.parent.name == "tui" or is_suite(item.path):
+        if item.path.parent.name == "screen" or is_suite(item.path):
             continue
         params = getattr(item, "callspec", None)
         store = None if params is None else params.params.get("filled")

@@ -167,7 +167,7 @@ READING = {
     *("ops list", "ops show", "ops verify", "secrets", "memory sessions", "show", "stats"),
     *("bisect", "errors", "metrics", "report", "timeline"),
     *("mcp", "sql", "stores", "tail", "threads list", "trust"),
-    "tui",  # tests/tui/test_changing.py
+    "tui",  # tests/screen/test_changing.py
 }
 """Commands that change no store, so that they record nothing."""
 

@@ -29,7 +29,7 @@ from tests.kit.command import ROOT
 RESOLUTIONS = ("lowest-direct", "highest")
 _FAST_TIER = ("-q", "-n", "auto", "--dist", "loadgroup")
 _CLASSIFIER = "Programming Language :: Python :: 3."
-_PINNED_TESTS = ("--ignore", "tests/tui/test_pictures.py")
+_PINNED_TESTS = ("--ignore", "tests/screen/test_pictures.py")
 """The pictures of the screen are right for one release of Textual."""
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
@@ -31,6 +31,9 @@ from ckpt_cli.tui.screens.dialogs import PlanScreen
 from ckpt_cli.tui.screens.main import MainScreen
 
 if TYPE_CHECKING:
+    from ckpt_cli.tui.panes.document import DocumentRows
+    from ckpt_cli.tui.panes.threads import ThreadLines
+    from ckpt_cli.tui.panes.tree import TreePicture, TreeRows
     from ckpt_cli.tui.writing import Writing
 
 NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
@@ -53,6 +56,43 @@ class Seat:
     def main(self) -> MainScreen:
         """The main screen, also while another one is over it."""
         return next(one for one in self.app.screen_stack if isinstance(one, MainScreen))
+
+    @property
+    def place(self) -> CheckpointKey:
+        """The checkpoint that is selected."""
+        assert self.main.place is not None
+        return self.main.place
+
+    @property
+    def picture(self) -> TreePicture:
+        """The tree as it is drawn."""
+        assert self.tree.picture is not None
+        return self.tree.picture
+
+    @property
+    def threads(self) -> ThreadLines:
+        """The rows of the pane of threads."""
+        return self.main.threads_pane.rows
+
+    @property
+    def tree(self) -> TreeRows:
+        """The rows of the tree."""
+        return self.main.tree_pane.rows
+
+    @property
+    def document(self) -> DocumentRows:
+        """The rows of the tab that is shown."""
+        return self.main.inspector.rows
+
+    @property
+    def ids(self) -> list[str]:
+        """The threads that the filter lets through."""
+        return [one.thread_id for one in self.main.threads_pane.listing.shown]
+
+    @property
+    def read(self) -> str:
+        """The whole text of the tab that is shown, of which the screen may show a part."""
+        return "\n".join(one.text for one in self.document.lines)
 
     @property
     def lines(self) -> list[str]:
@@ -78,6 +118,17 @@ class Seat:
             await self.rest()
         self.draw()
 
+    async def see(self, keys: str, *words: str) -> None:
+        """Press keys, which spaces divide, and see all of these words then."""
+        await self.press(*keys.split())
+        shown = self.text
+        assert [one for one in words if one not in shown] == [], shown
+
+    async def hear(self, keys: str, words: str) -> None:
+        """Press keys, and wait until the message line has these words."""
+        await self.press(*keys.split())
+        await self.until(lambda: words in self.said)
+
     async def press_at_once(self, *keys: str) -> None:
         """Press keys, and wait only until they have arrived."""
         for key in keys:
@@ -93,6 +144,18 @@ class Seat:
         await self.press_at_once(*(_key(one) for one in text))
         await self.rest()
         self.draw()
+
+    async def fill(self, key: str, text: str) -> None:
+        """Press a key that leads to a field, fill the field, and press Enter."""
+        await self.press(key)
+        if isinstance(self.app.focused, Input):
+            self.app.focused.value = ""
+        await self.type(text)
+        await self.press("enter")
+
+    async def search(self, text: str) -> None:
+        """Search the pane with the focus, or filter its threads."""
+        await self.fill("slash", text)
 
     def draw(self) -> list[Strip]:
         """Draw what can be seen of all screens. What cannot be drawn raises here."""
@@ -187,9 +250,19 @@ def _key(character: str) -> str:
     return names.get(character, character)
 
 
-def sit(
+def sit(store: str | Path, scenario: Callable[[Seat], Awaitable[None]], **options: Any) -> None:
+    """Open the screen on a store as `sitting` does, and do what a scenario says."""
+
+    async def run() -> None:
+        async with sitting(store, **options) as seat:
+            await scenario(seat)
+
+    asyncio.run(run())
+
+
+@asynccontextmanager
+async def sitting(
     store: str | Path,
-    scenario: Callable[[Seat], Awaitable[None]],
     *,
     writes: bool = False,
     size: tuple[int, int] = (120, 40),
@@ -200,26 +273,18 @@ def sit(
     start: Start = "threads",
     look: Path | None = None,
     goal: CheckpointKey | None = None,
-) -> None:
-    """Open the screen on a store and do what a scenario says."""
-
-    async def run() -> None:
-        words = ["-s", str(store)]
-        clock = (lambda: datetime.now(UTC)) if now is None else (lambda: now)
-        opened = opening or Opening(parse_url(str(store)))
-        context = ScreenContext(opened, words, UTC, pause, clock, memory)
-        app = CkptApp(context, start, look, goal, _writing() if writes else None)
-        # What is said stays until it was looked for, however busy the machine is.
-        with patch.object(app, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE):
-            async with app.run_test(size=size, notifications=True) as pilot:
-                await play(app, pilot)
-
-    async def play(app: CkptApp, pilot: Pilot[None]) -> None:
-        seat = Seat(app, pilot)
-        await seat.rest()
-        seat.draw()
-        await scenario(seat)
-        await seat.rest()
-        seat.draw()
-
-    asyncio.run(run())
+) -> AsyncIterator[Seat]:
+    """Sit before a screen that is open on a store."""
+    clock = (lambda: datetime.now(UTC)) if now is None else (lambda: now)
+    opened = opening or Opening(parse_url(str(store)))
+    context = ScreenContext(opened, ["-s", str(store)], UTC, pause, clock, memory)
+    app = CkptApp(context, start, look, goal, _writing() if writes else None)
+    # What is said stays until it was looked for, however busy the machine is.
+    with patch.object(app, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE):
+        async with app.run_test(size=size, notifications=True) as pilot:
+            seat = Seat(app, pilot)
+            await seat.rest()
+            seat.draw()
+            yield seat
+            await seat.rest()
+            seat.draw()

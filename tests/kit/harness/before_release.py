@@ -72,9 +72,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     ),
     "tests/doctor/test_clean.py::test_a_sqlite_store_of_an_era": (*("lg-0.2.14-json", "js-1.7.3"),),
     "tests/doctor/test_clean.py::test_a_store_while_an_agent_writes": ("Sqlite",),
-    "tests/doctor/test_deep.py::test_values_that_branches_of_langgraph_js_share_are_found": (
-        "js-1",
-    ),
     "tests/doctor/test_planted.py::test_a_planted_fault_is_found": (
         *("sqlite", "postgres-", "redis-value"),
     ),
@@ -145,11 +142,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/security/test_printed_commands.py::"
     "test_what_is_pasted_undoes_the_rollback_of_that_very_thread": ("bash",),
     "tests/security/test_regular_files.py::test_a_pickle": ("1",),
-    "tests/tui/test_contrast.py::test_all_text_is_readable_in_every_theme": (),
-    "tests/tui/test_hostile.py::test_a_value_of_50_mb_is_shown_by_its_beginning": (),
-    "tests/tui/test_long_stepping.py::test_a_search_for_changes_is_stopped_by_escape": (),
-    "tests/tui/test_long_stepping.py::"
-    "test_steps_lead_back_and_forward_inside_folds_from_any_pane": (),
 }
 """By test, how the ids of the variants begin that stay; none if the whole test waits."""
 

@@ -1,4 +1,4 @@
-"""Threads with many checkpoints: what is read, and how often."""
+"""Threads with many checkpoints: what is read for the tree, and how often."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from operator import add
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, TypedDict
+from unittest.mock import Mock
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, interrupt
 
 from ckpt_backends.testing.official import config_of
-from ckpt_backends.testing.screen import NOW, Seat, sit
+from ckpt_backends.testing.screen import NOW, Seat, sitting
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.tree import StepDetails
 from ckpt_cli.queries import tree
@@ -28,7 +28,8 @@ from ckpt_cli.render.text import Ui
 from ckpt_cli.tui.panes.tree import GrowingTree, draw_tree
 from ckpt_cli.tui.tabs.content import KeptReader
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.engines
+
 
 _TURNS = 200
 
@@ -84,56 +85,44 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_unfolding_reads_only_the_rows_that_are_seen(store: Path, bodies: list[str]) -> None:
-    async def look(seat: Seat) -> None:
-        rows = seat.main.tree_pane.rows
-        await seat.press("enter")
-        bodies.clear()
-        await seat.press("o")
-        assert len(rows.lines) == 2 * _TURNS + 2
-        assert 0 < len(set(bodies)) < 100
-        bodies.clear()
-        await seat.press("g")
-        assert 0 < len(set(bodies)) < 100
-        bodies.clear()
-        await seat.press("G", "g", "r")
-        # Of the tree nothing is read again but the head.
-        assert len(set(bodies)) < 10
-
-    sit(store, look)
+async def test_unfolding_reads_only_the_rows_that_are_seen(seat: Seat, bodies: list[str]) -> None:
+    rows = seat.tree
+    await seat.press("enter")
+    bodies.clear()
+    await seat.press("o")
+    assert len(rows.lines) == 2 * _TURNS + 2
+    assert 0 < len(set(bodies)) < 100
+    bodies.clear()
+    await seat.press("g")
+    assert 0 < len(set(bodies)) < 100
+    bodies.clear()
+    await seat.press("G", "g", "r")
+    # Of the tree nothing is read again but the head.
+    assert len(set(bodies)) < 10
 
 
-def test_rows_are_read_without_a_look_at_all_keys(
+async def test_rows_are_read_without_a_look_at_all_keys(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, read_keys = [], tree.read_keys
-
-    def noted(*asked: Any) -> Any:
-        looks.append(asked)
-        return read_keys(*asked)
-
-    async def look(seat: Seat) -> None:
+    looks = Mock(wraps=tree.read_keys)
+    async with sitting(store) as seat:
         await seat.press("enter", "o")
-        monkeypatch.setattr(tree, "read_keys", noted)
-        rows = seat.main.tree_pane.rows
+        monkeypatch.setattr(tree, "read_keys", looks)
+        rows = seat.tree
         for key in ("g", "pagedown", "pagedown"):
             await seat.press(key)
             assert rows.picture is not None
             assert rows.picture.tree is seat.main.tree_pane.view.tree
             assert rows.picture.tree.unread.isdisjoint(rows.picture.keys_near(rows.seen))
-        assert looks == []
+        assert not looks.called
         assert any("items +1" in rows.lines[at].text for at in rows.seen)
 
-    sit(store, look)
 
-
-def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
+async def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
     opening = Opening(parse_url(str(store)))
-
-    async def look(seat: Seat) -> None:
+    async with sitting(store, now=NOW) as seat:
         await seat.press("enter", "o")
-        picture = seat.main.tree_pane.rows.picture
-        assert picture is not None
+        picture = seat.picture
         assert len(picture.tree.unread) > _TURNS
         with opening.open(lambda _: None) as opened:
             reader, operations = ThreadReader(opened, "long"), ThreadOperations(opening, "long")
@@ -141,38 +130,16 @@ def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
         # Of these rows it is only not known what they changed.
         details = {key: one._replace(changes=()) for key, one in whole.details.items()}
         whole = whole._replace(details=details, steps=picture.tree.steps)
-        drawn = draw_tree(whole, Ui(NOW, UTC, seat.main.tree_pane.rows.room))
+        drawn = draw_tree(whole, Ui(NOW, UTC, seat.tree.room))
         assert picture.keys == drawn.keys
         for at, key in enumerate(picture.keys):
             if key in picture.tree.unread:
                 assert picture.lines[at] == drawn.lines[at]
 
-    sit(store, look, now=NOW)
 
-
-def test_a_step_reads_no_list_of_checkpoints(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    readers: list[ThreadReader] = []
-    of = KeptReader.of
-
-    def noted(self: KeptReader, *asked: Any) -> ThreadReader:
-        readers.append(of(self, *asked))
-        return readers[-1]
-
-    async def look(seat: Seat) -> None:
-        await seat.press("enter", "o", "1", "escape", "k")
-        monkeypatch.setattr(KeptReader, "of", noted)
-        before = seat.main.place
-        await seat.press("k", "k", "j", "k")
-        assert seat.main.place != before
-        assert seat.main.inspector.shown == (seat.main.place, "state")
-        # Each remembers the list that it has read.
-        assert len(readers) >= 4
-        assert all(one is readers[0] for one in readers)
-
-    sit(store, look)
-
-
-def test_a_running_read_is_not_restarted(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_running_read_is_not_restarted(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, later, begun = Event(), Event(), []
     read = GrowingTree.read
 
@@ -181,7 +148,7 @@ def test_a_running_read_is_not_restarted(store: Path, monkeypatch: pytest.Monkey
         (first if len(begun) == 1 else later).wait(60)
         return read(*arguments, **options)
 
-    async def look(seat: Seat) -> None:
+    async with sitting(store) as seat:
         await seat.press("enter")
         monkeypatch.setattr(GrowingTree, "read", slow)
         await seat.press_at_once("o")
@@ -193,52 +160,26 @@ def test_a_running_read_is_not_restarted(store: Path, monkeypatch: pytest.Monkey
         assert seat.app.context.tree.waiting == 1
         first.set()
         # What was read first is shown, and not thrown away for a later read.
-        await seat.until(lambda: len(seat.main.tree_pane.rows.lines) > _TURNS)
+        await seat.until(lambda: len(seat.tree.lines) > _TURNS)
         later.set()
         await seat.rest()
         # Once more for all that was asked meanwhile, and once for the rows that are seen then.
         assert len(begun) <= 3
 
-    sit(store, look)
 
-
-def test_a_thread_that_grows_stays_unfolded_at_its_place(store: Path, bodies: list[str]) -> None:
-    async def look(seat: Seat) -> None:
-        rows = seat.main.tree_pane.rows
-        await seat.press("enter", "o", "g", "j", "j")
-        place = seat.main.place
-        with SqliteSaver.from_conn_string(str(store)) as saver:
-            _long(saver, 1).invoke({"items": []}, config_of("long"))
-        bodies.clear()
-        await seat.press("r")
-        assert len(rows.lines) == 2 * _TURNS + 6
-        assert seat.main.place == place
-        assert len(set(bodies)) < 20
-
-    sit(store, look)
-
-
-def test_the_next_question_of_the_same_task_is_shown(tmp_path: Path) -> None:
-    store = tmp_path / "agent.db"
-
-    def ask(_: State) -> State:
-        interrupt("first?")
-        interrupt("other?")
-        return {}
-
+async def test_a_thread_that_grows_stays_unfolded_at_its_place(
+    seat: Seat, store: Path, bodies: list[str]
+) -> None:
+    rows = seat.tree
+    await seat.press("enter", "o", "g", "j", "j")
+    place = seat.place
     with SqliteSaver.from_conn_string(str(store)) as saver:
-        builder: Any = StateGraph(State)
-        graph = builder.add_node(ask).add_edge(START, "ask").compile(checkpointer=saver)
-        graph.invoke({"items": []}, config_of("asks"))
-
-        async def look(seat: Seat) -> None:
-            assert seat.sees("first?")
-            graph.invoke(Command(resume="yes"), config_of("asks"))
-            await seat.press("r")
-            assert seat.sees("other?")
-            assert not seat.sees("? ask: first?")
-
-        sit(store, look)
+        _long(saver, 1).invoke({"items": []}, config_of("long"))
+    bodies.clear()
+    await seat.press("r")
+    assert len(rows.lines) == 2 * _TURNS + 6
+    assert seat.place == place
+    assert len(set(bodies)) < 20
 
 
 def test_details_are_read_again_if_writes_were_added(

@@ -1,7 +1,10 @@
-"""A thread of 10,000 checkpoints in which one step makes `budget` wrong."""
+"""Stores on which the screen is opened."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.testing.official import config_of
+from ckpt_backends.testing.scenarios import graphs
 
 STEPS = 10_000
 WRONG = 6_000
@@ -19,8 +23,10 @@ BUDGET_SET = 2_500
 THREAD = "trip"
 
 
-def fill(store: Path) -> list[str]:
-    """Write the thread, and return the ids of its checkpoints, oldest first.
+def budget_thread(store: Path) -> list[str]:
+    """Write a thread of 10,000 checkpoints in which one step makes `budget` wrong.
+
+    Return the ids of its checkpoints, oldest first.
 
     Each step writes `budget`, as nodes that return the whole state do.
     """
@@ -46,3 +52,28 @@ def fill(store: Path) -> list[str]:
             saver.put_writes(config, [("days", number)], task, "~__pregel_pull, book")
             ids.append(checkpoint["id"])
     return ids
+
+
+def stored(path: Path, *updates: Mapping[str, object]) -> Path:
+    """A store with one thread of some updates; items are added to those before."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        for one in updates:
+            graphs.linear(saver).update_state(config_of("long"), one, as_node="read")
+    return path
+
+
+def many(path: Path, number: int) -> None:
+    """A store of so many threads that are done, and a newest one in which a question waits."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graphs.linear(saver).invoke({"items": ["in"]}, config_of("done"))
+        graphs.ask_alone(saver).invoke({"items": ["in"]}, config_of("newest"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("checkpoints", "writes"):
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            rest = ", ".join(name for name in columns if name != "thread_id")
+            connection.execute(
+                f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
+                f" INSERT INTO {table} (thread_id, {rest})"
+                f" SELECT printf('user-%05d', i), {rest} FROM {table}, n WHERE thread_id = 'done'",
+                [number],
+            )

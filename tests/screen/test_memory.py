@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.testing.screen import Seat, sit
+from ckpt_backends.testing.screen import Seat, sitting
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.context import MemoryNamed
@@ -18,6 +18,8 @@ from ckpt_cli.tui.screens.memory import MemoryScreen
 from tests.kit.command import ckpt
 from tests.kit.memory.benches import SqliteBench
 from tests.kit.savers.deerflow import THREAD, TURNS, make
+
+pytestmark = pytest.mark.engines
 
 KYOTO = "trip-to-kyoto"
 ANNA = ("users", "anna")
@@ -47,19 +49,15 @@ def keys_of(seat: Seat) -> list[str]:
     return [rows.listed[at][0].key.key for at in range(rows.count()) if rows.is_stop(at)]  # type: ignore[union-attr]
 
 
-@pytest.mark.engines
-def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample: Path) -> None:
+async def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample: Path) -> None:
     remember(sample)
     listed = ckpt("-s", sample, "memory", "list", "-o", "json").json
 
     async def filtered(seat: Seat, text: str) -> list[str]:
-        await seat.press("slash")
-        screen_of(seat).pane.search.value = ""
-        await seat.type(text)
-        await seat.press("enter")
+        await seat.search(text)
         return keys_of(seat)
 
-    async def look(seat: Seat) -> None:
+    async with sitting(sample) as seat:
         await seat.press("M")
         assert keys_of(seat) == [one["key"] for one in listed]
         assert seat.sees("Memory: 4 items", "sqlite-store", "anna/", "expired", "vector $")
@@ -77,116 +75,90 @@ def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample: Path)
         assert shown["value"]["text"] == "likes tea"
         await seat.press("enter", "enter")
         assert seat.app.screen is seat.main
-        place = seat.main.place
-        assert place is not None
+        place = seat.place
         origin = shown["origin"]
         assert (place.thread_id, place.checkpoint_id) == (KYOTO, origin["checkpoint_id"])
         assert seat.main.inspector.tab == "messages"
 
-    sit(sample, look)
 
-
-def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
+async def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
     remember(sample)
-
-    async def look(seat: Seat) -> None:
-        await seat.press("0")
-        assert seat.sees(f"Memory from {KYOTO}", "users/anna/memories/tea", "likes tea", "ago)")
+    async with sitting(sample) as seat:
+        await seat.see("0", f"Memory from {KYOTO}", "users/anna/memories/tea", "likes tea", "ago)")
         line = seat.main.command_lines()[0]
         assert "likes tea" in ckpt(*shlex.split(line)[1:], "-o", "table").out
         with SqliteBench(str(sample)).store() as memory:
             memory.put(ANNA, "late", {"text": "came later", "threadId": KYOTO})
-        await seat.press("r")
-        assert seat.sees("came later")
+        await seat.see("r", "came later")
         await seat.press("enter")
         assert screen_of(seat).pane.rows.item is not None
         assert seat.sees("Item users/anna/late", "text: came later")
-        await seat.press("escape", "escape", "escape", "j")
-        assert seat.sees("Memory from refund-4711", "no memory item came from this thread")
-
-    sit(sample, look)
-
-    async def look_at_redacted(seat: Seat) -> None:
-        await seat.press("0")
-        assert seat.sees("users/anna/memories/tea")
+        await seat.see(
+            "escape escape escape j",
+            "Memory from refund-4711",
+            "no memory item came from this thread",
+        )
+    async with sitting(sample, opening=Opening(parse_url(str(sample)), redact=True)) as seat:
+        await seat.see("0", "users/anna/memories/tea")
         assert not seat.sees("likes tea")
 
-    sit(sample, look_at_redacted, opening=Opening(parse_url(str(sample)), redact=True))
 
-
-@pytest.mark.engines
-def test_hostile_items_are_text_and_a_store_without_memory_says_so(
+async def test_hostile_items_are_text_and_a_store_without_memory_says_so(
     sample: Path, tmp_path: Path
 ) -> None:
     said = ckpt("-s", sample, "memory", "list").err
     # All but the path, which may be wrapped.
     message = said.removeprefix("ckpt: ").partition(" in ")[0]
-
-    async def look_at_none(seat: Seat) -> None:
-        await seat.press("0")
-        assert seat.sees(message)
+    async with sitting(sample, size=(80, 60)) as seat:
+        await seat.see("0", message)
         assert not seat.sees("retrying: ")
-        await seat.press("M")
-        assert seat.sees(message)
+        await seat.see("M", message)
         await seat.press("enter", "y", "z", "question_mark")
         assert all(seat.sees(key.help) for key in MEMORY_GROUP.keys)
         await seat.press("escape", "escape", "escape")
         assert seat.app.screen is seat.main
-
-    sit(sample, look_at_none, size=(80, 60))
     remember(sample)
-
-    async def look(seat: Seat) -> None:
+    async with sitting(sample, size=(100, 30)) as seat:
         await seat.press("M", "G", "k", "k")
         for bad in ("\x1b", "\x07", "\u202e"):
             assert bad not in seat.text
         assert seat.sees("[red]bob[", "\\x1b]0;title\\x07key\\u202e", "[bold]loud[/bold]\\x1b[2J")
         assert seat.sees("[@click=app.quit]gone[/]", "no thread '[@click")
-        await seat.press("y", "enter", "enter")
-        assert seat.sees("no thread '[@click")
+        await seat.see("y enter enter", "no thread '[@click")
         assert isinstance(seat.app.screen, MemoryScreen)
         assert "\x1b" not in seat.app.export_screenshot()
 
-    sit(sample, look, size=(100, 30))
 
-
-@pytest.mark.engines
-def test_deerflows_facts_come_first_where_they_were_named(tmp_path: Path) -> None:
+async def test_deerflows_facts_come_first_where_they_were_named(tmp_path: Path) -> None:
     base = make(tmp_path)
     store = base / "data" / "deerflow.db"
     named = MemoryNamed(parse_url(str(tmp_path)), ["-s", str(tmp_path)])
-
-    async def look(seat: Seat) -> None:
+    async with sitting(store, memory=named, start="memory", pause=0.2) as seat:
         assert seat.sees("Memory: 4 items", "deerflow", "goal  confidence 0.90")
         assert seat.sees("content: 在字节跳动担任后端开发工程师", TURNS[0], "assumed")
-        await seat.press("slash")
-        await seat.type("confidence:0.93")
-        await seat.press("enter")
+        await seat.search("confidence:0.93")
         assert keys_of(seat) == ["fact_a1b2c3d4"]
-        await seat.press("escape", "slash")
-        await seat.type("category:goal")
-        await seat.press("enter", "enter", "enter")
+        await seat.press("escape")
+        await seat.search("category:goal")
+        await seat.press("enter", "enter")
         assert seat.app.screen is seat.main
         assert seat.main.tree_pane.view.thread_id == THREAD
         assert seat.sees(TURNS[2])
-        await seat.press("0")
-        assert seat.sees("facts/fact_e5f6g7h8", "goal, confidence 0.90")
+        await seat.see("0", "facts/fact_e5f6g7h8", "goal, confidence 0.90")
         path = base / "memory.json"
         data = json.loads(path.read_text())
         data["facts"][1]["content"] = "changed meanwhile"
         path.write_text(json.dumps(data))
         await seat.until(lambda: seat.sees("changed meanwhile"))
-        await seat.press("M", "j")
-        assert seat.sees("content: changed meanwhile")
-
-    sit(store, look, memory=named, start="memory", pause=0.2)
+        await seat.see("M j", "content: changed meanwhile")
 
 
-def test_memory_alone_says_why_no_thread_can_be_gone_to(tmp_path: Path) -> None:
+async def test_memory_alone_says_why_no_thread_can_be_gone_to(tmp_path: Path) -> None:
     base = make(tmp_path, "checkpointer: {type: memory}\n")
     opening = Opening(parse_url(str(base / "memory.json")), redact=True)
-
-    async def look(seat: Seat) -> None:
+    async with sitting(
+        base / "memory.json", opening=opening, start="memory alone", size=(80, 24)
+    ) as seat:
         said = "\n".join(one.text for one in screen_of(seat).document.lines)
         assert f"thread {THREAD}" in said
         assert "in memory only" in said
@@ -197,5 +169,3 @@ def test_memory_alone_says_why_no_thread_can_be_gone_to(tmp_path: Path) -> None:
         await seat.press("enter", "enter", "z", "escape", "tab", "r", "escape")
         assert isinstance(seat.app.screen, MemoryScreen)
         await seat.press_at_once("q")
-
-    sit(base / "memory.json", look, opening=opening, start="memory alone", size=(80, 24))

@@ -10,10 +10,12 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.testing.scenarios import graphs
-from ckpt_backends.testing.screen import Seat, sit
+from ckpt_backends.testing.screen import sitting
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.writing import ForkForm, ForkWish, Refuse
+
+pytestmark = pytest.mark.engines
 
 NAMES = [
     "[red]bold[/red]",
@@ -37,12 +39,10 @@ def fill(path: Path, *values: str) -> None:
             graph.invoke({"items": list(values)}, {"configurable": {"thread_id": name}})
 
 
-@pytest.mark.engines
-def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
+async def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     fill(store, "[bold]loud[/bold]", "\x1b]0;title\x07", "[link=http://x]y[/link]", "[/nothing]")
-
-    async def look(seat: Seat) -> None:
+    async with sitting(store, size=(100, 30)) as seat:
         tried = 0
         for _ in NAMES:
             # A tab more for each name, so that all come in turn.
@@ -57,94 +57,74 @@ def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
             assert seat.sees("[bold]loud[/bold]"), seat.text
             await seat.press("escape", "escape", "j")
         assert tried == len(NAMES)
-        await seat.press("S")
-        await seat.type("loud")
-        await seat.press("enter", "t")
+        await seat.fill("S", "loud")
+        await seat.press("t")
         assert seat.sees("[bold]loud[/bold]", "[red]bold[/red]", "日本語のスレッド"), seat.text
-        await seat.press("escape", "slash")
-        await seat.type("[red")
-        await seat.press("enter")
+        await seat.press("escape")
+        await seat.search("[red")
         assert "\x1b" not in seat.app.export_screenshot()
 
-    sit(store, look, size=(100, 30))
 
-
-@pytest.mark.engines
-def test_names_of_channels_in_the_form_of_a_fork_are_no_escapes(sample: Path) -> None:
+async def test_names_of_channels_in_the_form_of_a_fork_are_no_escapes(sample: Path) -> None:
     async def plan(wish: ForkWish, refuse: Refuse) -> None: ...
 
-    async def look(seat: Seat) -> None:
+    async with sitting(sample) as seat:
         seat.app.push_screen(ForkForm(["red\x1b[31m", "blue"], plan))
-        await seat.press("tab")
-        assert seat.sees(r"red\x1b[31m, blue")
+        await seat.see("tab", r"red\x1b[31m, blue")
         await seat.type("re")
         assert "\x1b" not in seat.text
         await seat.press("backspace", "backspace")
         await seat.type("bl")
         assert seat.sees("blue")
 
-    sit(sample, look)
 
-
-@pytest.mark.engines
-def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
+async def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:
         graph = graphs.linear(saver)
         config = {"configurable": {"thread_id": "large"}}
         graph.update_state(config, {"items": ["head " + "x" * 50_000_000]}, as_node="read")
-
-    async def look(seat: Seat) -> None:
+    async with sitting(store, size=(100, 30)) as seat:
         await seat.press("enter")
         for key in "123456":
             await seat.press(key)
-            assert seat.main.inspector.rows.lines
-            assert sum(len(one.text) for one in seat.main.inspector.rows.lines) < 5_000_000
+            assert seat.document.lines
+            assert sum(len(one.text) for one in seat.document.lines) < 5_000_000
         await seat.press("4", "1", "G", "right", "G")
         assert seat.sees("… 16,775,210 more characters"), seat.text
-        rows = seat.main.inspector.rows
+        rows = seat.document
         assert any("(cut, " in one.text for one in rows.lines)
 
-    sit(store, look, size=(100, 30))
 
-
-@pytest.mark.engines
-def test_damaged_rows_are_messages(sample: Path) -> None:
+async def test_damaged_rows_are_messages(sample: Path) -> None:
     with closing(sqlite3.connect(sample)) as connection:
         connection.execute("UPDATE checkpoints SET checkpoint = x'c1c1', metadata = x'80ff00'")
         connection.execute("UPDATE writes SET value = x'd9'")
         connection.commit()
-
-    async def look(seat: Seat) -> None:
+    async with sitting(sample) as seat:
         for _ in range(2):
             await seat.press(
                 "enter", "1", "2", "3", "4", "5", "6", "7", "8", "9", "escape", "escape", "j"
             )
             assert seat.sees("8 threads")
-        await seat.press("enter", "1")
-        assert seat.sees("not readable")
-        await seat.press("i", "escape", "d", "escape", "S")
-        await seat.type("x")
-        await seat.press("enter", "t", "escape")
-
-    sit(sample, look)
+        await seat.see("enter 1", "not readable")
+        await seat.press("i", "escape", "d", "escape")
+        await seat.fill("S", "x")
+        await seat.press("t", "escape")
 
 
-def test_redacted_values_stay_out_of_every_pane(sample: Path) -> None:
+async def test_redacted_values_stay_out_of_every_pane(sample: Path) -> None:
     opening = Opening(parse_url(str(sample)), redact=True)
-
-    async def look(seat: Seat) -> None:
+    async with sitting(sample, opening=opening) as seat:
         await seat.press("z")
         for _ in range(2):
             for key in "12345":
                 await seat.press(key)
-                text = "\n".join(one.text for one in seat.main.inspector.rows.lines)
+                text = seat.read
                 assert "Kanra" not in text
                 assert "Refund 89" not in text
             await seat.press("9")
-            (said, *_) = seat.main.inspector.rows.lines
+            (said, *_) = seat.document.lines
             assert said.text == "bytes are not shown with --redact"
-            seat.main.threads_pane.rows.action_move(1)
+            seat.threads.action_move(1)
             await seat.rest()
-
-    sit(sample, look, opening=opening)

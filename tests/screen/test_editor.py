@@ -7,17 +7,15 @@ import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ckpt_backends.errors import CkptError, UsageError
-from ckpt_backends.testing.screen import Seat, sit
+from ckpt_backends.testing.screen import sitting
 from ckpt_cli.tui import writing
 from ckpt_cli.tui.writing import edit, editor_of
-from tests.tui.test_terminal import Terminal, start, terminal  # noqa: F401
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.engines
 
 
 def script(folder: Path, text: str) -> str:
@@ -29,25 +27,16 @@ def script(folder: Path, text: str) -> str:
     return f"{sys.executable} {path}"
 
 
-def edited_with(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: str, name: str = "VISUAL"
-) -> None:
+async def edited_with(sample: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     """Edit a value on the screen, and see that it says something and that nothing else happens."""
-    monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv(name, command)
     before = sample.read_bytes()
-
-    async def work(seat: Seat) -> None:
+    async with sitting(sample, writes=True) as seat:
         monkeypatch.setattr(seat.app, "suspend", nullcontext)
-        await seat.press("enter", "F", "tab")
-        await seat.type("itinerary")
-        await seat.press("enter")
+        await seat.press("enter", "F")
+        await seat.fill("tab", "itinerary")
         await seat.until(lambda: words in seat.said)
         assert seat.sees("WRITE")
-        await seat.press("escape")
-        assert seat.sees("8 threads")
-
-    sit(sample, work, writes=True)
+        await seat.see("escape", "8 threads")
     assert sample.read_bytes() == before
 
 
@@ -60,6 +49,8 @@ NO_EDITORS = [
     ("'' x", "cannot run the editor ''"),
 ]
 """The value of `EDITOR`, and what is said of it."""
+
+
 NO_VALUES = [
     ("path.write_bytes(b'x' * 5000)", "the edited value: it is longer than 4000 bytes"),
     ("os.kill(os.getpid(), 9)", "ended with SIGKILL; nothing was changed"),
@@ -70,15 +61,6 @@ NO_VALUES = [
     ("path.unlink(); path.symlink_to('/dev/zero')", "the edited value: it is a device"),
 ]
 """What an editor does with the file, and what is said of it."""
-
-
-def first_shown(cases: list[tuple[str, str]]) -> list[Any]:
-    """Return cases for `parametrize`: the screen shows the others in the same way as the first."""
-    first, *others = cases
-    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in others)]
-
-
-UNCHANGED = ("pass", "the value was not changed; nothing to do")
 
 
 @pytest.mark.parametrize(("command", "words"), NO_EDITORS)
@@ -98,21 +80,24 @@ def test_what_an_editor_leaves_is_named(
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize("case", first_shown(NO_EDITORS), ids=str)
-def test_an_editor_that_cannot_be_run(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]
+async def test_the_screen_says_that_an_editor_cannot_be_run(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command, words = case
-    edited_with(sample, monkeypatch, command, words, "EDITOR")
+    monkeypatch.setenv("EDITOR", "false")
+    await edited_with(sample, monkeypatch, "the editor 'false' ended with exit code 1")
 
 
-@pytest.mark.parametrize("case", [UNCHANGED, *first_shown(NO_VALUES)], ids=str)
-def test_an_editor_that_leaves_no_value(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("pass", "the value was not changed; nothing to do"), NO_VALUES[0]],
+    ids=["the same", "too much"],
+)
+async def test_the_screen_says_what_an_editor_leaves(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
 ) -> None:
-    text, words = case
     monkeypatch.setattr(writing, "_LONGEST_EDIT", 4000)
-    edited_with(sample, monkeypatch, script(tmp_path, text), words)
+    monkeypatch.setenv("VISUAL", script(tmp_path, text))
+    await edited_with(sample, monkeypatch, words)
 
 
 @pytest.mark.parametrize(
@@ -199,42 +184,28 @@ def test_without_a_folder_for_the_draft(tmp_path: Path, monkeypatch: pytest.Monk
         edit(["true"], "text")
 
 
-def test_a_screen_that_is_told_to_end_restores_the_terminal(
-    terminal: Terminal,  # noqa: F811
-    sample: Path,
-    tmp_path: Path,
-) -> None:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    start(terminal, sample, TMPDIR=str(temporary), before=("--copy",))
-    assert list(temporary.glob("ckpt-*/copy.db"))
-    terminal.tell_program(signal.SIGTERM)
-    assert "8 threads" not in terminal.until(lambda text: "ended with 143" in text)
-    assert list(temporary.iterdir()) == []
+LOGGED = """
+log = Path(__file__).with_suffix(".log")
+log.write_text((log.read_text() if log.exists() else "") + (before := path.read_text()))
+"""
 
 
-def test_a_screen_that_is_told_to_end_while_a_value_is_edited(
-    terminal: Terminal,  # noqa: F811
-    sample: Path,
-    tmp_path: Path,
+async def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    command = script(
-        tmp_path, "import signal\nprint('draft open', flush=True)\nwhile True: signal.pause()"
-    )
-    start(terminal, sample, "--write", VISUAL=command, TMPDIR=str(temporary))
-    terminal.press("Enter")
-    terminal.press("F")
-    terminal.until(lambda text: "Channel to edit" in text)
-    terminal.press("-l", "to-nara")
-    terminal.until(lambda text: "to-nara" in text)
-    terminal.press("Tab")
-    terminal.press("-l", "destination")
-    terminal.until(lambda text: "destination" in text and "booking, budget" not in text)
-    terminal.press("Enter")
-    terminal.until(lambda text: "draft open" in text)
-    assert list(temporary.glob("ckpt-*/value.json"))
-    terminal.tell_program(signal.SIGTERM)
-    terminal.until(lambda text: "ended with 143" in text)
-    assert list(temporary.iterdir()) == []
+    monkeypatch.setenv("VISUAL", script(tmp_path, LOGGED + 'path.write_text("[1,")'))
+    await edited_with(sample, monkeypatch, "the value was not changed")
+    log = (tmp_path / "editor.log").read_text()
+    assert log.startswith("# The value of 'itinerary' as JSON.\n")
+    assert log.count("# this is not JSON: ") == 1
+
+
+async def test_the_line_that_is_not_json_is_counted_as_the_editor_counts(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appending = 'if "garbage" not in before: path.write_text(before + "garbage")'
+    monkeypatch.setenv("VISUAL", script(tmp_path, LOGGED + appending))
+    await edited_with(sample, monkeypatch, "the value was not changed")
+    _, again = (tmp_path / "editor.log").read_text().split("# this is not JSON: ")
+    lines = ("# this is not JSON: " + again).splitlines()
+    assert f"line {lines.index('garbage') + 1} column 1 " in lines[0]

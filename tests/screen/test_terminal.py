@@ -1,10 +1,11 @@
-"""The screen in a real terminal, with real keys, under tmux."""
+"""The screen in a real terminal, with real keys, under tmux; and when there is none."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tests.kit.savers.deerflow import TURNS, make
 from tests.kit.servers import is_required
 
 pytestmark = pytest.mark.engines
+
 
 _PATIENCE = 60.0
 
@@ -80,6 +82,23 @@ class Terminal:
 
         self.until(pressed)
 
+    def ask_for_fork(self, name: str, channel: str) -> None:
+        """Fill the form for a fork in which the value of a channel is edited."""
+        self.press("Enter")
+        self.press("F")
+        self.until(lambda text: "Channel to edit" in text)
+        self.press("-l", name)
+        self.until(lambda text: name in text)
+        self.press("Tab")
+        self.press("-l", channel)
+        self.until(lambda text: channel in text and "booking, budget" not in text)
+        self.press("Enter")
+
+    def leave(self) -> None:
+        """Press q, and see that the program ends without an error."""
+        self.press("q")
+        self.until(lambda text: "ended with 0" in text)
+
     def tell_program(self, number: int) -> None:
         """Send a signal to the program."""
         os.kill(int(self._pid.read_text()), number)
@@ -137,11 +156,9 @@ def test_looking_around_and_leaving(terminal: Terminal, sample: Path) -> None:
     terminal.until(lambda text: "Keys" in text)
     terminal.press("Escape")
     terminal.until(lambda text: "Keys" not in text)
-    terminal.press("q")
-    terminal.until(lambda text: "ended with 0" in text)
+    terminal.leave()
 
 
-@pytest.mark.engines
 def test_without_colours(terminal: Terminal, sample: Path) -> None:
     start(terminal, sample, NO_COLOR="1")
     terminal.press("j")
@@ -149,11 +166,9 @@ def test_without_colours(terminal: Terminal, sample: Path) -> None:
     # What colours say is said by signs too.
     assert "? refund-4711" in text
     assert "✗ invoice-import" in text
-    terminal.press("q")
-    terminal.until(lambda text: "ended with 0" in text)
+    terminal.leave()
 
 
-@pytest.mark.engines
 def test_a_fork_with_a_value_edited_in_a_real_editor(
     terminal: Terminal, sample: Path, tmp_path: Path
 ) -> None:
@@ -162,21 +177,12 @@ def test_a_fork_with_a_value_edited_in_a_real_editor(
     editor.chmod(0o755)
     start(terminal, sample, "--write", EDITOR=str(editor))
     assert "WRITE" in terminal.text
-    terminal.press("Enter")
-    terminal.press("F")
-    terminal.until(lambda text: "Channel to edit" in text)
-    terminal.press("-l", "to-nara")
-    terminal.until(lambda text: "to-nara" in text)
-    terminal.press("Tab")
-    terminal.press("-l", "destination")
-    terminal.until(lambda text: "destination" in text and "booking, budget" not in text)
-    terminal.press("Enter")
+    terminal.ask_for_fork("to-nara", "destination")
     terminal.until(lambda text: "Fork this checkpoint?" in text)
     # A plan ignores `y` in its first moment.
     terminal.press_until("y", lambda text: "Fork this checkpoint?" not in text)
     terminal.until(lambda text: "9 threads" in text)
-    terminal.press("q")
-    terminal.until(lambda text: "ended with 0" in text)
+    terminal.leave()
     state = ckpt("-s", sample, "show", "to-nara", "--path", "destination", "-o", "json").json
     assert state == "Nara"
 
@@ -189,11 +195,9 @@ def test_no_writer_waits_for_an_open_screen(terminal: Terminal, sample: Path) ->
     with closing(sqlite3.connect(sample, timeout=60)) as connection:
         connection.execute("DELETE FROM writes WHERE thread_id = 'weekly-digest'")
         connection.commit()
-    terminal.press("q")
-    terminal.until(lambda text: "ended with 0" in text)
+    terminal.leave()
 
 
-@pytest.mark.engines
 def test_deerflows_folder_opens_with_what_it_remembers(terminal: Terminal, tmp_path: Path) -> None:
     make(tmp_path)
     start(terminal, tmp_path, shows=("Memory: 4 items", "content:"), NO_COLOR="1")
@@ -208,11 +212,9 @@ def test_deerflows_folder_opens_with_what_it_remembers(terminal: Terminal, tmp_p
     terminal.press("M")
     terminal.until(lambda text: "Memory: 4 items" in text)
     terminal.press("q")
-    terminal.press("q")
-    terminal.until(lambda text: "ended with 0" in text)
+    terminal.leave()
 
 
-@pytest.mark.engines
 def test_a_store_of_memory_alone_opens_with_it(terminal: Terminal, tmp_path: Path) -> None:
     bench = SqliteBench(str(tmp_path / "memory.db"))
     with bench.store() as memory:
@@ -221,5 +223,79 @@ def test_a_store_of_memory_alone_opens_with_it(terminal: Terminal, tmp_path: Pat
     terminal.press("Enter")
     terminal.press("z")
     terminal.until(lambda text: "no checkpoint tables" in text)
-    terminal.press("q")
-    terminal.until(lambda text: "ended with 0" in text)
+    terminal.leave()
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run Python with some words on a terminal, which ends it after a while."""
+    command = ["timeout", "20", sys.executable, *map(str, words)]
+    script = ["script", "-qec", f"stty cols 120 rows 40; {shlex.join(command)}", "/dev/null"]
+    return subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("store", "words", "said"),
+    [
+        ("memory.json", ["tui", "trip-to-kyoto"], "this store holds memory only"),
+        (".", ["tui", "--write"], "--write changes threads"),
+        ("store.db", ["--copy", "tui", "--write"], "--write cannot be combined with --copy or"),
+        ("store.db", ["--redact", "tui", "--write"], "--write cannot be combined with --copy or"),
+    ],
+)
+def test_what_the_screen_cannot_do_is_told_before_it_starts(
+    sample: Path, tmp_path: Path, store: str, words: list[str], said: str
+) -> None:
+    make(tmp_path)
+    (tmp_path / "memory.json").write_text('{"version": "1.0", "facts": []}')
+    where = sample if store == "store.db" else tmp_path / store
+    found = run("-m", "ckpt_cli", "-s", where, *words)
+    assert (found.returncode, said in found.stdout) == (2, True), found.stdout
+
+
+def test_an_unknown_thread_is_told_before_the_screen_starts(sample: Path) -> None:
+    for target in ("no-such-thread", "trip-to-kyoto@ffff0000"):
+        shown = ckpt("-s", sample, "show", target)
+        found = run("-m", "ckpt_cli", "-s", sample, "tui", target)
+        assert found.returncode == shown.code == 3
+        assert found.stdout.splitlines()[0] == shown.err.splitlines()[0]
+        assert "\x1b[?1049h" not in found.stdout
+
+
+def test_without_textual_it_says_how_to_install_it(sample: Path) -> None:
+    program = (
+        "import sys; sys.modules['textual'] = None; from ckpt_cli.__main__ import main;"
+        f" sys.argv = ['ckpt', '-s', {str(sample)!r}, 'tui']; main()"
+    )
+    # A terminal, as without one it is not tried at all.
+    found = run("-c", program)
+    assert found.returncode == 2
+    assert "pip install 'langgraph-ckpt[tui]'" in found.stdout
+
+
+def test_a_screen_that_is_told_to_end_restores_the_terminal(
+    terminal: Terminal, sample: Path, tmp_path: Path
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    start(terminal, sample, TMPDIR=str(temporary), before=("--copy",))
+    assert list(temporary.glob("ckpt-*/copy.db"))
+    terminal.tell_program(signal.SIGTERM)
+    assert "8 threads" not in terminal.until(lambda text: "ended with 143" in text)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_screen_that_is_told_to_end_while_a_value_is_edited(
+    terminal: Terminal, sample: Path, tmp_path: Path
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\necho draft open\nexec sleep 600\n")
+    editor.chmod(0o755)
+    start(terminal, sample, "--write", VISUAL=str(editor), TMPDIR=str(temporary))
+    terminal.ask_for_fork("to-nara", "destination")
+    terminal.until(lambda text: "draft open" in text)
+    assert list(temporary.glob("ckpt-*/value.json"))
+    terminal.tell_program(signal.SIGTERM)
+    terminal.until(lambda text: "ended with 143" in text)
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,48 @@
+"""Tests of the screen are coroutines; `seat` sits before a screen that is open on a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.testing.screen import Seat, sitting
+
+
+@pytest.fixture
+def store(sample: Path) -> Any:
+    """The store that `seat` shows: a path, or what has a `url`."""
+    return sample
+
+
+@pytest.fixture
+def seat(request: pytest.FixtureRequest, store: Any) -> AbstractAsyncContextManager[Seat]:
+    """A seat, with the options of the marker `screen`, or of parameters of the test."""
+    marker = request.node.get_closest_marker("screen")
+    options = dict(marker.kwargs) if marker is not None else {}
+    for name in {"size", "writes"} & set(request.fixturenames):
+        options[name] = request.getfixturevalue(name)
+    return sitting(getattr(store, "url", store), **options)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine; it gets its seat when the screen is open."""
+    if not iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(_run(pyfuncitem.obj, given))
+    return True
+
+
+async def _run(test: Callable[..., Coroutine[Any, Any, None]], given: dict[str, Any]) -> None:
+    if "seat" not in given:
+        await test(**given)
+        return
+    async with given["seat"] as seat:
+        await test(**{**given, "seat": seat})

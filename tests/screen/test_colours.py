@@ -1,0 +1,166 @@
+"""Colours: all text is readable in every theme, and only what waits is yellow; and the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.segment import Segment
+from textual.color import BLACK, WHITE, Color
+from textual.theme import BUILTIN_THEMES
+
+from ckpt_backends.testing.screen import Seat, sitting
+from ckpt_cli.tui.reading import say
+from ckpt_cli.tui.styles import DARK_TINTS, LEAST, LIGHT_TINTS, STYLES, contrast, is_text, readable
+from ckpt_cli.tui.tabs.checkpoint import SidesRows
+from tests.packaging.pictures import FOLDER, PICTURES, Picture, take
+
+pytestmark = pytest.mark.engines
+
+
+_THEMES = [
+    name
+    for name, theme in BUILTIN_THEMES.items()
+    if not theme.to_color_system().generate()["background"].startswith("ansi_")
+]
+"""All but those that use the colours of the terminal, which are not known."""
+
+
+def test_contrast_is_that_of_wcag() -> None:
+    assert contrast(BLACK, WHITE) == pytest.approx(21)
+    assert contrast(Color(119, 119, 119), WHITE) == pytest.approx(4.48, abs=0.01)
+    assert readable(Color(119, 119, 119), WHITE) != Color(119, 119, 119)
+    assert readable(BLACK, WHITE) == BLACK
+
+
+async def test_all_text_is_readable_in_every_theme(sample: Path) -> None:
+    assert len(_THEMES) > 10
+    async with sitting(sample, writes=True, size=(80, 24)) as seat:
+        # A search marks lines, and the cursor is on a thread with red and green beside it.
+        await seat.press("j", "l", "2")
+        await seat.search("a")
+        for key in ("", "F", "question_mark", "colon"):
+            if key:
+                await seat.press(key)
+            for name in _THEMES[:: 9 if key else 1]:
+                seat.app.theme = name
+                await seat.pilot.pause()
+                for segment in _texts(seat):
+                    assert _contrast(segment) >= LEAST, (key, name, segment)
+            if key:
+                await seat.press("escape")
+
+
+@pytest.mark.screen(size=(80, 24))
+async def test_red_and_green_can_be_told_apart_on_the_cursor(seat: Seat) -> None:
+    for name in _THEMES:
+        seat.app.theme = name
+        await seat.pilot.pause()
+        rows = seat.threads
+        for has_focus in (True, False):
+            (rows if has_focus else seat.tree).focus()
+            await seat.pilot.pause()
+            on_cursor = next(iter(rows.render_line(rows.cursor))).style
+            assert on_cursor is not None
+            assert on_cursor.bgcolor is not None
+            below = Color.from_rich_color(on_cursor.bgcolor)
+            assert below != rows.background_colors[1], name
+            colors = seat.app.ansi_theme.ansi_colors
+            red, green = (readable(Color(*colors[at]), below) for at in (1, 2))
+            assert red.r - max(red.g, red.b) > 20, (name, has_focus, red)
+            assert green.g - max(green.r, green.b) > 20, (name, has_focus, green)
+
+
+async def test_without_colours_all_text_is_readable(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with sitting(sample) as seat:
+        for name in ("textual-dark", "textual-light"):
+            seat.app.theme = name
+            await seat.pilot.pause()
+            for segment in _texts(seat):
+                assert segment.style is not None
+                assert segment.style.color is not None
+                assert len(set(segment.style.color.get_truecolor())) == 1
+                assert _contrast(segment) >= LEAST, (name, segment)
+        assert seat.sees("✗ invoice-import", "? refund-4711", "▸ anna", "✓ nightly-report")
+
+
+async def test_only_what_waits_is_yellow(sample: Path) -> None:
+    waits = STYLES["question"].color
+    assert [name for name, style in STYLES.items() if style.color == waits] == ["question"]
+    async with sitting(sample) as seat:
+        await seat.press("m", "slash")
+        say(seat.main, "an error", is_error=True)
+        await seat.rest()
+        yellow = seat.app.ansi_theme.ansi_colors[3]
+        said = {
+            one.text.strip()
+            for one in _texts(seat)
+            if one.style and one.style.color and one.style.color.triplet == yellow
+        }
+        assert said == {"?", "refund-4711"}
+
+
+def _texts(seat: Seat) -> Iterator[Segment]:
+    for strip in seat.draw():
+        for segment in strip:
+            if is_text(segment.text):
+                yield segment
+
+
+def _contrast(segment: Segment) -> float:
+    style = segment.style
+    assert style is not None
+    assert style.color is not None
+    assert style.bgcolor is not None
+    return contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+
+
+@pytest.mark.parametrize(("writes", "colour"), [(True, "error"), (False, "panel")])
+async def test_the_header_is_red_with_write_alone(seat: Seat, writes: bool, colour: str) -> None:
+    for theme in ("textual-dark", "textual-light"):
+        seat.app.theme = theme
+        await seat.rest()
+        wanted = Color.parse(seat.app.get_css_variables()[colour])
+        header = seat.draw()[0]
+        drawn = {part.style.bgcolor.name for part in header if part.style and part.style.bgcolor}
+        assert drawn == {wanted.rich_color.name}
+        assert seat.lines[0].startswith(" ckpt WRITE") == writes
+
+
+def test_tinted_text_has_contrast() -> None:
+    for one in (*DARK_TINTS.values(), *LIGHT_TINTS.values()):
+        assert one.color is not None
+        assert one.bgcolor is not None
+        on = Color.from_rich_color(one.bgcolor)
+        assert contrast(Color.from_rich_color(one.color), on) >= LEAST
+
+
+async def test_tints_follow_the_theme(seat: Seat) -> None:
+    await seat.press("enter", "d")
+    for theme, tints in (("textual-dark", DARK_TINTS), ("textual-light", LIGHT_TINTS)):
+        seat.app.theme = theme
+        await seat.rest()
+        seen = {one.style.bgcolor for strip in seat.draw() for one in strip if one.style}
+        assert tints["added"].bgcolor in seen
+
+
+async def test_a_match_is_seen_on_a_tinted_line(seat: Seat) -> None:
+    await seat.press("enter", "m", "g", "d")
+    await seat.search("KYO-HKK")
+    rows = seat.app.screen.query_one(SidesRows)
+    tint = DARK_TINTS["removed"].bgcolor
+    found, other = (rows.render_line(at - rows.seen.start) for at in (rows.here, rows.here + 1))
+    assert tint not in {one.style.bgcolor for one in found if one.style}
+    assert tint in {one.style.bgcolor for one in other if one.style}
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda one: one.name)
+def test_the_screen_looks_as_in_its_picture(picture: Picture) -> None:
+    kept = (FOLDER / f"{picture.name}.svg").read_text(encoding="utf-8")
+    # Not compared by pytest, which would look for the difference of long lines for minutes.
+    is_same = take(picture) == kept
+    assert is_same, "if this is meant: python -m tests.packaging.pictures"

@@ -1,0 +1,250 @@
+"""A store that changes, goes away, comes back, or is not open yet while it is looked at."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from ckpt_backends.model import CheckpointKey
+from ckpt_backends.protocol import Store
+from ckpt_backends.testing.official import config_of
+from ckpt_backends.testing.scenarios import graphs
+from ckpt_backends.testing.screen import Seat, sitting
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.tui.panes.tree import GrowingTree
+from ckpt_cli.tui.tabs import checkpoint
+from ckpt_cli.tui.tabs.checkpoint import read_document
+from tests.kit.command import ckpt
+
+pytestmark = pytest.mark.engines
+
+
+def say(store: Path, thread_id: str, *texts: str) -> str:
+    """Let an agent go on with a thread; returns its head."""
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        graph = graphs.linear(saver)
+        graph.invoke({"items": [*texts]}, config_of(thread_id))
+        return str(graph.get_state(config_of(thread_id)).config["configurable"]["checkpoint_id"])
+
+
+async def test_new_checkpoints_come_and_the_cursor_stays_where_it_is(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    for name in ("first", "second", "third"):
+        say(store, name, "hello")
+    async with sitting(store) as seat:
+        await seat.press("j", "enter", "k")
+        here, place, before = seat.threads.thread, seat.place, len(seat.tree.lines)
+        assert here is not None
+        assert here.thread_id == "second"
+        say(store, "fourth", "hello")
+        say(store, "second", "again")
+        await seat.press("r")
+        assert seat.ids[:2] == ["second", "fourth"]
+        assert seat.threads.thread is not None
+        assert seat.threads.thread.thread_id == "second"
+        assert seat.place == place
+        assert len(seat.tree.lines) > before
+
+
+async def test_it_looks_again_by_itself(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    say(store, "one", "a")
+    async with sitting(store, pause=1) as seat:
+        say(store, "two", "a")
+        await seat.until(lambda: seat.sees("2 threads"))
+
+
+async def test_a_thread_that_is_deleted_meanwhile_is_said_to_be_gone(
+    seat: Seat, sample: Path
+) -> None:
+    await seat.press("enter")
+    with closing(sqlite3.connect(sample)) as connection:
+        for table in ("checkpoints", "writes"):
+            connection.execute(f"DELETE FROM {table} WHERE thread_id = 'trip-to-kyoto'")
+        connection.commit()
+    await seat.see("k", "no thread 'trip-to-kyoto'")
+    await seat.press("r")
+    assert seat.threads.thread is not None
+    assert seat.threads.thread.thread_id == "refund-4711"
+    assert seat.sees("Refund 89.00 EUR")
+
+
+async def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
+    away = sample.with_name("away.db")
+    async with sitting(sample, pause=0.3) as seat:
+        await seat.press("j")
+        sample.rename(away)
+        # What is open stays readable; a new connection is not to be had.
+        for worker in seat.app.context.workers:
+            worker._live.drop()
+        await seat.until(lambda: seat.sees("retrying: "))
+        assert seat.threads.thread is not None
+        await seat.press("j", "enter", "2", "i", "escape")
+        away.rename(sample)
+        await seat.until(lambda: not seat.sees("retrying: "))
+        await seat.see("r shift+tab shift+tab", "8 threads")
+
+
+async def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        saver.setup()
+    async with sitting(store) as seat:
+        assert seat.sees("0 threads")
+        everything = ["enter", "m", "d", "y", "c", "escape", "i", "escape", "o", "a", "7", "9", "z"]
+        await seat.press(*everything, "j", "k", "G", "g", "enter")
+        assert seat.sees("ckpt")
+
+
+async def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = Event()
+    read = GrowingTree.read
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        answer.wait(60)
+        return read(*arguments, **options)
+
+    async with sitting(sample) as seat:
+        monkeypatch.setattr(GrowingTree, "read", slow)
+        await seat.press_at_once("j")
+        await seat.until(lambda: seat.sees("Tree: loading"))
+        await seat.press_at_once("j", "j")
+        assert seat.threads.cursor == 3
+        assert seat.sees("Tree: loading")
+        await seat.press_at_once("m")
+        await seat.until(lambda: seat.sees("the tree is still loading"))
+        answer.set()
+        await seat.rest()
+        assert seat.main.tree_pane.view.thread_id == "anna@example.com"
+        assert not seat.sees("Tree: loading")
+
+
+async def test_what_could_not_be_read_is_read_when_it_is_there_again(sample: Path) -> None:
+    away = sample.with_name("away.db")
+    async with sitting(sample, pause=0.3) as seat:
+        sample.rename(away)
+        await seat.press("j")
+        await seat.until(lambda: seat.sees("retrying: "))
+        away.rename(sample)
+        await seat.until(lambda: seat.sees("Refund 89.00 EUR", "question"))
+
+
+async def test_a_page_that_is_read_stays_where_it_is(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    say(store, "busy", *["hello"] * 40)
+    async with sitting(store, size=(80, 24)) as seat:
+        document = seat.document
+        await seat.press("enter", "1", "pagedown", "pagedown")
+        path = document.path
+        assert document.scroll_y > 0
+        say(store, "busy", *["again"] * 40)
+        await seat.press("r")
+        # It is no longer the head, so the lines above the values may be fewer.
+        assert document.path == path
+        assert document.cursor in document.seen
+
+
+async def test_the_cursor_goes_with_the_head_if_it_is_to(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    say(store, "busy", "hello")
+    async with sitting(store) as seat:
+        await seat.press("enter", "k", "f")
+        for text in ("one", "two"):
+            head = say(store, "busy", text)
+            await seat.press("r")
+            assert seat.place.checkpoint_id == head
+        await seat.press("f")
+        before = seat.place
+        say(store, "busy", "three")
+        await seat.press("r")
+        assert seat.place == before
+
+
+@pytest.mark.screen(size=(50, 24))
+async def test_a_checkpoint_is_shown_where_its_tree_never_was(seat: Seat) -> None:
+    # On a narrow screen, the threads are shown alone.
+    await seat.see("down 1", "step 3 · check_policy", "ask_approval")
+    await seat.see("escape", "Tree: 5 checkpoints", "lookup_order", "8d9f")
+
+
+async def test_keys_say_why_they_do_nothing_while_the_store_is_opened(sample: Path) -> None:
+    class SlowOpening(Opening):
+        def open(self, *args: Any, **kwargs: Any) -> Store:
+            may_open.wait(60)
+            return super().open(*args, **kwargs)
+
+    async def no_rest(seat: Seat) -> None:
+        await seat.pilot.pause()
+
+    may_open, opening = Event(), SlowOpening(parse_url(str(sample)))
+    # The screen comes to rest only when the store is open.
+    with patch.object(Seat, "rest", no_rest):
+        async with sitting(sample, opening=opening, writes=True) as seat:
+            for key in "dmyOvUPDBF":
+                await seat.press_at_once(key)
+                await seat.pilot.pause()
+                assert seat.said == "the store is not open yet", key
+            assert seat.main.inspector.tab == "findings"
+            await seat.press_at_once("1", "escape", "escape")
+            may_open.set()
+            await seat.until(lambda: seat.sees("Tree: 20 checkpoints", "step 12 · reply"))
+
+
+async def test_the_screen_opens_at_a_checkpoint(sample: Path) -> None:
+    wanted = ckpt("-s", sample, "show", "refund-4711@~2", "-o", "json").json
+    goal = CheckpointKey("refund-4711", "", wanted["checkpoint_id"])
+    async with sitting(sample, goal=goal) as seat:
+        assert seat.place == goal
+        assert seat.tree.has_focus
+        assert seat.threads.thread is not None
+        assert seat.threads.thread.thread_id == "refund-4711"
+        # It is left as any other.
+        await seat.press("G")
+        assert seat.place != goal
+        await seat.press("r")
+        assert seat.place != goal
+        await seat.press("escape", "g")
+        assert seat.main.tree_pane.view.thread_id == "trip-to-kyoto"
+
+
+async def test_a_title_says_loading_only_while_something_loads(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = Event()
+    go.set()
+
+    def slow(*asked: Any, **told: Any) -> Any:
+        assert go.wait(60)
+        return read_document(*asked, **told)
+
+    monkeypatch.setattr(checkpoint, "read_document", slow)
+    async with sitting(sample) as seat:
+        inspector = seat.main.inspector
+        await seat.press("enter")
+        before = str(inspector.border_title)
+        assert before.startswith("step ")
+        go.clear()
+        # To another checkpoint, whose reading takes long, and back to what is still shown.
+        await seat.press_at_once("k")
+        await seat.until(lambda: "loading" in str(inspector.border_title))
+        await seat.press_at_once("j")
+        await seat.until(lambda: str(inspector.border_title) == before)
+        # The same with another tab, whose reading ends while its first one is shown.
+        await seat.press_at_once("2")
+        await seat.until(lambda: "loading" in str(inspector.border_title))
+        await seat.press_at_once("1")
+        go.set()
+        await seat.rest()
+        assert str(inspector.border_title) == before
+        await seat.press("2")
+        assert str(inspector.border_title) == before
