@@ -10,14 +10,34 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
+from typing import Any, NamedTuple
 
 import psycopg
+from bson import Binary
 
 from ckpt_backends.testing.harness import Harness
 from tests.kit.servers import mysql_connection
 
 Plant = Callable[[Harness], AbstractContextManager[list[str]]]
 """Plants a fault while the context lasts. Gives the words that name the store."""
+
+
+class EngineFault(NamedTuple):
+    """A fault that only some engines have, in a store with the thread of one scenario."""
+
+    layouts: tuple[str, ...]
+    code: str
+    plant: Plant
+    says: str
+    """Words of the detail."""
+    stays: bool = False
+    """Whether no statement mends it."""
+    thread: str | None = None
+    """The thread that the finding names."""
+    follows: frozenset[str] = frozenset()
+    """The other codes that may be found."""
+
+
 LARGE = 1 << 18
 """Bytes from which unused space and logs are reported in these tests."""
 
@@ -31,6 +51,7 @@ writer.execute("CREATE TABLE filling (data)")
 writer.execute("INSERT INTO filling VALUES (zeroblob(1000000))")
 os.kill(os.getpid(), signal.SIGKILL)
 """
+_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)"
 _FILL = ("CREATE TABLE filling (data)", "INSERT INTO filling VALUES (zeroblob(4000000))")
 
 
@@ -40,7 +61,7 @@ def _sqlite(url: str, *statements: str) -> None:
             file.execute(statement).fetchall()
 
 
-def _run(url: str, *statements: str) -> None:
+def run(url: str, *statements: str) -> None:
     """Run statements on any engine."""
     if url.startswith("postgresql"):
         with psycopg.connect(url, autocommit=True) as admin:
@@ -60,7 +81,7 @@ def by(*statements: str) -> Plant:
 
     @contextmanager
     def plant(harness: Harness) -> Iterator[list[str]]:
-        _run(harness.url, *statements)
+        run(harness.url, *statements)
         yield ["-s", harness.url]
 
     return plant
@@ -70,7 +91,7 @@ def by(*statements: str) -> Plant:
 def _journal_left(harness: Harness) -> Iterator[list[str]]:
     """Kill a writer in the middle of a transaction."""
     _sqlite(harness.url, "PRAGMA wal_checkpoint(TRUNCATE)")
-    store = f"{harness.url}.killed.db"
+    store = f"{harness.url}.it's killed.db"
     shutil.copyfile(harness.url, store)
     done = subprocess.run([sys.executable, "-c", _KILLED, store], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -113,62 +134,212 @@ def _log_grown(harness: Harness) -> Iterator[list[str]]:
         yield ["-s", harness.url]
 
 
-_PAGES_FREED = by(
-    *_FILL, "DROP TABLE filling", "PRAGMA journal_mode = WAL", "PRAGMA wal_checkpoint(TRUNCATE)"
-)
-_OF_FILES: Mapping[str, Plant] = {
-    "file-damaged": _index_contradicted,
-    "journal-hot": _journal_left,
-    "log-large": _log_grown,
-    "space-free": _PAGES_FREED,
+def drop_index(database: Any, collection: str, *fields: str) -> None:
+    for name, about in database[collection].index_information().items():
+        if tuple(field for field, _ in about["key"]) == fields:
+            database[collection].drop_index(name)
+            return
+    raise AssertionError(f"no index on {fields}")
+
+
+def without_index(collection: str, *fields: str) -> Plant:
+    """Drop an index of MongoDB."""
+
+    @contextmanager
+    def plant(harness: Harness) -> Iterator[list[str]]:
+        drop_index(harness.database, collection, *fields)  # type: ignore[attr-defined]
+        yield ["-s", harness.url]
+
+    return plant
+
+
+def large_document(field: str) -> Plant:
+    """Let a checkpoint have a body of 13 MiB."""
+
+    @contextmanager
+    def plant(harness: Harness) -> Iterator[list[str]]:
+        table = harness.database["checkpoints"]  # type: ignore[attr-defined]
+        some = sorted(table.find({"thread_id": CHAT}), key=lambda one: str(one["checkpoint_id"]))[
+            -2
+        ]
+        table.update_one({"_id": some["_id"]}, {"$set": {field: Binary(bytes(13 << 20))}})
+        yield ["-s", harness.url]
+
+    return plant
+
+
+POSTGRES = ("postgres", "postgres-shallow")
+MYSQL = ("mysql", "mysql-shallow")
+FILES = ("sqlite", "three-table", "three-table-latest")
+CHAT = "chat"
+_CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
+_BY_STATEMENT: Mapping[tuple[str, ...], Mapping[str, tuple[str, str]]] = {
+    POSTGRES: {
+        "DROP INDEX checkpoints_thread_id_idx": (
+            "index-missing",
+            "table 'checkpoints' has no index 'checkpoints_thread_id_idx' (thread_id)",
+        ),
+        "UPDATE pg_index SET indisvalid = false"
+        " WHERE indexrelid = 'checkpoint_blobs_thread_id_idx'::regclass": (
+            "index-missing",
+            "index 'checkpoint_blobs_thread_id_idx' of table 'checkpoint_blobs' is invalid and not"
+            " used",
+        ),
+        "ALTER TABLE checkpoint_writes DROP CONSTRAINT checkpoint_writes_pkey": (
+            "index-missing",
+            "table 'checkpoint_writes' has no primary key"
+            " (thread_id, checkpoint_ns, checkpoint_id, task_id, idx), so the saver cannot save",
+        ),
+        "ALTER TABLE checkpoint_writes DROP COLUMN task_path": (
+            "schema-old",
+            "table 'checkpoint_writes' has no column 'task_path', so the saver cannot read",
+        ),
+        "DELETE FROM checkpoint_migrations WHERE v IN (2, 5)": ("schema-old", ", but not 2, 5"),
+    },
+    MYSQL: {
+        "DROP INDEX checkpoint_blobs_thread_id_idx ON checkpoint_blobs": (
+            "index-missing",
+            "table 'checkpoint_blobs' has no index 'checkpoint_blobs_thread_id_idx' (thread_id)",
+        ),
+        "ALTER TABLE checkpoint_blobs DROP PRIMARY KEY": (
+            "index-missing",
+            "so rows may be stored twice",
+        ),
+        "ALTER TABLE checkpoint_writes DROP COLUMN task_path": (
+            "schema-old",
+            "table 'checkpoint_writes' has no column 'task_path', so the saver cannot save",
+        ),
+        "DELETE FROM checkpoint_migrations WHERE v IN (0, 3)": ("schema-old", ", but not 0, 3"),
+        "ALTER TABLE checkpoint_blobs CONVERT TO CHARACTER SET utf8mb4"
+        " COLLATE utf8mb4_unicode_ci": ("saver-limit", "utf8mb4_unicode_ci in 'checkpoint_blobs'"),
+    },
+    ("postgres",): {
+        "ALTER TABLE checkpoint_blobs ALTER COLUMN blob SET NOT NULL": (
+            "schema-old",
+            "column 'blob' of table 'checkpoint_blobs' is NOT NULL, so empty values cannot be"
+            " saved",
+        )
+    },
+    ("mysql",): {
+        "DROP INDEX checkpoints_checkpoint_id_idx ON checkpoints": (
+            "index-missing",
+            "table 'checkpoints' has no index 'checkpoints_checkpoint_id_idx' (checkpoint_id)",
+        ),
+        "ALTER TABLE checkpoints DROP PRIMARY KEY": (
+            "index-missing",
+            "table 'checkpoints' has no primary key"
+            " (thread_id, checkpoint_ns_hash, checkpoint_id), so rows may be stored twice",
+        ),
+    },
 }
-_OF_POSTGRES: Mapping[str, Plant] = {
-    "index-missing": by("DROP INDEX checkpoint_blobs_thread_id_idx"),
-    "schema-old": by("ALTER TABLE checkpoint_writes DROP COLUMN task_path"),
-    "space-free": by(
-        "ALTER TABLE checkpoint_writes SET (autovacuum_enabled = off)",
-        "INSERT INTO checkpoint_writes (thread_id, checkpoint_id, task_id, idx, channel, blob)"
-        " SELECT 'new', n::text, '', 0, '', convert_to(repeat('x', 500), 'UTF8')"
-        " FROM generate_series(1, 8000) n",
-        "DELETE FROM checkpoint_writes WHERE thread_id = 'new'",
-        "SELECT pg_stat_force_next_flush()",
+ENGINE_FAULTS: list[EngineFault] = [
+    *(
+        EngineFault(layouts, code, by(statement), says)
+        for layouts, planted in _BY_STATEMENT.items()
+        for statement, (code, says) in planted.items()
     ),
-}
-_OF_KAGENT: Mapping[str, Plant] = {
-    "space-free": by(
-        "ALTER TABLE lg_checkpoint_write SET (autovacuum_enabled = off)",
-        "INSERT INTO lg_checkpoint_write (user_id, thread_id, checkpoint_id, write_idx, value,"
-        " value_type, channel, task_id) SELECT '', 'new', n::text, 0, repeat('x', 500), '', '', ''"
-        " FROM generate_series(1, 8000) n",
-        "DELETE FROM lg_checkpoint_write WHERE thread_id = 'new'",
-        "SELECT pg_stat_force_next_flush()",
-    )
-}
-_OF_MYSQL: Mapping[str, Plant] = {
-    "index-missing": by("DROP INDEX checkpoints_thread_id_idx ON checkpoints"),
-    "schema-old": by("ALTER TABLE checkpoint_writes DROP COLUMN task_path"),
-    "saver-limit": by(
-        "ALTER TABLE checkpoint_blobs CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci"
+    EngineFault(
+        FILES, "file-damaged", _index_contradicted, "contradicts the rows of table", stays=True
     ),
-    "index-stale": by("UPDATE checkpoint_blobs SET checkpoint_ns_hash = UNHEX(MD5('x'))"),
-    "space-free": by(
-        "INSERT INTO checkpoint_writes (thread_id, checkpoint_ns_hash, checkpoint_id, task_id, idx,"
-        " channel, `blob`) SELECT 'new', UNHEX(MD5('')), seq, '', 0, '', REPEAT('x', 100000)"
-        " FROM seq_1_to_200",
-        "COMMIT",
-        "DELETE FROM checkpoint_writes WHERE thread_id = 'new'",
+    EngineFault(FILES, "journal-hot", _journal_left, "it's killed.db-journal"),
+    EngineFault(FILES, "log-large", _log_grown, "-wal' has"),
+    EngineFault(
+        FILES,
+        "space-free",
+        by(*_FILL, "DROP TABLE filling", "PRAGMA journal_mode = WAL", _TRUNCATE),
+        "of the file are unused",
     ),
-}
-_KEYLESS = by(
-    "ALTER TABLE writes RENAME TO old", "CREATE TABLE writes AS SELECT * FROM old", "DROP TABLE old"
-)
-_BY_LAYOUT: Mapping[str, Mapping[str, Plant]] = {
-    "sqlite": {"index-missing": _KEYLESS, **_OF_FILES},
-    **dict.fromkeys(("postgres", "postgres-shallow"), _OF_POSTGRES),
-    **dict.fromkeys(("mysql", "mysql-shallow"), _OF_MYSQL),
-    "kagent": _OF_KAGENT,
-    **dict.fromkeys(("three-table", "three-table-latest"), _OF_FILES),
-}
-ENGINE_FAULTS: Mapping[tuple[str, str], Plant] = {
-    (layout, code): plant for layout, codes in _BY_LAYOUT.items() for code, plant in codes.items()
-}
+    EngineFault(
+        ("sqlite",),
+        "index-missing",
+        by(
+            "ALTER TABLE writes RENAME TO old",
+            "CREATE TABLE writes AS SELECT * FROM old",
+            "DROP TABLE old",
+            "CREATE INDEX part ON writes (thread_id)",
+        ),
+        "table 'writes' has no primary key (thread_id, checkpoint_ns",
+    ),
+    EngineFault(
+        POSTGRES,
+        "space-free",
+        by(
+            "ALTER TABLE checkpoint_writes SET (autovacuum_enabled = off)",
+            "INSERT INTO checkpoint_writes (thread_id, checkpoint_id, task_id, idx, channel, blob)"
+            " SELECT 'new', n::text, '', 0, '', convert_to(repeat('x', 500), 'UTF8')"
+            " FROM generate_series(1, 8000) n",
+            "DELETE FROM checkpoint_writes WHERE thread_id = 'new'",
+            "SELECT pg_stat_force_next_flush()",
+        ),
+        "of table 'checkpoint_writes' are unused",
+    ),
+    EngineFault(
+        ("kagent",),
+        "space-free",
+        by(
+            "ALTER TABLE lg_checkpoint_write SET (autovacuum_enabled = off)",
+            "INSERT INTO lg_checkpoint_write (user_id, thread_id, checkpoint_id, write_idx, value,"
+            " value_type, channel, task_id)"
+            " SELECT '', 'new', n::text, 0, repeat('x', 500), '', '', ''"
+            " FROM generate_series(1, 8000) n",
+            "DELETE FROM lg_checkpoint_write WHERE thread_id = 'new'",
+            "SELECT pg_stat_force_next_flush()",
+        ),
+        "of table 'lg_checkpoint_write' are unused",
+    ),
+    EngineFault(
+        MYSQL,
+        "index-stale",
+        by("UPDATE checkpoint_blobs SET checkpoint_ns_hash = UNHEX(MD5('x'))"),
+        "with the hash of another namespace",
+        thread=CHAT,
+        # Values that the saver does not find.
+        follows=frozenset({"value-missing"}),
+    ),
+    EngineFault(
+        MYSQL,
+        "space-free",
+        by(
+            "INSERT INTO checkpoint_writes (thread_id, checkpoint_ns_hash, checkpoint_id, task_id,"
+            " idx, channel, `blob`) SELECT 'new', UNHEX(MD5('')), seq, '', 0, '',"
+            " REPEAT('x', 100000) FROM seq_1_to_200",
+            "COMMIT",
+            "DELETE FROM checkpoint_writes WHERE thread_id = 'new'",
+        ),
+        "of table 'checkpoint_writes' are unused",
+    ),
+    EngineFault(
+        ("mongodb",), "index-missing", without_index("checkpoints", *_CHECKPOINT), "'checkpoints'"
+    ),
+    EngineFault(
+        ("mongodb",),
+        "index-missing",
+        without_index("checkpoint_writes", *_CHECKPOINT, "task_id", "idx"),
+        "'checkpoint_writes'",
+    ),
+    EngineFault(
+        ("mongodb-js",),
+        "index-missing",
+        without_index("checkpoint_writes", *_CHECKPOINT, "task_id", "idx"),
+        "'checkpoint_writes'",
+    ),
+    EngineFault(
+        ("kaflow",), "index-missing", without_index("checkpoints", "created_at"), "'checkpoints'"
+    ),
+    EngineFault(
+        ("mongodb", "mongodb-js"),
+        "document-near-limit",
+        large_document("checkpoint"),
+        "13.0 MiB",
+        stays=True,
+        thread=CHAT,
+    ),
+    EngineFault(
+        ("kaflow",),
+        "document-near-limit",
+        large_document("checkpoint_data"),
+        "13.0 MiB",
+        stays=True,
+        thread=CHAT,
+    ),
+]

@@ -41,10 +41,13 @@ def run_fix(harness: Harness, fix: str) -> str:
             admin.execute(fix.encode())
     elif url.startswith("mysql"):
         with mysql_connection(url) as connection, connection.cursor() as cursor:
-            cursor.execute(fix)
+            for statement in filter(None, map(str.strip, fix.split(";"))):
+                cursor.execute(statement)
             connection.commit()
     elif url.startswith(("redis", "valkey")):
         run_redis(url, fix)
+    elif url.startswith("mongodb"):
+        run_mongodb(harness.database, fix)  # type: ignore[attr-defined]
     else:
         run_sqlite(url, fix)
     return ""

@@ -11,6 +11,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
+from tests.doctor.asking import codes, findings
 from tests.kit.command import ckpt
 
 KEYS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen")
@@ -62,12 +63,11 @@ def test_a_body_that_langgraph_cannot_use_is_found(
             (kind, data),
         )
         saver.conn.commit()
-    found = ckpt("-s", str(path), "doctor", "-o", "json").json["findings"]
-    deep = ckpt("-s", str(path), "doctor", "--deep", "-o", "json").json["findings"]
+    found = findings(path)
     copied = ckpt("-s", str(path), "rollback", "t", "head", "--dry-run")
     expected = ["body-unreadable"] if is_refused(path) else []
     assert [one["code"] for one in found] == expected
-    assert [one["code"] for one in deep if one["code"] != "state-mismatch"] == expected
+    assert [one for one in codes(path, "--deep") if one != "state-mismatch"] == expected
     assert all(f"'{key}'" in one["detail"] for one in found)
     if expected:
         assert f"it has no valid '{key}'" in copied.err

@@ -6,7 +6,7 @@ import gzip
 import json
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,13 +17,15 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from ckpt_backends.testing.conformance.test_doctor import FAULTY, HALF, HIDDEN
+from ckpt_backends.redis.engine import store as thread_faults
+from ckpt_backends.testing.conformance.test_doctor import HALF
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.scenarios.graphs import chat
 from ckpt_cli.core.doctor.findings import Severity
 from tests.conformance.test_replay_of_eras import with_engines
+from tests.doctor.asking import faults_of_all, left_in
 from tests.kit.command import FIXTURES, agents, ckpt, copy_store, eras, later
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.mongodb import MongoHarness
@@ -34,6 +36,8 @@ from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.harness.valkey import ValkeyHarness
 from tests.kit.opening import empty_store
 from tests.kit.planting.filling import fill
+from tests.kit.savers import redis_threads as redis
+from tests.kit.savers.mongodb import Place
 from tests.kit.stores import (
     restore,
     restore_documents,
@@ -42,37 +46,17 @@ from tests.kit.stores import (
     restore_rows,
 )
 
+HOUR = 3600
 KEY = "0123456789abcdef"
 """The key of the fixture with encrypted values."""
 WITHOUT_KEY_AT_FIRST = {("plaintext-among-encrypted", "aes-after-plain")}
 """An agent that got its key later: what it had stored before lies there plainly."""
-SHARED = {
-    "js-0.2.74": {("branches-share-value", "fork-update"), ("branches-share-value", "fork-chat")},
-    "js-1.7.3": {("branches-share-value", "fork-asking")},
-}
-"""Values that LangGraph.js lost itself: on PostgreSQL, one branch overwrites another's."""
 CUT_OFF = ("tool-call-unanswered", "fork-chat")
 """The messages at the end of this thread are those of another branch, which end with a call."""
 
 
-def found(
-    url: str | Path, *words: str, ignored: Collection[tuple[str, str]] = ()
-) -> list[dict[str, Any]]:
-    """Return what the doctor finds in a whole store to which nobody writes any more."""
-    given = ("-s", url, "doctor", "--deep", "--grace", "0s", "-o", "json", *words)
-    answer = ckpt(*given)
-    assert answer.code in {0, 1}, answer.err
-    assert answer.json["complete"], answer.json["unchecked"]
-    known = {*FAULTY, *ignored}
-    return [
-        one
-        for one in answer.json["findings"]
-        if (one["code"], one["thread_id"]) not in known and (one["code"], one["severity"]) != HIDDEN
-    ]
-
-
 FIRST = {"lg-0.2.14-json", "lg-1.2.22-serde", "deepagents-0.7"}
-"""The other eras are checked with `-m engines`; `test_deep_clean.py` decodes all of them."""
+"""The other eras are checked with `-m engines`."""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +71,7 @@ def test_a_sqlite_store_of_an_era(
 ) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
     store = copy_store(folder / "store.db", tmp_path)
-    assert found(store, ignored=WITHOUT_KEY_AT_FIRST) == []
+    assert left_in(store, ignored=WITHOUT_KEY_AT_FIRST) == []
 
 
 def half_stored(folder: Path) -> set[tuple[str, str]]:
@@ -100,42 +84,54 @@ def half_stored(folder: Path) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("folder", with_engines("postgres", "lg-0.2.70"))
 def test_a_postgres_database_of_an_era(folder: Path, postgres_url: str) -> None:
     restore(folder / "store.sql.gz", postgres_url)
-    assert found(postgres_url, ignored=half_stored(folder)) == []
+    assert left_in(postgres_url, ignored=half_stored(folder)) == []
 
 
 @pytest.mark.parametrize("folder", with_engines("redis", "lg-1.0.10"))
 def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
     restore_keys(folder / "store.jsonl.gz", redis_stack_url)
-    assert found(redis_stack_url, ignored=half_stored(folder)) == []
+    assert left_in(redis_stack_url, ignored=half_stored(folder)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", with_engines("mongodb", "lg-1.0.10"))
 def test_a_mongodb_database_of_an_era(folder: Path, mongodb_url: str) -> None:
     restore_documents(folder / "store.bson.gz", mongodb_url)
-    assert found(mongodb_url, ignored=half_stored(folder)) == []
+    assert left_in(mongodb_url, ignored=half_stored(folder)) == []
 
 
 def test_a_folder_of_the_development_server(tmp_path: Path) -> None:
     folder = tmp_path / ".langgraph_api"
     shutil.copytree(FIXTURES / "dev" / "runtime-0.36.7", folder)
-    assert found(folder) == []
+    assert left_in(folder) == []
 
 
+@pytest.mark.engines
+@pytest.mark.in_ci("js-1")
 @pytest.mark.parametrize(
-    "era", [pytest.param("js-0.2.74", marks=pytest.mark.slow), *later("js-1.7.3")]
+    ("era", "shared"),
+    [
+        ("js-0.2.74", {("fork-update", "items"), ("fork-chat", "messages")}),
+        ("js-1.7.3", {("fork-asking", "items")}),
+    ],
 )
-def test_a_postgres_database_of_javascript(era: str, postgres_url: str) -> None:
+def test_a_postgres_database_of_javascript(
+    era: str, shared: set[tuple[str, str]], postgres_url: str
+) -> None:
+    """Where one branch overwrote another's values, LangGraph.js lost them itself."""
     restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
     # JSONB holds no text with a NUL.
     refused = {(code, "zoo-text") for code in HALF}
-    assert found(postgres_url, ignored={*SHARED[era], *refused, CUT_OFF}) == []
+    found = left_in(postgres_url, ignored={*refused, CUT_OFF})
+    assert {(one["code"], one["thread_id"], one["channel"]) for one in found} == {
+        ("branches-share-value", *where) for where in shared
+    }
 
 
 @pytest.mark.slow
 def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
     restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", mongodb_url)
-    assert found(mongodb_url) == []
+    assert left_in(mongodb_url) == []
 
 
 # Stores that ckpt changed
@@ -186,7 +182,7 @@ def test_a_store_that_ckpt_changed(
         run("threads", "delete", *(f"{name} gone" for name in TRAVELLED), "--archive", bundles)
         run("import", *bundles.glob("*.gz"), *pickles(harness))
         run("gc", "--scope", "all", "--grace", "0s")
-        left = found(url)
+        left = left_in(url)
         assert {(one["code"], one["severity"]) for one in left} <= {
             ("parent-missing", Severity.INFO.value)
         }, left
@@ -206,6 +202,42 @@ def pickles(harness: Harness) -> list[str]:
     return ["--allow-pickle"] if harness.stores_pickles else []
 
 
+FILLS: dict[str, Callable[..., None]] = {
+    "redis": lambda url, *threads: redis.fill(url, *threads, asks=True, ttl={"default_ttl": 60}),
+    "redis-hash": lambda url, *threads: redis.fill_plain(url, *threads, seconds=HOUR),
+    "redis-plain": lambda url, *threads: redis.fill_plainredis(url, *threads, asks=True, ttl=HOUR),
+    "valkey": lambda url, *threads: redis.fill_valkey(url, *threads, asks=True, ttl=HOUR),
+    "mongodb": lambda url, *threads: Place(url).fill(*threads, saver=Place(url).saver(ttl=HOUR)),
+}
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("layout", FILLS)
+def test_a_store_with_times_to_live_that_ckpt_changed(
+    layout: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody writes, so that nothing has to be read again a second later.
+    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 0)
+    server = "mongodb_url" if layout == "mongodb" else "redis_stack_url"
+    url: str = request.getfixturevalue(server)
+    FILLS[layout](url, "trip", "back", "pruned", "archived")
+    assert faults_of_all(url) == []
+    for words in (
+        ["rollback", "trip", "~1"],
+        ["rollback", "trip", "~1"],
+        ["copy", "trip@head", "--as", "copy"],
+        ["rollback", "back", "~1"],
+        ["undo", "back"],
+        ["purge", "--keep-last", "2", "--match", "pruned"],
+        ["threads", "delete", "archived", "--archive", str(tmp_path)],
+        ["import", str(tmp_path)],
+        ["gc", "--scope", "all", "--grace", "0s"],
+    ):
+        done = ckpt("-s", url, *words, "--yes")
+        assert done.code == 0, (words, done.err)
+        assert faults_of_all(url) == [], words
+
+
 PRUNING: dict[type[Harness], Any] = {PostgresHarness: PostgresSaver, RedisHarness: RedisSaver}
 
 
@@ -219,7 +251,7 @@ def test_a_store_that_its_saver_pruned(
         fill(harness, names)
         with harness.saver() as saver:
             PRUNING[kind].prune(saver, sorted(names))
-        left = found(harness.url)
+        left = left_in(harness.url)
         assert {(one["code"], one["severity"]) for one in left} <= {
             ("parent-missing", Severity.INFO.value)
         }, left
@@ -251,7 +283,7 @@ def test_an_encrypted_store(
         assert '"complete": false' in closed.out
         assert '"findings": []' in closed.out, closed.out
         monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
-        assert found(harness.url) == []
+        assert left_in(harness.url) == []
 
 
 # While an agent writes
@@ -283,7 +315,7 @@ def test_a_store_while_an_agent_writes(
                     assert answer.json["complete"], answer.json["unchecked"]
         finally:
             agent.join()
-        assert found(harness.url) == []
+        assert left_in(harness.url) == []
 
 
 def work(harness: Harness, stop: float) -> None:

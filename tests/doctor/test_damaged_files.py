@@ -1,4 +1,4 @@
-"""A damaged SQLite file is said to be damaged, once, and no command calls it a bug of its own."""
+"""A damaged file is said to be damaged, once, and no command calls it a bug of its own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ import pytest
 
 from ckpt_backends.sqlite import health as damage
 from ckpt_cli.render.doctor import unchecked_notes
+from tests.doctor.asking import faults
 from tests.doctor.engine_faults import contradict_index
-from tests.kit.command import SAMPLE, ckpt
+from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.savers.dev import FileSaver, graph_of
 
 PAGE = 4096
+
+
 PAGES = SAMPLE.stat().st_size // PAGE
+
+
 THREAD = "research-agent"
+
+
 COMMANDS: list[tuple[str, ...]] = [
     ("doctor",),
     ("doctor", "--deep"),
@@ -167,3 +175,46 @@ def test_threads_that_cannot_be_checked_for_one_reason_are_counted() -> None:
         "cannot check 4 threads, such as 'a': it is damaged",
         "cannot check thread 'e': no key",
     ]
+
+
+_LEAF = b"\x0d"
+"""First byte of a page that holds rows of a table."""
+
+
+def test_a_damaged_page_hides_no_more_than_its_rows(tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+    with closing(sqlite3.connect(path)) as connection:
+        ((size,),) = connection.execute("PRAGMA page_size")
+        heads = dict(
+            connection.execute("SELECT thread_id, max(checkpoint_id) FROM checkpoints GROUP BY 1")
+        )
+    data = bytearray(path.read_bytes())
+    leaves = [at for at in range(size, len(data), size) if data[at : at + 1] == _LEAF]
+    on_page = {
+        at: {name for name, head in heads.items() if head.encode() in data[at : at + size]}
+        for at in leaves
+    }
+    start, hidden = next((at, names) for at, names in on_page.items() if names)
+    data[start : start + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    done = ckpt("-s", path, "doctor", "-o", "json")
+    answer = json.loads(done.raw)
+    assert (done.code, answer["complete"]) == (7, False)
+    unchecked = {one["thread_id"] for one in answer["unchecked"]}
+    assert None in unchecked  # the comparison of all keys
+    assert hidden & unchecked
+    assert answer["checked"]["threads"] == len(heads)
+    assert len(unchecked) < len(heads) / 2
+
+
+def test_entries_of_langgraph_dev_that_no_saver_writes_are_named(tmp_path: Path) -> None:
+    saver = FileSaver(tmp_path / ".langgraph_api", at_each_put=False)
+    graph_of(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "one"}})
+    rows: Any = saver.storage["one"][""]
+    rows[max(rows)] = "no checkpoint"
+    written: Any = saver.writes
+    written[next(iter(written))] = {"no": "write"}
+    saver.sync()
+    found = faults(tmp_path)
+    assert sorted(one.code for one in found) == ["body-unreadable", "value-unreadable"]
+    assert not any("no checkpoint" in one.detail for one in found)

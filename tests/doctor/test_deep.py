@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -19,17 +21,18 @@ from langgraph.graph import END, START, StateGraph
 
 from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.scenarios import channel_graphs
-from ckpt_cli.core.doctor.findings import Finding, Severity
-from tests.doctor.sweeping import KEY, sweep_url
+from ckpt_cli.core.doctor.findings import Severity
+from tests.doctor.asking import KEY, findings, sweep_url
 from tests.kit.command import FIXTURES, ckpt, copy_store
-from tests.kit.harness.redis import PlainRedisSaverHarness
-from tests.kit.opening import empty_store
 from tests.kit.planting.steps import SERDE, THREAD, Rows, graph, make_store, talk
-from tests.kit.stores import restore_rows
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
+
+
 GARBAGE = b"\xc1"
 """Is never valid msgpack."""
+
+
 CLOSED = EncryptedSerializer.from_pycryptodome_aes(key=KEY)
 
 
@@ -83,37 +86,18 @@ def put(channel: str, value: Any) -> Callable[[dict[str, Any]], None]:
     return lambda values: values.update({channel: value})
 
 
-def found_in(path: Path, key: bytes | None = KEY) -> tuple[list[Finding], dict[str, str]]:
-    return sweep_url(str(path), key)
-
-
-def place(rows: Rows, one: Finding) -> tuple[str, int | None, str | None]:
-    """Return code, step and channel of a finding."""
-    steps = {checkpoint_id: step for step, checkpoint_id in rows.ids().items()}
-    return one.code, steps.get(one.checkpoint_id or ""), one.channel
-
-
 FAULTS: dict[str, tuple[Callable[[Rows], None], tuple[str, int, str | None]]] = {
-    "a body": (
-        lambda rows: at(rows, 5, "UPDATE checkpoints SET checkpoint = ?", GARBAGE),
-        ("body-unreadable", 5, None),
-    ),
     "a body cut short": (
         lambda rows: at(rows, 13, "UPDATE checkpoints SET checkpoint = substr(checkpoint, 1, 99)"),
         ("body-unreadable", 13, None),
     ),
-    "metadata": (
-        lambda rows: at(rows, 13, "UPDATE checkpoints SET metadata = ?", b'{"a":'),
-        ("body-unreadable", 13, None),
-    ),
-    "a write": (lambda rows: break_write(rows, 6, "total"), ("value-unreadable", 6, "total")),
     "a message in a body": (
         lambda rows: break_message(rows, 13),
         ("value-unreadable", 13, "messages"),
     ),
-    "a value": (lambda rows: rows.body(8, put("mood", "other")), ("state-mismatch", 8, "mood")),
     "a deleted write": (lambda rows: rows.drop_write(7, "log"), ("state-mismatch", 8, "log")),
 }
+"""Those that `tests.kit.planting.faults`, whose faults are planted in each layout, has not."""
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -123,12 +107,11 @@ def test_a_planted_fault_is_found(clean: Path, tmp_path: Path, name: str) -> Non
     with rows_of(path) as rows:
         steps = {one: step for step, one in rows.ids().items()}
         plant(rows)
-    found, unchecked = found_in(path)
+    found, unchecked = sweep_url(path)
     assert [(one.code, steps[one.checkpoint_id or ""], one.channel) for one in found] == [where]
     is_mild = found[0].code == "state-mismatch"
     assert found[0].severity is (Severity.WARNING if is_mild else Severity.ERROR)
     assert unchecked == {}
-    assert (found[0].task_id is not None) == (name == "a write")
 
 
 def test_the_command_prints_the_row_and_how_much_was_checked(clean: Path, tmp_path: Path) -> None:
@@ -185,7 +168,7 @@ def test_a_reducer_that_differs_late_is_no_fault(tmp_path: Path) -> None:
             builder.compile(checkpointer=saver).invoke(
                 {"log": [f"turn {turn}"], "count": 1, "text": f"turn {turn} "}, CONFIG
             )
-            assert found_in(path) == ([], {}), turn
+            assert sweep_url(path) == ([], {}), turn
 
 
 def test_a_hole_in_the_middle_is_a_warning(clean: Path, tmp_path: Path) -> None:
@@ -194,13 +177,12 @@ def test_a_hole_in_the_middle_is_a_warning(clean: Path, tmp_path: Path) -> None:
         rows.db.execute("DELETE FROM writes WHERE checkpoint_id = ?", [rows.ids()[6]])
         after = rows.ids()[7]
         at(rows, 6, "DELETE FROM checkpoints")
-    found, _ = found_in(path)
+    found, _ = sweep_url(path)
     assert [(one.code, one.checkpoint_id) for one in found] == [("parent-missing", after)]
     assert found[0].severity is Severity.WARNING
-    quick = ckpt("-s", path, "doctor", "-o", "json").json["findings"]
-    assert [(one["code"], one["severity"]) for one in quick] == [("parent-missing", "info")]
-    deep = ckpt("-s", path, "doctor", "--deep", "--grace", "0s", "-o", "json").json["findings"]
-    assert [(one["code"], one["severity"]) for one in deep] == [("parent-missing", "warning")]
+    for words, severity in (([], "info"), (["--deep", "--grace", "0s"], "warning")):
+        told = [(one["code"], one["severity"]) for one in findings(path, *words)]
+        assert told == [("parent-missing", severity)]
 
 
 def test_many_holes_are_found_without_reading_the_thread_again(
@@ -221,7 +203,7 @@ def test_many_holes_are_found_without_reading_the_thread_again(
         return read(self, *words, **options)
 
     monkeypatch.setattr(SqlStore, "checkpoints", counted)
-    found, _ = found_in(path)
+    found, _ = sweep_url(path)
     holes = [one for one in found if one.code == "parent-missing"]
     assert len(holes) > 3
     assert 0 < len(asked) < len(holes)
@@ -233,21 +215,7 @@ def test_a_pruned_history_is_no_finding(clean: Path, tmp_path: Path) -> None:
         oldest = rows.ids()[6]
         for table in ("checkpoints", "writes"):
             rows.db.execute(f"DELETE FROM {table} WHERE checkpoint_id < ?", [oldest])
-    assert found_in(path) == ([], {})
-
-
-def test_messages_that_an_update_lost_are_found(clean: Path, tmp_path: Path) -> None:
-    path = copy_store(clean, tmp_path)
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        graph(saver).update_state(CONFIG, {"mood": "new"}, as_node="close")
-    assert found_in(path) == ([], {})
-    with rows_of(path) as rows:
-        rows.body(14, put("messages", []))
-        head = rows.ids()[14]
-    found, _ = found_in(path)
-    assert [(one.code, one.checkpoint_id, one.channel) for one in found] == [
-        ("messages-emptied", head, "messages")
-    ]
+    assert sweep_url(path) == ([], {})
 
 
 def test_messages_of_a_delta_channel_that_an_update_lost_are_found(tmp_path: Path) -> None:
@@ -259,12 +227,12 @@ def test_messages_of_a_delta_channel_that_an_update_lost_are_found(tmp_path: Pat
             human = [HumanMessage(word, id=word)]
             built.invoke({"messages": human, "messages_plain": human}, CONFIG, durability="sync")
         built.update_state(CONFIG, None, as_node=END)
-    assert found_in(path) == ([], {})
+    assert sweep_url(path) == ([], {})
     with rows_of(path) as rows:
         last = max(rows.ids())
         rows.body(last, put("messages", _DeltaSnapshot([])))
         head = rows.ids()[last]
-    found, _ = found_in(path)
+    found, _ = sweep_url(path)
     assert [(one.code, one.checkpoint_id, one.channel, one.detail) for one in found] == [
         ("messages-emptied", head, "messages", "4 messages before, none after")
     ]
@@ -279,13 +247,13 @@ def test_messages_that_an_update_removed_are_not(clean: Path, tmp_path: Path) ->
         removed = {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]}
         graph(saver).update_state(CONFIG, removed, as_node="close")
         assert graph(saver).get_state(CONFIG).values["messages"] == []
-    assert found_in(path) == ([], {})
+    assert sweep_url(path) == ([], {})
 
 
 def test_plain_rows_of_an_encrypted_thread_are_found(encrypted: Path, tmp_path: Path) -> None:
     for key in (KEY, None):
         path = copy_store(encrypted, tmp_path)
-        found, unchecked = found_in(path, key)
+        found, unchecked = sweep_url(path, key)
         assert found == []
         assert (list(unchecked) == [THREAD]) == (key is None)
         with rows_of(path) as rows:
@@ -296,7 +264,7 @@ def test_plain_rows_of_an_encrypted_thread_are_found(encrypted: Path, tmp_path: 
             plain = SERDE.dumps_typed(CLOSED.loads_typed(("msgpack+aes", data)))
             at(rows, 5, "UPDATE checkpoints SET type = ?, checkpoint = ?", *plain)
             break_write(rows, 6, "total", *SERDE.dumps_typed(4))
-        found, _ = found_in(path, key)
+        found, _ = sweep_url(path, key)
         assert [(one.code, steps[one.checkpoint_id or ""], one.channel) for one in found] == [
             ("plaintext-among-encrypted", 5, None),
             ("plaintext-among-encrypted", 6, "total"),
@@ -308,57 +276,21 @@ def test_a_thread_that_got_its_key_later_is_no_finding(clean: Path, tmp_path: Pa
     with SqliteSaver.from_conn_string(str(path)) as saver:
         saver.serde = CLOSED
         talk(saver, turns=1)
-    assert found_in(path) == ([], {})
+    assert sweep_url(path) == ([], {})
 
 
 def test_a_damaged_value_differs_from_a_wrong_key(encrypted: Path, tmp_path: Path) -> None:
     path = copy_store(encrypted, tmp_path)
-    found, unchecked = found_in(path, b"fedcba9876543210")
+    found, unchecked = sweep_url(path, b"fedcba9876543210")
     assert (found, list(unchecked)) == ([], [THREAD])
     with rows_of(path) as rows:
         steps = {one: step for step, one in rows.ids().items()}
         break_write(rows, 6, "total", "msgpack+aes", b"x" * 40)
-    found, unchecked = found_in(path)
+    found, unchecked = sweep_url(path)
     assert [(one.code, steps[one.checkpoint_id or ""], one.channel) for one in found] == [
         ("value-unreadable", 6, "total")
     ]
     assert unchecked == {}
-
-
-def test_a_subgraph_call_without_its_root_is_found(tmp_path: Path) -> None:
-    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
-    with closing(sqlite3.connect(path)) as db, db:
-        ns, metadata = db.execute(
-            "SELECT checkpoint_ns, metadata FROM checkpoints"
-            " WHERE thread_id = 'subgraph' AND checkpoint_ns > '' LIMIT 1"
-        ).fetchone()
-        root = json.loads(metadata)["parents"][""]
-        for table in ("checkpoints", "writes"):
-            where = "WHERE thread_id = 'subgraph' AND checkpoint_id = ?"
-            db.execute(f"DELETE FROM {table} {where}", [root])
-    found, _ = found_in(path)
-    assert {(one.code, one.thread_id, one.checkpoint_ns) for one in found} == {
-        ("namespace-orphaned", "subgraph", ns),
-        ("parent-missing", "subgraph", ""),
-    }
-
-
-def test_a_delta_channel_without_its_snapshot_is_found(tmp_path: Path) -> None:
-    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
-    with closing(sqlite3.connect(path)) as db, db:
-        where = "thread_id = 'delta-rarely' AND checkpoint_ns = ''"
-        ids = [
-            one
-            for (one,) in db.execute(
-                f"SELECT checkpoint_id FROM checkpoints WHERE {where} ORDER BY 1"
-            )
-        ]
-        for table in ("checkpoints", "writes"):
-            db.execute(f"DELETE FROM {table} WHERE {where} AND checkpoint_id < ?", [ids[5]])
-    found, _ = found_in(path)
-    assert {(one.code, one.thread_id, one.checkpoint_id, one.channel) for one in found} == {
-        ("delta-unanchored", "delta-rarely", ids[5], channel) for channel in ("items", "messages")
-    }
 
 
 def test_a_step_of_a_delta_channel_without_its_writes_is_found(tmp_path: Path) -> None:
@@ -371,7 +303,7 @@ def test_a_step_of_a_delta_channel_without_its_writes_is_found(tmp_path: Path) -
         (lost,) = db.execute(
             "SELECT checkpoint_id FROM checkpoints WHERE parent_checkpoint_id = ?", [ids[2]]
         ).fetchone()
-    found, _ = found_in(path)
+    found, _ = sweep_url(path)
     assert [(one.code, one.checkpoint_id, one.channel) for one in found] == [
         ("delta-unanchored", lost, "messages")
     ]
@@ -384,12 +316,9 @@ def test_a_type_that_official_savers_lack_leaves_the_check_incomplete(
     path = copy_store(clean, tmp_path)
     with rows_of(path) as rows:
         rows.db.execute("UPDATE checkpoints SET type = ?", [tag])
-    _, unchecked = found_in(path)
+    _, unchecked = sweep_url(path)
     what = f"of type '{tag}'" if tag else "without a type"
     assert unchecked == {THREAD: f"official savers cannot read values {what}"}
-
-
-# Values that are stored apart
 
 
 @pytest.fixture
@@ -446,14 +375,8 @@ def test_a_young_value_may_still_be_named_by_a_checkpoint(url: str) -> None:
         " FROM checkpoint_blobs WHERE channel = 'facts' LIMIT 1",
         f"{99:032}.0.5",
     )
-    from datetime import timedelta
-
-    from ckpt_backends.registry import open_store
-    from tests.doctor.sweeping import sweep
-
-    with open_store(url) as store:
-        assert sweep(store, timedelta(minutes=1)) == ([], {})
-        assert [one.code for one in sweep(store)[0]] == ["value-orphaned"]
+    assert sweep_url(url, grace=timedelta(minutes=1)) == ([], {})
+    assert [one.code for one in sweep_url(url)[0]] == ["value-orphaned"]
 
 
 def test_a_plain_value_among_encrypted_ones_is_found(postgres_url: str) -> None:
@@ -472,38 +395,64 @@ def test_a_plain_value_among_encrypted_ones_is_found(postgres_url: str) -> None:
     assert codes == {("plaintext-among-encrypted", "log")}
 
 
-# Values that are stored by numbers
+ROWS = {
+    "checkpoint": "UPDATE checkpoints SET type = ?, checkpoint = ? WHERE checkpoint_id = ?",
+    "metadata": "UPDATE checkpoints SET type = coalesce(?, type), metadata = ?"
+    " WHERE checkpoint_id = ?",
+    "write": "UPDATE writes SET type = ?, value = ? WHERE checkpoint_id = ?",
+}
 
 
-@pytest.mark.engines
-@pytest.mark.parametrize(
-    ("era", "shared"),
-    [
-        ("js-0.2.74", {("fork-update", "items"), ("fork-chat", "messages")}),
-        ("js-1.7.3", {("fork-asking", "items")}),
-    ],
+TAGS = ("msgpack", "json", "pickle", "bytes", "null", "empty", "msgpack+aes", "int", "")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("garbage") / "store.db"
+    make_store(path)
+    return path
+
+
+def mutated(data: bytes, changes: list[tuple[int, int]]) -> bytes:
+    """Replace single bytes."""
+    found = bytearray(data)
+    for place, byte in changes:
+        found[place % len(found)] = byte
+    return bytes(found)
+
+
+@example(step=7, row="checkpoint", tag="msgpack", made=b"\xc1")
+@example(step=0, row="write", tag="msgpack", made=b"")
+@example(step=3, row="metadata", tag="json", made=b'{"step": "x", "parents": []}')
+@example(step=3, row="metadata", tag="json", made=b"[]")
+@example(step=9, row="checkpoint", tag="msgpack", made=b"\x81\xaechannel_values\x01")
+@example(step=9, row="checkpoint", tag="json", made=b'{"channel_versions": {"a": 1e999}}')
+@given(
+    step=st.integers(0, 14),
+    row=st.sampled_from(sorted(ROWS)),
+    tag=st.sampled_from(TAGS),
+    made=st.binary(max_size=60)
+    | st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), min_size=1, max_size=4),
 )
-def test_values_that_branches_of_langgraph_js_share_are_found(
-    era: str, shared: set[tuple[str, str]], postgres_url: str
-) -> None:
-    """On PostgreSQL, the value of the later branch is not stored, as the fixture's truth says."""
-    restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
-    found, _ = sweep_url(postgres_url)
-    assert {(one.code, one.thread_id, one.channel) for one in found} == {
-        ("branches-share-value", *where) for where in shared
-    }
-
-
-@pytest.mark.engines
-def test_a_value_that_another_branch_replaced_is_found(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    """langgraph-checkpoint-plainredis stores the value of the later branch over the earlier one."""
-    with empty_store(PlainRedisSaverHarness, request, tmp_path) as harness:
-        with harness.saver() as saver:
-            talk(saver, turns=2)
-            past = [one for one in graph(saver).get_state_history(CONFIG) if one.next == ("close",)]
-            replaced = past[0].config  # the first branch went on from here, too
-            graph(saver).update_state(replaced, {"mood": "other"}, as_node="close")
-        found, _ = sweep_url(harness.url)
-    assert [(one.code, one.channel) for one in found] == [("branches-share-value", "mood")]
+def test_garbage_is_survived(store: Path, step: int, row: str, tag: str, made: Any) -> None:
+    with closing(sqlite3.connect(store)) as db:
+        ids = [one for (one,) in db.execute("SELECT checkpoint_id FROM checkpoints ORDER BY 1")]
+        saved = list(db.execute("SELECT rowid, type, checkpoint, metadata FROM checkpoints"))
+        writes = list(db.execute("SELECT rowid, type, value FROM writes"))
+        data = made
+        if isinstance(made, list):
+            query = "SELECT checkpoint FROM checkpoints WHERE checkpoint_id = ?"
+            ((body,),) = db.execute(query, [ids[step]])
+            data, tag = mutated(body, made), "msgpack"
+        with db:
+            db.execute(ROWS[row], [tag, data, ids[step]])
+        try:
+            found, _ = sweep_url(str(store))
+        finally:
+            with db:
+                restore = "UPDATE checkpoints SET type = ?2, checkpoint = ?3, metadata = ?4"
+                db.executemany(f"{restore} WHERE rowid = ?1", saved)
+                db.executemany("UPDATE writes SET type = ?2, value = ?3 WHERE rowid = ?1", writes)
+    for one in found:
+        assert one.checkpoint_id in ids
+        assert len(one.detail) < 200

@@ -3,14 +3,18 @@ statement of the finding mends it."""
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from time import sleep
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 
 from ckpt_backends.sql import health
-from tests.doctor.engine_faults import ENGINE_FAULTS, LARGE
+from ckpt_backends.testing.harness import Harness
+from tests.doctor.engine_faults import CHAT, ENGINE_FAULTS, LARGE, EngineFault
 from tests.doctor.running_fixes import run_fix
 from tests.kit.command import ckpt
 from tests.kit.harness import HARNESSES
@@ -18,26 +22,26 @@ from tests.kit.opening import empty_store
 from tests.kit.planting.filling import fill
 
 KINDS = {kind.name: kind for kind in HARNESSES}
-CHAT = "chat"
+WITHOUT_SCHEMA = {"mongodb", "mongodb-js", "kaflow"}
 _TRIES = 100
-MARKS: dict[str, Any] = {
-    "sqlite": (),
-    **{name: pytest.mark.slow for name in KINDS if name.endswith("-shallow")},
-}
-"""The tiers of layouts, if not `engines`: a shallow layout has the health of the other one of its
-engine."""
 
 
 @pytest.mark.parametrize(
-    ("layout", "code"),
+    ("layout", "fault"),
     [
-        pytest.param(layout, code, marks=MARKS.get(layout, pytest.mark.engines))
-        for layout, code in ENGINE_FAULTS
+        pytest.param(
+            layout,
+            fault,
+            id=f"{layout}: {fault.code}, {fault.says}",
+            marks=() if layout == "sqlite" else pytest.mark.engines,
+        )
+        for fault in ENGINE_FAULTS
+        for layout in fault.layouts
     ],
 )
-def test_a_fault_of_an_engine_is_found(
+def test_a_fault_of_an_engine_is_found_and_mended(
     layout: str,
-    code: str,
+    fault: EngineFault,
     request: pytest.FixtureRequest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -46,17 +50,23 @@ def test_a_fault_of_an_engine_is_found(
         fill(harness, frozenset({CHAT}))
         assert ckpt("-s", harness.url, "doctor", "-o", "json").json["findings"] == []
         monkeypatch.setattr(health, "LARGE", LARGE)
-        with ENGINE_FAULTS[layout, code](harness) as words:
-            found, others = _faults(words, code, some=True)
+        with fault.plant(harness) as words:
+            found, others = _faults(words, fault.code, some=True)
             for fix in dict.fromkeys(one["fix"] for one in found if one["fix"]):
                 run_fix(harness, fix)
             # A private copy of a file that was left has nothing to mend any more.
-            again, _ = _faults([one for one in words if one != "--copy"], code, some=False)
-    assert {one["thread_id"] for one in found} == {CHAT if code == "index-stale" else None}
-    # Values that the saver does not find.
-    assert others <= ({"value-missing"} if code == "index-stale" else set())
-    # A damaged file stays; what it holds is saved in another one.
-    assert bool(again) == (code == "file-damaged")
+            again, _ = _faults(
+                [one for one in words if one != "--copy"], fault.code, some=fault.stays
+            )
+        assert {one["thread_id"] for one in found} == {fault.thread}
+        assert all(fault.says in one["detail"] for one in found), found
+        assert others <= fault.follows
+        assert bool(again) == fault.stays
+        if fault.code in {"index-missing", "schema-old"} and layout not in WITHOUT_SCHEMA:
+            with fault.plant(harness):
+                # What keeps the saver from saving is an error.
+                severity = "warning" if _can_save(harness) else "error"
+            assert {one["severity"] for one in found} == {severity}
 
 
 def _faults(words: list[str], code: str, *, some: bool) -> tuple[list[Any], set[str]]:
@@ -71,3 +81,11 @@ def _faults(words: list[str], code: str, *, some: bool) -> tuple[list[Any], set[
             break
         sleep(0.1)
     return found, {one["code"] for one in every} - {code}
+
+
+def _can_save(harness: Harness) -> bool:
+    try:
+        fill(harness, frozenset({"linear"}))
+    except (psycopg.Error, pymysql.Error, sqlite3.Error):
+        return False
+    return True

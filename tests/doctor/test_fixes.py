@@ -21,7 +21,7 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.session import Session
-from tests.doctor.engine_health import only
+from tests.doctor.asking import only
 from tests.kit.command import ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store

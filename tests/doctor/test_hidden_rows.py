@@ -12,12 +12,12 @@ import pytest
 from langgraph.store.postgres import PostgresStore
 
 from ckpt_backends.sql.database import base_of, shows_all
+from tests.doctor.engine_faults import run
 from tests.kit.agents.asking import ask, config, on_mongodb, resumes, waits
 from tests.kit.agents.steps import role, saver_of
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer
 from tests.kit.savers.three_table import ThreeTableSaver
-from tests.kit.servers import mysql_connection
 
 RIGHTS = """
     CREATE ROLE {role} LOGIN;
@@ -35,12 +35,6 @@ REMOVALS = (
     ("erase", "acme"),
     ("erase", "--value", "acme:said"),
 )
-
-
-def execute(url: str, *statements: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        for one in statements:
-            connection.execute(one.encode())
 
 
 def numbers(url: str, schema: str = "public") -> list[int]:
@@ -82,7 +76,7 @@ def check_refused(url: str, why: str, *, removals: tuple[tuple[str, ...], ...] =
 )  # fmt: skip
 def test_a_policy_on_one_table(asked_url: str, table: str) -> None:
     before = numbers(asked_url)
-    execute(asked_url, POLICY.format(table=table))
+    run(asked_url, POLICY.format(table=table))
     with role(asked_url, RIGHTS) as url:
         check_refused(url, f"row-level security is active on table '{table}' for role 'reader_")
         assert "BYPASSRLS" in ckpt("-s", url, *REMOVALS[0], "--yes").err
@@ -103,7 +97,7 @@ def test_a_policy_on_the_tables_of_an_application(postgres_url: str) -> None:
         found = admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
         tables = sorted(name for (name,) in found.fetchall())
     assert "checkpoints" in tables
-    execute(
+    run(
         postgres_url,
         "ALTER TABLE checkpoints ENABLE ROW LEVEL SECURITY",
         "CREATE POLICY nobody ON checkpoints USING (false)",
@@ -118,7 +112,7 @@ def test_a_policy_on_the_tables_of_an_application(postgres_url: str) -> None:
 
 @pytest.mark.engines
 def test_a_role_that_bypasses_policies_removes(asked_url: str) -> None:
-    execute(asked_url, POLICY.format(table="checkpoints"))
+    run(asked_url, POLICY.format(table="checkpoints"))
     with role(asked_url, RIGHTS, "ALTER ROLE {role} BYPASSRLS;") as url:
         assert ckpt("-s", url, "threads", "delete", "acme", "--yes").code == 0
     assert len(ckpt("-s", asked_url, "threads", "list", "-o", "json").json) == 1
@@ -129,7 +123,7 @@ def test_memory_with_a_policy_is_not_erased_completely(asked_url: str) -> None:
     with PostgresStore.from_conn_string(asked_url) as memory:
         memory.setup()
         memory.put(("users", "anna"), "said", {"x": 1})
-    execute(
+    run(
         asked_url,
         "ALTER TABLE store ENABLE ROW LEVEL SECURITY",
         "CREATE POLICY nobody ON store USING (false)",
@@ -148,18 +142,18 @@ def test_memory_with_a_policy_is_not_erased_completely(asked_url: str) -> None:
 def test_a_plan_that_was_made_while_all_rows_were_seen(
     asked_url: str, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    execute(asked_url, POLICY.format(table="checkpoints"))
+    run(asked_url, POLICY.format(table="checkpoints"))
     plan = str(tmp_path / "plan.ndjson")
     planned = ("purge", "--older-than", "0s", "--include-interrupted", "--plan-out", plan)
     with role(asked_url, RIGHTS, "ALTER ROLE {role} BYPASSRLS;") as url:
         assert ckpt("-s", url, *planned).code == 0
         name = urlsplit(url).username
-        execute(asked_url, f"ALTER ROLE {name} NOBYPASSRLS")
+        run(asked_url, f"ALTER ROLE {name} NOBYPASSRLS")
         before = numbers(asked_url)
         refused = ckpt("-s", url, "apply", plan, *words, "--yes")
         assert (refused.code, "row-level security" in refused.err) == (5, True)
         assert numbers(asked_url) == before
-        execute(asked_url, f"ALTER ROLE {name} BYPASSRLS")
+        run(asked_url, f"ALTER ROLE {name} BYPASSRLS")
         assert ckpt("-s", url, "apply", plan, *words, "--yes").code == 0
     assert numbers(asked_url) == [0, 0, 0]
 
@@ -176,7 +170,7 @@ def views(url: str, schema: str, where: str) -> Iterator[str]:
     "where", [" WHERE thread_id = 'globex'", " LIMIT 3", " c WHERE (SELECT true)"]
 )
 def test_a_view_in_the_place_of_a_table(asked_url: str, where: str) -> None:
-    execute(asked_url, *views(asked_url, "shown", where))
+    run(asked_url, *views(asked_url, "shown", where))
     before = numbers(asked_url)
     check_refused(f"{asked_url}?schema=shown", "'checkpoints' is a view that may leave out rows")
     assert numbers(asked_url) == before
@@ -184,7 +178,7 @@ def test_a_view_in_the_place_of_a_table(asked_url: str, where: str) -> None:
 
 @pytest.mark.engines
 def test_a_view_that_shows_all_rows(asked_url: str) -> None:
-    execute(asked_url, *views(asked_url, "shown", ""))
+    run(asked_url, *views(asked_url, "shown", ""))
     url = f"{asked_url}?schema=shown"
     assert "hidden" not in ckpt("-s", url, "threads", "list").err
     assert ckpt("-s", url, "doctor").code == 0
@@ -193,7 +187,7 @@ def test_a_view_that_shows_all_rows(asked_url: str) -> None:
 
 @pytest.mark.engines
 def test_a_view_of_a_table_with_a_policy(asked_url: str) -> None:
-    execute(asked_url, *views(asked_url, "shown", ""), POLICY.format(table="checkpoints"))
+    run(asked_url, *views(asked_url, "shown", ""), POLICY.format(table="checkpoints"))
     url = f"{asked_url}?schema=shown"
     check_refused(url, "'checkpoints' is a view that may leave out rows")
 
@@ -205,16 +199,10 @@ def test_a_view_on_mysql(mysql_url: str) -> None:
     with PyMySQLSaver.from_conn_string(mysql_url) as saver:
         saver.setup()
         ask(saver, "acme", "globex")
-    with mysql_connection(mysql_url) as connection, connection.cursor() as cursor:
-        cursor.execute("RENAME TABLE checkpoints TO every")
-        cursor.execute("CREATE VIEW checkpoints AS SELECT * FROM every")
-        connection.commit()
+    whole = "VIEW checkpoints AS SELECT * FROM every"
+    run(mysql_url, "RENAME TABLE checkpoints TO every", f"CREATE {whole}")
     assert "hidden" not in ckpt("-s", mysql_url, "threads", "list").err
-    with mysql_connection(mysql_url) as connection, connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE OR REPLACE VIEW checkpoints AS SELECT * FROM every WHERE thread_id = 'globex'"
-        )
-        connection.commit()
+    run(mysql_url, f"CREATE OR REPLACE {whole} WHERE thread_id = 'globex'")
     check_refused(mysql_url, "'checkpoints' is a view that may leave out rows")
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import operator
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,18 +21,20 @@ import pymongo
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel, EphemeralValue, UntrackedValue
-from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
+from tests.doctor.asking import findings
+from tests.kit.agents.steps import config_of
 from tests.kit.command import FIXTURES, ckpt, copy_store
-from tests.kit.savers import mysql
-from tests.kit.servers import Server, mysql_connection, mysql_database, postgres_database
+from tests.kit.harness.mysql import MySQLHarness
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.opening import empty_store
+from tests.kit.planting import PLANTERS
+from tests.kit.planting.sql import SqlPlanter
 from tests.kit.stores import restore_javascript_documents, restore_rows
-
-Run = Callable[..., list[Any]]
 
 
 class Chat(TypedDict, total=False):
@@ -86,96 +88,55 @@ def talk(saver: Any, *threads: str) -> None:
         graph.update_state(older.config, {"plan": {"other": "plan"}})
 
 
-@contextmanager
-def _postgres(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any, Run]]:
-    server: Server = request.getfixturevalue("postgres_server")
-    with (
-        postgres_database(server) as url,
-        psycopg.connect(url, autocommit=True) as admin,
-        PostgresSaver.from_conn_string(url) as saver,
-    ):
-        saver.setup()
-
-        def run(text: str, *values: object) -> list[Any]:
-            done = admin.execute(text.encode(), values)
-            return done.fetchall() if done.description else []
-
-        yield url, saver, run
-
-
-@contextmanager
-def _mysql(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any, Run]]:
-    server: Server = request.getfixturevalue("mysql_server")
-    with (
-        mysql_database(server) as url,
-        closing(mysql_connection(url)) as admin,
-        mysql.saver_of(url) as saver,
-    ):
-
-        def run(text: str, *values: object) -> list[Any]:
-            with admin.cursor() as cursor:
-                cursor.execute(text, values)
-                return list(cursor.fetchall())
-
-        yield url, saver, run
-
-
-ENGINES = {"postgres": _postgres, "mysql": _mysql}
-_IS = "channel = %s AND version = %s"
+@pytest.fixture(params=["postgres", "mysql"])
+def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlPlanter[Any]]:
+    """An empty database, whose rows are changed by statements."""
+    kinds: dict[str, Any] = {"postgres": PostgresHarness, "mysql": MySQLHarness}
+    with empty_store(kinds[request.param], request, tmp_path) as harness:
+        yield PLANTERS[request.param](harness)  # type: ignore[misc]
 
 
 def missing(url: str, *words: str) -> list[tuple[str, str]]:
     """The channel and version of each value that is missing; nothing else may be found."""
-    findings = ckpt("-s", url, "doctor", "-o", "json", *words).json["findings"]
-    assert {one["code"] for one in findings} <= {"value-missing"}, findings
-    return [(one["channel"], one["detail"].split()[1]) for one in findings]
+    found = findings(url, *words)
+    assert {one["code"] for one in found} <= {"value-missing"}, found
+    return [(one["channel"], one["detail"].split()[1]) for one in found]
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("engine", ENGINES)
-def test_each_value_that_is_lost_is_named(engine: str, request: pytest.FixtureRequest) -> None:
-    with ENGINES[engine](request) as (url, saver, run):
-        talk(saver, "sync", "async", "exit")
-        assert missing(url) == missing(url, "--deep") == []
-        run("CREATE TABLE kept AS SELECT * FROM checkpoint_blobs")
-        empty = b"\x90"
-        rows = run(
-            "SELECT thread_id, channel, version, {} FROM kept WHERE thread_id <> 'async'".format(
-                "`blob`" if engine == "mysql" else "blob"
-            )
-        )
-        assert len(rows) > 30
-        for thread, channel, version, data in rows:
-            run(f"DELETE FROM checkpoint_blobs WHERE {_IS}", channel, version)
-            found = missing(url, thread, "--deep")
-            # A list of Sends that is empty is loaded as one that is not stored.
-            assert found == [(channel, version)] or (data == empty and not found), channel
-            run(f"INSERT INTO checkpoint_blobs SELECT * FROM kept WHERE {_IS}", channel, version)
-        assert missing(url, "--deep") == []
+def test_each_value_that_is_lost_is_named(rows: SqlPlanter[Any]) -> None:
+    url, place = rows.harness.url, "WHERE channel = ? AND version = ?"
+    talk(rows.harness.kept_saver, "sync", "async", "exit")
+    assert missing(url) == missing(url, "--deep") == []
+    rows.run("CREATE TABLE kept AS SELECT * FROM checkpoint_blobs")
+    query = "SELECT thread_id, channel, version, `blob` FROM kept WHERE thread_id <> 'async'"
+    values = rows.run(query)
+    assert len(values) > 30
+    for thread, channel, version, data in values:
+        rows.run(f"DELETE FROM checkpoint_blobs {place}", channel, version)
+        found = missing(url, thread, "--deep")
+        # A list of Sends that is empty is loaded as one that is not stored.
+        assert found == [(channel, version)] or (data == b"\x90" and not found), channel
+        rows.run(f"INSERT INTO checkpoint_blobs SELECT * FROM kept {place}", channel, version)
+    assert missing(url, "--deep") == []
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_table_of_values_that_is_empty_is_noticed(
-    engine: str, request: pytest.FixtureRequest
-) -> None:
-    with ENGINES[engine](request) as (url, saver, run):
-        graph = chat(saver)
-        config: Any = {"configurable": {"thread_id": "trip"}}
-        graph.invoke({"messages": [HumanMessage("hi", id="h")]}, config)
-        shown = ckpt("-s", url, "show", "trip", "-o", "json").json
-        assert "unstored" not in shown
-        run("TRUNCATE TABLE checkpoint_blobs")
-        official = graph.get_state(config).values
-        assert ("plan" in official, official["count"]) == (False, 1)
-        lost = ["messages", "notes", "plan"]
-        assert sorted(channel for channel, _ in missing(url)) == lost
-        assert {channel for channel, _ in missing(url, "--deep")} >= {"__start__", *lost}
-        assert ckpt("-s", url, "show", "trip", "-o", "json").json["unstored"] == lost
-        text = ckpt("-s", url, "show", "trip").out
-        assert "messages, notes, plan: written, but the value is not stored" in text
-        refused = ckpt("-s", url, "show", "trip", "--channel", "messages")
-        assert (refused.code, "channel 'messages' is missing" in refused.err) == (4, True)
+def test_a_table_of_values_that_is_empty_is_noticed(rows: SqlPlanter[Any]) -> None:
+    url, graph = rows.harness.url, chat(rows.harness.kept_saver)
+    graph.invoke({"messages": [HumanMessage("hi", id="h")]}, config_of("trip"))
+    assert "unstored" not in ckpt("-s", url, "show", "trip", "-o", "json").json
+    rows.run("TRUNCATE TABLE checkpoint_blobs")
+    official = graph.get_state(config_of("trip")).values
+    assert ("plan" in official, official["count"]) == (False, 1)
+    lost = ["messages", "notes", "plan"]
+    assert sorted(channel for channel, _ in missing(url)) == lost
+    assert {channel for channel, _ in missing(url, "--deep")} >= {"__start__", *lost}
+    assert ckpt("-s", url, "show", "trip", "-o", "json").json["unstored"] == lost
+    text = ckpt("-s", url, "show", "trip").out
+    assert "messages, notes, plan: written, but the value is not stored" in text
+    refused = ckpt("-s", url, "show", "trip", "--channel", "messages")
+    assert (refused.code, "channel 'messages' is missing" in refused.err) == (4, True)
 
 
 class Journal(TypedDict):
@@ -186,19 +147,18 @@ class Journal(TypedDict):
 
 
 @pytest.mark.engines
-def test_a_snapshot_that_postgres_lost_is_named(request: pytest.FixtureRequest) -> None:
-    with _postgres(request) as (url, saver, run):
-        graph = StateGraph(Journal)
-        graph.add_node("write", lambda _: {"log": ["written"], "done": True})
-        graph.add_edge(START, "write")
-        app: Any = graph.compile(checkpointer=saver)
-        config: Any = {"configurable": {"thread_id": "trip"}}
-        for _ in range(4):
-            app.invoke({"log": ["asked"]}, config)
-        assert missing(url) == missing(url, "--deep") == []
-        run("DELETE FROM checkpoint_blobs WHERE channel = 'log'")
-        assert {channel for channel, _ in missing(url)} == {"log"}
-        assert {channel for channel, _ in missing(url, "--deep")} == {"log"}
+@pytest.mark.parametrize("rows", ["postgres"], indirect=True)
+def test_a_snapshot_that_postgres_lost_is_named(rows: SqlPlanter[Any]) -> None:
+    url, graph = rows.harness.url, StateGraph(Journal)
+    graph.add_node("write", lambda _: {"log": ["written"], "done": True})
+    graph.add_edge(START, "write")
+    app: Any = graph.compile(checkpointer=rows.harness.kept_saver)
+    for _ in range(4):
+        app.invoke({"log": ["asked"]}, config_of("trip"))
+    assert missing(url) == missing(url, "--deep") == []
+    rows.run("DELETE FROM checkpoint_blobs WHERE channel = 'log'")
+    assert {channel for channel, _ in missing(url)} == {"log"}
+    assert {channel for channel, _ in missing(url, "--deep")} == {"log"}
 
 
 # LangGraph.js
@@ -218,7 +178,7 @@ def replaced(url: str | Path, *words: str) -> list[tuple[str, str | None, str | 
 
 
 @pytest.mark.engines
-def test_a_conversation_that_langgraph_js_replaced_on_postgres(postgres_url: str) -> None:
+def test_a_conversation_replaced_on_postgres(postgres_url: str) -> None:
     restore_rows(_JAVASCRIPT / "postgres.jsonl.gz", postgres_url)
     url = postgres_url
     head, *older = ckpt("-s", url, "history", "chat", "-o", "json").json
@@ -250,7 +210,7 @@ def test_a_conversation_that_langgraph_js_replaced_on_postgres(postgres_url: str
         }
 
 
-def test_a_checkpoint_that_langgraph_js_replaced_in_a_file(tmp_path: Path) -> None:
+def test_a_checkpoint_replaced_in_a_file(tmp_path: Path) -> None:
     store = copy_store(_JAVASCRIPT / "store.db", tmp_path)
     assert replaced(store) == replaced(store, "--deep") == []
     head, before = (
@@ -271,7 +231,7 @@ def test_a_checkpoint_that_langgraph_js_replaced_in_a_file(tmp_path: Path) -> No
 
 
 @pytest.mark.engines
-def test_a_checkpoint_that_langgraph_js_replaced_on_mongodb(mongodb_url: str) -> None:
+def test_a_checkpoint_replaced_on_mongodb(mongodb_url: str) -> None:
     restore_javascript_documents(_JAVASCRIPT / "mongodb.bson.gz", mongodb_url)
     assert replaced(mongodb_url) == []
     (head, *_) = ckpt("-s", mongodb_url, "history", "chat", "-o", "json").json

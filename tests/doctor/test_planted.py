@@ -19,7 +19,7 @@ from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.session import Session
-from tests.doctor.elsewhere import ELSEWHERE, MENDED_ELSEWHERE
+from tests.doctor.elsewhere import ELSEWHERE, MENDED
 from tests.doctor.engine_faults import ENGINE_FAULTS
 from tests.doctor.running_fixes import run_fix
 from tests.kit.command import ckpt
@@ -200,17 +200,19 @@ def check(answer: Any, planted: PlantedFault, named: Named) -> None:
 
 
 def test_the_tests_of_other_cells_exist() -> None:
-    for tests in ELSEWHERE.values():
-        for place in tests.values():
-            module, _, name = place.partition(".")
-            assert f"def {name}(" in (Path(__file__).parent / f"{module}.py").read_text(), place
+    for test in ELSEWHERE.values():
+        module, _, name = test.partition(".")
+        assert f"def {name}(" in (Path(__file__).parent / f"{module}.py").read_text(), test
 
 
 def test_each_cell_of_the_matrix_is_tested() -> None:
     """The table in docs/doctor.md says `found` where a fault is planted, and nowhere else."""
-    planted = {(name, fault.code) for name, fault in PAIRS}
-    planted |= ENGINE_FAULTS.keys()
-    planted |= {(layout, code) for code, tests in ELSEWHERE.items() for layout in tests}
+    rows = {(name, fault.code) for name, fault in PAIRS}
+    of_engines = {(layout, one.code) for one in ENGINE_FAULTS for layout in one.layouts}
+    mends = {(name, one.code) for one in ENGINE_FAULTS for name in one.layouts if not one.stays}
+    mends |= MENDED
+    planted = {(layout, code) for code, layouts in ELSEWHERE for layout in layouts}
+    planted |= rows | of_engines
     said = {
         (layout, code)
         for layout, backend in BACKENDS.items()
@@ -224,10 +226,9 @@ def test_each_cell_of_the_matrix_is_tested() -> None:
         for name, code in said
         if OCCURRENCE.mended_by(code, name, BACKENDS[name]) == OCCURRENCE.STATEMENT
     }
-    # The others are mended by tests of engines, or below.
-    assert mended - ENGINE_FAULTS.keys() - MENDED_ELSEWHERE <= {(n, f.code) for n, f in PAIRS}
-    unmended = {(name, code) for name, code in ENGINE_FAULTS if code == "file-damaged"}
-    assert mended >= (ENGINE_FAULTS.keys() - unmended) | MENDED_ELSEWHERE
+    # The others are mended below.
+    assert mended - mends <= rows
+    assert mends <= mended
 
 
 LAYOUTS = [pytest.param(name, marks=MARKS.get(name, pytest.mark.engines)) for name in KINDS]
@@ -284,9 +285,7 @@ def place_of(finding: Any) -> Place:
 
 
 @pytest.mark.engines
-def test_branches_that_share_values_are_found(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_branches_that_share_values(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """The saver counts versions in each branch, so LangGraph's own time travel plants this."""
     with empty_store(PlainRedisSaverHarness, request, tmp_path) as harness:
         fill(harness, frozenset({"fork-chat"}))

@@ -44,8 +44,8 @@ def fill(saver: Any) -> set[str]:
     put(saver, "CASE", THIRD, SECOND)  # The parent is stored for another thread.
     put(saver, "childless", THIRD, LOST)
     write(saver, "orphaned", LOST)
-    write(saver, "it's only writes", LOST)
-    return {"CASE", "childless", "orphaned", "it's only writes"}
+    write(saver, "it's only: writes", LOST)
+    return {"CASE", "childless", "orphaned", "it's only: writes"}
 
 
 ENGINES = ["sqlite", "postgres", "mysql", "three-table", "mongodb", "redis", "redis-hash", "valkey"]

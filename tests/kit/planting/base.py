@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -26,6 +27,8 @@ OLD_ID = "1b21dd21-3814-6000-8000-0123456789ab"
 """The id of a checkpoint of the year 1998."""
 ANY_VALUE = "00000000000000000000000000000099.0.1234567890123456"
 """A version that no checkpoint names."""
+Typed = tuple[str, bytes]
+"""The tag of a value, and its bytes."""
 H = TypeVar("H", bound=Harness)
 
 
@@ -92,21 +95,27 @@ class Planter(ABC, Generic[H]):
 
     # Checkpoints
 
-    @abstractmethod
     def body(self, place: Place) -> Any:
         """Return the stored checkpoint, decoded by the official serializer."""
+        return SERDE.loads_typed(self.stored_body(place))
 
-    @abstractmethod
     def set_body(self, place: Place, body: Any) -> None:
         """Replace the body of a checkpoint."""
+        self.store_body(place, SERDE.dumps_typed(body))
 
-    @abstractmethod
     def spoil_body(self, place: Place) -> None:
         """Make the body of a checkpoint undecodable."""
+        self.store_body(place, ("msgpack", SPOILT))
 
-    @abstractmethod
+    def stored_body(self, place: Place) -> Typed:
+        raise NotImplementedError
+
+    def store_body(self, place: Place, typed: Typed) -> None:
+        raise NotImplementedError
+
     def spoil_metadata(self, place: Place) -> None:
         """Make the metadata of a checkpoint undecodable."""
+        raise NotImplementedError
 
     @abstractmethod
     def remove(self, place: Place) -> None:
@@ -159,13 +168,21 @@ class Planter(ABC, Generic[H]):
 
     # Writes
 
-    @abstractmethod
     def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
         """Replace what a task of a checkpoint wrote to a channel. Return the id of the task."""
 
-    @abstractmethod
+        def changed(typed: Typed) -> Typed:
+            return SERDE.dumps_typed(change(SERDE.loads_typed(typed)))
+
+        return self.edit_write(place, channel, changed)
+
     def spoil_write(self, place: Place, channel: str) -> str:
         """Make what a task wrote undecodable. Return the id of the task."""
+        return self.edit_write(place, channel, lambda typed: (typed[0], SPOILT))
+
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
+        """Replace what a task wrote, as it is stored. Return the id of the task."""
+        raise NotImplementedError
 
     def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
         """Store writes by the official saver."""
@@ -216,6 +233,11 @@ class Planter(ABC, Generic[H]):
     def put_ahead(self, head: Place) -> Place:
         """Store a child of the head as on a machine whose clock is a day ahead."""
         return self.put(head, id_at(24 * 3600), "loop")
+
+
+def in_json(change: Callable[[Any], Any]) -> Callable[[Typed], Typed]:
+    """Return a change of what is stored as JSON."""
+    return lambda typed: (typed[0], json.dumps(change(json.loads(typed[1]))).encode())
 
 
 _EPOCH = 0x01B21DD213814000

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.kit.harness.langgraph_dev import DevHarness
-from tests.kit.planting.base import ANY_VALUE, SERDE, SPOILT, Place, Planter
+from tests.kit.planting.base import ANY_VALUE, SERDE, SPOILT, Place, Planter, Typed
 
 
 class DevPlanter(Planter[DevHarness]):
@@ -38,14 +38,12 @@ class DevPlanter(Planter[DevHarness]):
         self._rows(place)[place.checkpoint_id] = tuple(row)
         self._store()
 
-    def body(self, place: Place) -> Any:
-        return SERDE.loads_typed(self._rows(place)[place.checkpoint_id][0])
+    def stored_body(self, place: Place) -> Typed:
+        found: Typed = self._rows(place)[place.checkpoint_id][0]
+        return found
 
-    def set_body(self, place: Place, body: Any) -> None:
-        self._set(place, 0, SERDE.dumps_typed(body))
-
-    def spoil_body(self, place: Place) -> None:
-        self._set(place, 0, ("msgpack", SPOILT))
+    def store_body(self, place: Place, typed: Typed) -> None:
+        self._set(place, 0, typed)
 
     def spoil_metadata(self, place: Place) -> None:
         self._set(place, 1, ("msgpack", SPOILT))
@@ -75,15 +73,7 @@ class DevPlanter(Planter[DevHarness]):
         name = (*self._blob(place, channel)[:3], ANY_VALUE)
         self._set_blob(name, SERDE.dumps_typed(self.value(place, channel)))
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        return self._edit_write(
-            place, channel, lambda typed: SERDE.dumps_typed(change(SERDE.loads_typed(typed)))
-        )
-
-    def spoil_write(self, place: Place, channel: str) -> str:
-        return self._edit_write(place, channel, lambda typed: (typed[0], SPOILT))
-
-    def _edit_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
         key = place.thread_id, place.checkpoint_ns, place.checkpoint_id
         writes = self.harness.kept_saver.writes[key]
         task, row = next((task, row) for task, row in writes.items() if row[1] == channel)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from tests.kit.harness.kaflow import KaflowHarness
 from tests.kit.harness.mongodb import MongoHarness
-from tests.kit.planting.base import SERDE, SPOILT, H, Place, Planter
+from tests.kit.planting.base import SPOILT, H, Place, Planter, Typed
 
 
 class DocumentPlanter(Planter[H]):
@@ -49,24 +49,18 @@ class DocumentPlanter(Planter[H]):
     def spoil_metadata(self, place: Place) -> None:
         self._set(place, {"metadata.source": ["msgpack", SPOILT]})
 
-    def body(self, place: Place) -> Any:
+    def stored_body(self, place: Place) -> Typed:
         one = self._one(place)
-        return SERDE.loads_typed((one["type"], one[self.cell]))
+        return one["type"], one[self.cell]
 
-    def set_body(self, place: Place, body: Any) -> None:
-        tag, data = SERDE.dumps_typed(body)
+    def store_body(self, place: Place, typed: Typed) -> None:
+        tag, data = typed
         self._set(place, {"type": tag, self.cell: data})
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
         one = self._write(place, channel)
-        value = change(SERDE.loads_typed((one["type"], one["value"])))
-        tag, data = SERDE.dumps_typed(value)
+        tag, data = change((one["type"], one["value"]))
         self._writes.update_one({"_id": one["_id"]}, {"$set": {"type": tag, "value": data}})
-        return str(one["task_id"])
-
-    def spoil_write(self, place: Place, channel: str) -> str:
-        one = self._write(place, channel)
-        self._writes.update_one({"_id": one["_id"]}, {"$set": {"value": SPOILT}})
         return str(one["task_id"])
 
     def _key(self, place: Place) -> dict[str, str]:

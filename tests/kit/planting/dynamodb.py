@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from tests.kit.harness.dynamodb import DynamoDbHarness, _moved
-from tests.kit.planting.base import SERDE, SPOILT, Place, Planter
+from tests.kit.planting.base import SERDE, SPOILT, Place, Planter, Typed
 
 
 class DynamoDbPlanter(Planter[DynamoDbHarness]):
@@ -89,19 +89,10 @@ class DynamoDbPlanter(Planter[DynamoDbHarness]):
     def spoil_metadata(self, place: Place) -> None:
         self._set_whole(place, {**self._whole(place), "metadata": self.garbage})
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        item = self._write(place, channel)
-        value = SERDE.loads_typed((item["type"]["S"], self._chunk(item)["payload"]["B"]))
-        tag, data = SERDE.dumps_typed(change(value))
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
+        partition = f"WRITES_{place.thread_id}#{place.checkpoint_ns}#{place.checkpoint_id}"
+        item = next(one for one in self._query(partition) if one["channel"]["S"] == channel)
+        tag, data = change((item["type"]["S"], self._chunk(item)["payload"]["B"]))
         assert tag == item["type"]["S"]
         self._set_payload(item, data)
         return str(item["task_id"]["S"])
-
-    def spoil_write(self, place: Place, channel: str) -> str:
-        item = self._write(place, channel)
-        self._set_payload(item, SPOILT)
-        return str(item["task_id"]["S"])
-
-    def _write(self, place: Place, channel: str) -> dict[str, Any]:
-        partition = f"WRITES_{place.thread_id}#{place.checkpoint_ns}#{place.checkpoint_id}"
-        return next(one for one in self._query(partition) if one["channel"]["S"] == channel)

@@ -20,7 +20,7 @@ from tests.kit.harness.javascript import (
     ShallowJavaScriptRedisHarness,
     writes_key,
 )
-from tests.kit.planting.base import SPOILT, Place, Planter, time_of
+from tests.kit.planting.base import SPOILT, Place, Planter, Typed, in_json, time_of
 from tests.kit.planting.documents import DocumentPlanter
 from tests.kit.planting.redis import BY_CALL, JsonPlanter
 
@@ -280,20 +280,16 @@ class JavaScriptDevPlanter(Planter[JavaScriptDevHarness]):
         found: str = self._part(place, 1)["parents"][""]
         return found
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        return self._edit_write(
-            place, channel, lambda data: json.dumps(change(_decoded(data))).encode()
-        )
-
-    def spoil_write(self, place: Place, channel: str) -> str:
-        return self._edit_write(place, channel, lambda _: SPOILT)
-
-    def _edit_write(self, place: Place, channel: str, change: Callable[[str], bytes]) -> str:
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
         key = writes_key(place.thread_id, place.checkpoint_ns, place.checkpoint_id)
         with self.harness.edited() as stored:
             row = next(row for row in stored["writes"][key].values() if row[1] == channel)
-            row[2] = b64encode(change(row[2])).decode()
+            _, data = change(("json", b64decode(row[2])))
+            row[2] = b64encode(data).decode()
             return str(row[0])
+
+    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
+        return self.edit_write(place, channel, in_json(change))
 
     def put(self, parent: Place, checkpoint_id: str, source: str, **values: Any) -> Place:
         body = child_of(self.body(parent), checkpoint_id, values)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tests.kit.harness.kagent import KagentHarness
-from tests.kit.planting.base import SERDE, SPOILT, Place
+from tests.kit.planting.base import Place, Typed
 from tests.kit.planting.sql import SqlPlanter
 from tests.kit.savers.kagent import encoded
 
@@ -16,40 +15,29 @@ class KagentPlanter(SqlPlanter[KagentHarness]):
     """Rows with texts in base64."""
 
     writes: ClassVar[str] = "lg_checkpoint_write"
+    idx: ClassVar[str] = "write_idx"
+    tag: ClassVar[str] = "value_type"
+    cell: ClassVar[str] = "value"
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         text = statement.replace("?", "%s").replace("checkpoints", "lg_checkpoint")
         found = self.harness.connection.execute(text.encode(), values)
         return [] if found.description is None else [tuple(row.values()) for row in found]
 
-    def body(self, place: Place) -> Any:
+    def packed(self, data: bytes) -> str:
+        return encoded(data)
+
+    def unpacked(self, stored: str) -> bytes:
+        return b64decode(stored)
+
+    def stored_body(self, place: Place) -> Typed:
         query = "SELECT checkpoint_type, checkpoint FROM checkpoints"
         ((tag, text),) = self.run(*self._of(query, place))
-        return SERDE.loads_typed((tag, b64decode(text)))
+        return tag, b64decode(text)
 
-    def set_body(self, place: Place, body: Any) -> None:
-        tag, data = SERDE.dumps_typed(body)
+    def store_body(self, place: Place, typed: Typed) -> None:
         update = "UPDATE checkpoints SET checkpoint_type = ?, checkpoint = ?"
-        self.run(*self._of(update, place, tag, encoded(data)))
-
-    def spoil_body(self, place: Place) -> None:
-        self.run(*self._of("UPDATE checkpoints SET checkpoint = ?", place, encoded(SPOILT)))
+        self.run(*self._of(update, place, typed[0], encoded(typed[1])))
 
     def spoil_metadata(self, place: Place) -> None:
         self.run(*self._of("UPDATE checkpoints SET metadata = ?", place, encoded(b"{spoilt")))
-
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        task_id, idx, tag, text = self._write(place, channel)
-        tag, data = SERDE.dumps_typed(change(SERDE.loads_typed((tag, b64decode(text)))))
-        self._store_write(place, task_id, idx, tag, data)
-        return str(task_id)
-
-    def _write(self, place: Place, channel: str) -> Any:
-        query = f"SELECT task_id, write_idx, value_type, value FROM {self.writes}"
-        statement, *values = self._of(query, place)
-        return self.run(f"{statement} AND channel = ?", *values, channel)[0]
-
-    def _store_write(self, place: Place, task_id: str, idx: int, tag: str, data: bytes) -> None:
-        update = f"UPDATE {self.writes} SET value_type = ?, value = ?"
-        statement, *values = self._of(update, place, tag, encoded(data))
-        self.run(f"{statement} AND task_id = ? AND write_idx = ?", *values, task_id, idx)

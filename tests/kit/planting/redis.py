@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tests.kit.harness.redis import PlainRedisHarness, PlainRedisSaverHarness, RedisHarness
 from tests.kit.harness.valkey import ValkeyHarness
-from tests.kit.planting.base import SERDE, SPOILT, H, Place, Planter
+from tests.kit.planting.base import SERDE, SPOILT, H, Place, Planter, Typed, in_json
 
 BY_CALL = {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["true"]}
 """The JSON of an object that a trusting decoder makes by `os.system("true")`."""
@@ -79,14 +79,12 @@ class JsonPlanter(RedisKeysPlanter[H]):
         self.store(self.name(place), "$.metadata", "{spoilt")
 
     def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        name, one = self._write(place, channel)
-        value = change(json.loads(b64decode(one["blob"])))
-        self.store(name, "$.blob", b64encode(json.dumps(value).encode()).decode())
-        return str(one["task_id"])
+        return self.edit_write(place, channel, in_json(change))
 
-    def spoil_write(self, place: Place, channel: str) -> str:
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
         name, one = self._write(place, channel)
-        self.store(name, "$.blob", b64encode(SPOILT).decode())
+        _, data = change(("json", b64decode(one["blob"])))
+        self.store(name, "$.blob", b64encode(data).decode())
         return str(one["task_id"])
 
     def _write(self, place: Place, channel: str) -> tuple[bytes, Any]:
@@ -179,38 +177,26 @@ class HashPlanter(RedisKeysPlanter[PlainRedisHarness]):
     def remove(self, place: Place) -> None:
         self.client.delete(self.name(place))
 
-    def body(self, place: Place) -> Any:
+    def stored_body(self, place: Place) -> Typed:
         tag, data = self.client.hmget(self.name(place), "type", "checkpoint")
-        return SERDE.loads_typed((tag.decode(), data))
+        return tag.decode(), data
 
-    def set_body(self, place: Place, body: Any) -> None:
-        tag, data = SERDE.dumps_typed(body)
+    def store_body(self, place: Place, typed: Typed) -> None:
+        tag, data = typed
         self.client.hset(self.name(place), mapping={"type": tag, "checkpoint": data})
-
-    def spoil_body(self, place: Place) -> None:
-        self.client.hset(self.name(place), "checkpoint", SPOILT)
 
     def spoil_metadata(self, place: Place) -> None:
         self.client.hset(self.name(place), "metadata", SPOILT)
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        name = self._write(place, channel)
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
+        start = self.name(place).replace("checkpoint$", "writes$", 1)
+        found = [one.decode() for one in self.client.scan_iter(f"{start}$*", 10_000)]
+        name: str
+        name = next(one for one in found if self.client.hget(one, "channel") == channel.encode())
         tag, data = self.client.hmget(name, "type", "value")
-        tag, data = SERDE.dumps_typed(change(SERDE.loads_typed((tag.decode(), data))))
+        tag, data = change((tag.decode(), data))
         self.client.hset(name, mapping={"type": tag, "value": data})
         return name.split("$")[4]
-
-    def spoil_write(self, place: Place, channel: str) -> str:
-        name = self._write(place, channel)
-        self.client.hset(name, "value", SPOILT)
-        return name.split("$")[4]
-
-    def _write(self, place: Place, channel: str) -> str:
-        start = self.name(place).replace("checkpoint$", "writes$", 1)
-        found = self.client.scan_iter(f"{start}$*", 10_000)
-        names = [one for one in found if self.client.hget(one, "channel") == channel.encode()]
-        name: bytes = names[0]
-        return name.decode()
 
 
 class PlainPlanter(RedisKeysPlanter[PlainRedisSaverHarness]):
@@ -289,22 +275,16 @@ class PlainPlanter(RedisKeysPlanter[PlainRedisSaverHarness]):
         return f"lg:blob:{place.thread_id}:{place.checkpoint_ns}:{channel}:{version}"
 
     def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        field, (task_id, _, value) = self._write(place, channel)
-        packed = _packed((task_id, channel, change(value)))
-        self.client.hset(self.name(place, "wr"), field, packed)
-        return task_id
+        name = self.name(place, "wr")
+        for field, data in self.client.hgetall(name).items():
+            task_id, written, value = SERDE.loads_typed(_unpacked(data))
+            if written == channel:
+                self.client.hset(name, field, _packed((task_id, channel, change(value))))
+                return str(task_id)
+        raise LookupError(channel)
 
     def spoil_write(self, place: Place, channel: str) -> str:
-        field, (task_id, _, _) = self._write(place, channel)
-        self.client.hset(self.name(place, "wr"), field, _packed((task_id, channel, self.garbage)))
-        return task_id
-
-    def _write(self, place: Place, channel: str) -> tuple[bytes, tuple[str, str, Any]]:
-        for field, data in self.client.hgetall(self.name(place, "wr")).items():
-            write = SERDE.loads_typed(_unpacked(data))
-            if write[1] == channel:
-                return field, write
-        raise LookupError(channel)
+        return self.set_write(place, channel, lambda _: self.garbage)
 
 
 class ValkeyPlanter(RedisKeysPlanter[ValkeyHarness]):
@@ -348,39 +328,25 @@ class ValkeyPlanter(RedisKeysPlanter[ValkeyHarness]):
         self.client.linsert(listed, "AFTER", head.checkpoint_id, checkpoint_id)
         return child
 
-    def body(self, place: Place) -> Any:
+    def stored_body(self, place: Place) -> Typed:
         one = self._stored(place)
-        return SERDE.loads_typed((one["type"], b64decode(one["checkpoint"])))
+        return one["type"], b64decode(one["checkpoint"])
 
-    def set_body(self, place: Place, body: Any) -> None:
-        tag, data = SERDE.dumps_typed(body)
+    def store_body(self, place: Place, typed: Typed) -> None:
+        tag, data = typed
         self._change(place, type=tag, checkpoint=b64encode(data).decode())
-
-    def spoil_body(self, place: Place) -> None:
-        self._change(place, checkpoint=b64encode(SPOILT).decode())
 
     def spoil_metadata(self, place: Place) -> None:
         self._change(place, metadata=b64encode(SPOILT).decode())
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        def set_(one: Any) -> Any:
-            value = SERDE.loads_typed((one["type"], b64decode(one["value"])))
-            tag, data = SERDE.dumps_typed(change(value))
-            return {**one, "type": tag, "value": b64encode(data).decode()}
-
-        return self._edit_write(place, channel, set_)
-
-    def spoil_write(self, place: Place, channel: str) -> str:
-        spoilt = b64encode(SPOILT).decode()
-        return self._edit_write(place, channel, lambda one: {**one, "value": spoilt})
-
-    def _edit_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
         name = self.name(place, "writes")
         found = json.loads(self.client.get(name))
-        at = next(n for n, one in enumerate(found) if one["channel"] == channel)
-        found[at] = change(found[at])
+        one = next(one for one in found if one["channel"] == channel)
+        tag, data = change((one["type"], b64decode(one["value"])))
+        one.update(type=tag, value=b64encode(data).decode())
         self.client.set(name, json.dumps(found, separators=(",", ":")))
-        return str(found[at]["task_id"])
+        return str(one["task_id"])
 
 
 def _unpacked(text: bytes) -> tuple[str, bytes]:

@@ -10,15 +10,17 @@ from ckpt_backends.testing.harness import Harness
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.planting.base import ANY_VALUE, SERDE, SPOILT, H, Place, Planter
+from tests.kit.planting.base import ANY_VALUE, SERDE, SPOILT, H, Place, Planter, Typed
 
 
 class SqlPlanter(Planter[H]):
     """What the tables of all engines have in common. Statements have `?` for values."""
 
     writes: ClassVar[str] = "checkpoint_writes"
+    idx: ClassVar[str] = "idx"
+    tag: ClassVar[str] = "type"
     cell: ClassVar[str] = "`blob`"
-    """The column with the value of a write."""
+    """The columns with the number of a write, the type of its value, and its value."""
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement, and return its rows."""
@@ -44,34 +46,26 @@ class SqlPlanter(Planter[H]):
     def remove(self, place: Place) -> None:
         self.run(*self._of("DELETE FROM checkpoints", place))
 
-    def spoil_body(self, place: Place) -> None:
-        self.set_body(place, "spoilt")
-
     def spoil_metadata(self, place: Place) -> None:
         self.run(*self._of("UPDATE checkpoints SET metadata = '\"spoilt\"'", place))
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        task_id, idx, tag, data = self._write(place, channel)
-        tag, data = SERDE.dumps_typed(change(SERDE.loads_typed((tag, bytes(data)))))
-        self._store_write(place, task_id, idx, tag, data)
-        return str(task_id)
+    def packed(self, data: bytes) -> Any:
+        """Return bytes as a column stores them."""
+        return data
 
-    def spoil_write(self, place: Place, channel: str) -> str:
-        task_id, idx, tag, _ = self._write(place, channel)
-        self._store_write(place, task_id, idx, tag, SPOILT)
-        return str(task_id)
+    def unpacked(self, stored: Any) -> bytes:
+        return bytes(stored)
 
-    def _write(self, place: Place, channel: str) -> Any:
-        query = f"SELECT task_id, idx, type, {self.cell} FROM {self.writes}"
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
+        query = f"SELECT task_id, {self.idx}, {self.tag}, {self.cell} FROM {self.writes}"
         statement, *values = self._of(query, place)
         found = self.run(f"{statement} AND channel = ?", *values, channel)
-        return found[0]
-
-    def _store_write(self, place: Place, task_id: str, idx: int, tag: str, data: bytes) -> None:
-        statement, *values = self._of(
-            f"UPDATE {self.writes} SET type = ?, {self.cell} = ?", place, tag, data
-        )
-        self.run(f"{statement} AND task_id = ? AND idx = ?", *values, task_id, idx)
+        task_id, idx, tag, stored = found[0]
+        tag, data = change((tag, self.unpacked(stored)))
+        update = f"UPDATE {self.writes} SET {self.tag} = ?, {self.cell} = ?"
+        statement, *values = self._of(update, place, tag, self.packed(data))
+        self.run(f"{statement} AND task_id = ? AND {self.idx} = ?", *values, task_id, idx)
+        return str(task_id)
 
     def _of(self, statement: str, place: Place, *values: Any) -> tuple[str, *tuple[Any, ...]]:
         """Return a statement about the rows of one checkpoint, and its values."""
@@ -93,16 +87,12 @@ class SqlitePlanter(SqlPlanter[SqliteHarness]):
         with self.harness.connection as connection:
             return connection.execute(statement, values).fetchall()
 
-    def body(self, place: Place) -> Any:
+    def stored_body(self, place: Place) -> Typed:
         ((tag, data),) = self.run(*self._of("SELECT type, checkpoint FROM checkpoints", place))
-        return SERDE.loads_typed((tag, data))
+        return tag, data
 
-    def set_body(self, place: Place, body: Any) -> None:
-        tag, data = SERDE.dumps_typed(body)
-        self.run(*self._of("UPDATE checkpoints SET type = ?, checkpoint = ?", place, tag, data))
-
-    def spoil_body(self, place: Place) -> None:
-        self.run(*self._of("UPDATE checkpoints SET checkpoint = ?", place, SPOILT))
+    def store_body(self, place: Place, typed: Typed) -> None:
+        self.run(*self._of("UPDATE checkpoints SET type = ?, checkpoint = ?", place, *typed))
 
     def spoil_metadata(self, place: Place) -> None:
         self.run(*self._of("UPDATE checkpoints SET metadata = ?", place, b"{spoilt"))
@@ -118,6 +108,9 @@ class BlobTablesPlanter(SqlPlanter[H]):
     def set_body(self, place: Place, body: Any) -> None:
         cell = json.dumps(body)
         self.run(*self._of("UPDATE checkpoints SET checkpoint = ?", place, cell))
+
+    def spoil_body(self, place: Place) -> None:
+        self.set_body(place, "spoilt")
 
     def value(self, place: Place, channel: str) -> Any:
         ((tag, data),) = self._blob("SELECT type, `blob` FROM checkpoint_blobs", place, channel)

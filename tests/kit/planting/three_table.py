@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.kit.harness.three_table import ThreeTableHarness
-from tests.kit.planting.base import SERDE, SPOILT, Place, Planter
+from tests.kit.planting.base import SERDE, SPOILT, Place, Planter, Typed
 from tests.kit.savers.three_table import MARKS, connected, engine_of
 
 
@@ -70,18 +70,6 @@ class ThreeTablePlanter(Planter[ThreeTableHarness]):
         delete = "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_id = ?"
         self.run(delete, place.thread_id, place.checkpoint_id)
 
-    def body(self, place: Place) -> Any:
-        raise NotImplementedError
-
-    def set_body(self, place: Place, body: Any) -> None:
-        raise NotImplementedError
-
-    def spoil_body(self, place: Place) -> None:
-        raise NotImplementedError
-
-    def spoil_metadata(self, place: Place) -> None:
-        raise NotImplementedError
-
     def _blob(self, statement: str, place: Place, channel: str, *values: Any) -> Any:
         key = self._of("checkpoint_ns_hash", place)
         where = "thread_id = ? AND checkpoint_ns_hash = ? AND channel = ?"
@@ -108,29 +96,15 @@ class ThreeTablePlanter(Planter[ThreeTableHarness]):
             *(place.thread_id, key, channel, tag, data),
         )
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        task_id, tag, data = self._write(place, channel)
-        tag, data = SERDE.dumps_typed(change(SERDE.loads_typed((tag, bytes(data)))))
-        self._store_write(place, channel, tag, data)
-        return task_id
-
-    def spoil_write(self, place: Place, channel: str) -> str:
-        task_id, tag, _ = self._write(place, channel)
-        self._store_write(place, channel, tag, SPOILT)
-        return task_id
-
-    def _write(self, place: Place, channel: str) -> tuple[str, str, bytes]:
-        query = "SELECT task_id, type, blob_data FROM checkpoint_writes"
-        where = "thread_id = ? AND checkpoint_id = ? AND channel = ?"
-        values = place.thread_id, place.checkpoint_id, channel
-        (found,) = self.run(f"{query} WHERE {where}", *values)
-        return found
-
-    def _store_write(self, place: Place, channel: str, tag: str, data: bytes) -> None:
-        where = "thread_id = ? AND checkpoint_id = ? AND channel = ?"
-        update = "UPDATE checkpoint_writes SET type = ?, blob_data = ?"
-        values = tag, data, place.thread_id, place.checkpoint_id, channel
-        self.run(f"{update} WHERE {where}", *values)
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
+        where = "WHERE thread_id = ? AND checkpoint_id = ? AND channel = ?"
+        address = place.thread_id, place.checkpoint_id, channel
+        query = f"SELECT task_id, type, blob_data FROM checkpoint_writes {where}"
+        ((task_id, tag, data),) = self.run(query, *address)
+        typed = change((tag, bytes(data)))
+        update = f"UPDATE checkpoint_writes SET type = ?, blob_data = ? {where}"
+        self.run(update, *typed, *address)
+        return str(task_id)
 
     def put_writes(self, place: Place, writes: list[tuple[str, Any]], task_id: str) -> None:
         for idx, (channel, value) in enumerate(writes):

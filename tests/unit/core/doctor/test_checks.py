@@ -1,4 +1,4 @@
-"""The parts of the deep check that need no store."""
+"""The parts of the checks that need no store."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.memo import remembering
-from ckpt_backends.codec.values import Cut, Opaque, Tagged
-from ckpt_backends.encryption import DAMAGED, NO_KEY, WRONG_KEY
+from ckpt_backends.codec.values import MOST_BYTES, Cut, Opaque, Tagged, Value, unread
+from ckpt_backends.encryption import DAMAGED, NO_KEY, NO_LIBRARY, WRONG_KEY
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor.checks import (
     DeltaChains,
     Readability,
     are_messages,
     is_broken_inside,
+    is_damaged,
+    is_encrypted,
     known_versions,
     may_remove,
     new_versions,
     readability,
+    supersteps,
+    unanchored,
+    unstored_deltas,
+    without_writes,
 )
 from ckpt_cli.core.replay import NumberedVersions, is_number
 from ckpt_cli.core.state import LOST_DELTA, Body, Version, version_number
 
 AI = Tagged("langchain_core.messages.ai.AIMessage", {"content": "x", "type": "ai", "id": "1"})
+
+
 REMOVE = Tagged(
     "langchain_core.messages.modifier.RemoveMessage", {"content": "", "type": "remove", "id": "1"}
 )
@@ -157,3 +165,82 @@ def test_a_list_of_messages_is_not_empty() -> None:
     assert not are_messages([])
     assert not are_messages([AI, "text"])
     assert not are_messages("text")
+
+
+def closed(problem: str) -> Value:
+    return decode(TypedBytes("msgpack+aes", b"x" * 40, encrypted=True, problem=problem))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        decode(TypedBytes("msgpack", b"\xc1")),
+        decode(TypedBytes("json", b'{"a":')),
+        decode(TypedBytes("pickle", b"\x80\x04]")),
+        decode(TypedBytes("null", b"x")),
+        closed(DAMAGED),
+    ],
+)
+def test_bytes_that_no_decoder_can_read_are_damaged(value: Value) -> None:
+    assert (is_damaged(value), is_encrypted(value)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {"a": 1},
+        LOST_DELTA,
+        decode(TypedBytes("dict", b"an own serializer")),
+        decode(unread("msgpack", MOST_BYTES + 1)),
+        decode(TypedBytes("msgpack", b"\x91" * 500 + b"\xc0")),
+    ],
+)
+def test_other_values_are_not(value: Value) -> None:
+    assert (is_damaged(value), is_encrypted(value)) == (False, False)
+
+
+@pytest.mark.parametrize("problem", [NO_KEY, WRONG_KEY, NO_LIBRARY + "pip install x"])
+def test_a_missing_key_is_no_damage(problem: str) -> None:
+    assert (is_damaged(closed(problem)), is_encrypted(closed(problem))) == (False, True)
+
+
+def metadata(**counters: object) -> Any:
+    return {"counters_since_delta_snapshot": counters}
+
+
+def test_a_channel_without_a_value_has_nothing_to_rebuild() -> None:
+    counters = metadata(written=[1, 2], stored=[1, 2], never=[0, 2])
+    found = unstored_deltas(
+        Body(
+            4, None, {"stored": None}, dict.fromkeys(("written", "stored", "plain"), "1"), {}, None
+        ),
+        counters,
+    )
+    assert found == {"written"}
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 20))
+def test_a_value_is_lost_if_the_line_ends_before_its_snapshot(
+    left: int, snapshot: int, count: int
+) -> None:
+    """`left` ancestors are stored; the one at `snapshot` stores the channel."""
+    line = [{"log"} if place == snapshot else set[str]() for place in range(left)]
+    found = unanchored({"log"}, metadata(log=[1, count]), line)
+    assert bool(found) == (snapshot >= left and count > left)
+
+
+def test_without_a_counter_the_snapshot_has_to_be_there() -> None:
+    broken: Any
+    for broken in ({}, metadata(log=7), metadata(log=["x", "y"]), {"counters": None}):
+        assert supersteps(broken, "log") is None
+        assert unanchored({"log"}, broken, [set(), set()]) == {"log"}
+        assert unanchored({"log"}, broken, [set(), {"log"}]) == set()
+
+
+def test_a_step_that_counts_an_update_has_written() -> None:
+    before, after = metadata(log=[1, 2]), metadata(log=[2, 3], other=[0, 3])
+    assert without_writes(after, before, {"plain"}) == {"log"}
+    assert without_writes(after, before, {"log"}) == set()
+    assert without_writes(before, before, set()) == set()
+    assert without_writes(metadata(log=[1, 1]), {}, set()) == {"log"}

@@ -6,8 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from langgraph.checkpoint.redis import AsyncRedisSaver, RedisSaver
@@ -16,9 +15,10 @@ from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
+from tests.doctor.asking import faults_of_all, findings
 from tests.doctor.running_fixes import run_redis
 from tests.kit.agents.steps import config_of, graph_of
-from tests.kit.command import FIXTURES, ckpt, later
+from tests.kit.command import FIXTURES, ckpt
 from tests.kit.savers.redis import dump
 from tests.kit.savers.redis_threads import (
     client,
@@ -44,11 +44,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def found(url: str) -> dict[str | None, list[Fault]]:
     """All faults of a store by thread; the key None stands for the store itself."""
     faults: dict[str | None, list[Fault]] = {}
-    with open_store(url) as store:
-        every = list(store.faults())
-        for thread_id in store.suspect_threads():
-            every += store.thread_faults(thread_id)
-    for one in every:
+    for one in faults_of_all(url):
         faults.setdefault(one.thread_id, []).append(one)
     return faults
 
@@ -77,82 +73,58 @@ def ids(url: str, thread_id: str) -> list[str]:
 # RedisSaver
 
 
+class Planted(NamedTuple):
+    """A fault in the keys of a thread of RedisSaver."""
+
+    command: str
+    """What is run; with `{each}`, for each key of the thread."""
+    code: str
+    at: int | None = None
+    """The place of its checkpoint in the history; None if it names none."""
+
+
+PLANTED = {
+    "pointer-lost": Planted("DEL {pointer}", "index-stale"),
+    "pointer-to-nothing": Planted("SET {pointer} {head}ffff", "index-stale"),
+    "pointer-to-parent": Planted("SET {pointer} {before}", "head-not-newest", 1),
+    "write-not-listed": Planted("ZREM {written_before} {write}", "index-stale", 1),
+    "list-lost": Planted("DEL {written}", "index-stale", 0),
+    "write-lost": Planted("DEL {write}", "index-stale", 1),
+    "writes-hidden": Planted("JSON.SET {head} $.has_writes false", "index-stale", 0),
+    "one-expires": Planted("EXPIRE {before} 3600", "ttl-partial", 1),
+    "all-but-one-expire": Planted("EXPIRE {each} 3600", "ttl-partial"),
+}
+
+
 def pointer(thread: str) -> str:
     return f"checkpoint_latest:{thread}:__empty__"
 
 
-def document(thread: str, own: str) -> str:
-    return f"checkpoint:{thread}:__empty__:{own}"
+def plant(url: str, thread: str) -> list[str]:
+    """Plant the fault after which a thread is named. Returns the thread's history from before."""
+    admin, history = client(url), ids(url, thread)
+    head, before = (f"checkpoint:{thread}:__empty__:{one}" for one in history[:2])
+    written, written_before = (
+        one.replace("checkpoint:", "write_keys_zset:", 1) for one in (head, before)
+    )
+    keys = {"pointer": pointer(thread), "head": head, "before": before, "written": written}
+    keys |= {"written_before": written_before}
+    keys |= {"write": admin.zrange(written_before, 0, 0)[0].decode()}
+    kinds = ("checkpoint", "checkpoint_write", "write_keys_zset")
+    names = [one for kind in kinds for one in admin.scan_iter(f"{kind}:{thread}:*")]
+    command = PLANTED[thread].command
+    for each in names if "{each}" in command else names[:1]:
+        admin.execute_command(*command.format(each=each.decode(), **keys).split())
+    return history
 
 
-def writes_of(thread: str, own: str) -> str:
-    return f"write_keys_zset:{thread}:__empty__:{own}"
-
-
-def lose_pointer(admin: Any, thread: str, head: str, before: str) -> None:
-    admin.delete(pointer(thread))
-
-
-def point_to_nothing(admin: Any, thread: str, head: str, before: str) -> None:
-    admin.set(pointer(thread), document(thread, "ffffffff"))
-
-
-def point_to_parent(admin: Any, thread: str, head: str, before: str) -> None:
-    admin.set(pointer(thread), document(thread, before))
-
-
-def unlist_a_write(admin: Any, thread: str, head: str, before: str) -> None:
-    name = writes_of(thread, before)
-    admin.zrem(name, admin.zrange(name, 0, 0)[0])
-
-
-def lose_list(admin: Any, thread: str, head: str, before: str) -> None:
-    admin.delete(writes_of(thread, head))
-
-
-def lose_a_write(admin: Any, thread: str, head: str, before: str) -> None:
-    admin.delete(admin.zrange(writes_of(thread, before), 0, 0)[0])
-
-
-def hide_writes(admin: Any, thread: str, head: str, before: str) -> None:
-    admin.execute_command("JSON.SET", document(thread, head), "$.has_writes", "false")
-
-
-def expire_one(admin: Any, thread: str, head: str, before: str) -> None:
-    admin.expire(document(thread, before), HOUR)
-
-
-def expire_others(admin: Any, thread: str, head: str, before: str) -> None:
-    for kind in ("checkpoint", "checkpoint_write", "write_keys_zset"):
-        for name in admin.scan_iter(f"{kind}:{thread}:*"):
-            admin.expire(name, HOUR)
-
-
-PLANTED: dict[Callable[..., None], tuple[str, int | None]] = {
-    lose_pointer: ("index-stale", None),
-    point_to_nothing: ("index-stale", None),
-    point_to_parent: ("head-not-newest", 1),
-    unlist_a_write: ("index-stale", 1),
-    lose_list: ("index-stale", 0),
-    lose_a_write: ("index-stale", 1),
-    hide_writes: ("index-stale", 0),
-    expire_one: ("ttl-partial", 1),
-    expire_others: ("ttl-partial", None),
-}
-"""By fault, its code and the place of its checkpoint in the history; None if it names none."""
-
-
-def test_keys_that_contradict_documents_are_named_and_mended(redis_stack_url: str) -> None:
-    threads = {plant.__name__: plant for plant in PLANTED}
-    fill(redis_stack_url, "sound", *threads, asks=True)
+def test_keys_that_contradict_documents(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "sound", *PLANTED, asks=True)
     assert found(redis_stack_url) == {}
     expected: dict[str | None, list[tuple[str | None, ...]]] = {}
-    for thread, plant in threads.items():
-        history = ids(redis_stack_url, thread)
-        plant(client(redis_stack_url), thread, *history[:2])
-        code, at = PLANTED[plant]
-        ns = None if plant is expire_one and at is None else ""
-        expected[thread] = [(code, ns, None if at is None else history[at])]
+    for thread, (_, code, at) in PLANTED.items():
+        history = plant(redis_stack_url, thread)
+        expected[thread] = [(code, "", None if at is None else history[at])]
     before = dump(redis_stack_url)
     assert places(redis_stack_url) == expected
     assert dump(redis_stack_url).keys() == before.keys()
@@ -160,34 +132,32 @@ def test_keys_that_contradict_documents_are_named_and_mended(redis_stack_url: st
     assert found(redis_stack_url) == {}
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
-        for thread in {*threads} - {"lose_a_write"}:
-            state = graph_of(saver, asks=True).get_state({"configurable": {"thread_id": thread}})
+        for thread in {*PLANTED} - {"write-lost"}:
+            state = graph_of(saver, asks=True).get_state(config_of(thread))
             assert [one.value for one in state.interrupts] == ["sure?"], thread
 
 
-UNLOADED: dict[Callable[..., None], str] = {
-    lose_pointer: "the saver finds no checkpoint: there is no pointer to this one",
-    point_to_nothing: "the saver finds no checkpoint: the pointer names one that is not stored",
-    point_to_parent: "the saver loads {} instead, which the pointer to the head names",
+UNLOADED = {
+    "pointer-lost": "the saver finds no checkpoint: there is no pointer to this one",
+    "pointer-to-nothing": "the saver finds no checkpoint: the pointer names one that is not stored",
+    "pointer-to-parent": "the saver loads {} instead, which the pointer to the head names",
 }
 
 
 @pytest.mark.engines
 def test_a_head_that_the_saver_does_not_load_is_shown_as_such(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "sound", *(plant.__name__ for plant in UNLOADED), asks=True)
+    fill(redis_stack_url, "sound", *UNLOADED, asks=True)
     url = redis_stack_url
-    for plant, words in UNLOADED.items():
-        thread = plant.__name__
-        history = ids(url, thread)
-        plant(client(url), thread, *history[:2])
+    for thread, words in UNLOADED.items():
+        history = plant(url, thread)
         told = words.format(history[1])
         with RedisSaver.from_conn_string(url) as saver:
             saver.setup()
             loaded = saver.get_tuple(config_of(thread))
         found = None if loaded is None else loaded.checkpoint["id"]
-        assert found == (history[1] if plant is point_to_parent else None)
-        findings = ckpt("-s", url, "doctor", thread, "-o", "json").json["findings"]
-        assert [one["severity"] for one in findings] == ["error" if loaded is None else "warning"]
+        assert found == (history[1] if thread == "pointer-to-parent" else None)
+        listed = findings(url, thread)
+        assert [one["severity"] for one in listed] == ["error" if loaded is None else "warning"]
         assert ckpt("-s", url, "show", thread, "-o", "json").json["unloaded"] == told
         assert f"warning  {told[:30]}" in ckpt("-s", url, "show", thread).out
         assert "unloaded" not in ckpt("-s", url, "show", thread, "~1", "-o", "json").json
@@ -230,7 +200,7 @@ def test_the_doctor_waits_once_for_all_threads(
 
 
 @pytest.mark.engines
-def test_a_search_index_that_is_gone_is_named(redis_stack_url: str) -> None:
+def test_a_search_index_that_is_gone(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip")
     client(redis_stack_url).execute_command("FT.DROPINDEX", "checkpoint_write")
     (one,) = found(redis_stack_url)[None]
@@ -243,26 +213,6 @@ def test_a_search_index_that_is_gone_is_named(redis_stack_url: str) -> None:
         list(saver.list(config_of("trip")))
     fill(redis_stack_url, "other")
     assert found(redis_stack_url) == {}
-
-
-@pytest.mark.engines
-def test_threads_whose_keys_contradict_each_other_are_suspect(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "sound", "hole", "orphan", "late", "gone:x")
-    with open_store(redis_stack_url) as store:
-        assert list(store.suspect_threads()) == []
-    admin = client(redis_stack_url)
-    of = {name: ids(redis_stack_url, name) for name in ("hole", "orphan", "late")}
-    admin.delete(document("hole", of["hole"][1]))
-    admin.delete(document("orphan", of["orphan"][-1]))
-    first, parent = document("orphan", of["orphan"][-2]), "$.parent_checkpoint_id"
-    admin.execute_command("JSON.SET", first, parent, '""')
-    first, head = document("late", of["late"][-1]), f'"{of["late"][0]}"'
-    admin.execute_command("JSON.SET", first, parent, head)
-    admin.delete(*admin.scan_iter("checkpoint:gone:x:*"))
-    with open_store(redis_stack_url) as store:
-        assert "gone:x" not in {one.thread_id for one in store.threads()}
-        assert sorted(store.suspect_threads()) == ["gone:x", "hole", "late", "orphan"]
-        assert list(store.thread_faults("gone:x")) == []
 
 
 @pytest.mark.engines
@@ -288,29 +238,6 @@ FILLS: dict[str, Callable[[str, int | None], None]] = {
     "redis-plain": lambda url, seconds: fill_plainredis(url, *THREADS, asks=True, ttl=seconds),
     "valkey": lambda url, seconds: fill_valkey(url, *THREADS, asks=True, ttl=seconds),
 }
-
-
-@pytest.mark.parametrize("seconds", [pytest.param(None, marks=pytest.mark.slow), *later(HOUR)])
-@pytest.mark.parametrize("layout", FILLS)
-def test_nothing_is_wrong_after_what_ckpt_does(
-    redis_stack_url: str, layout: str, seconds: int | None, tmp_path: Path
-) -> None:
-    FILLS[layout](redis_stack_url, seconds)
-    assert found(redis_stack_url) == {}
-    for words in (
-        ["rollback", "trip", "~1"],
-        ["rollback", "trip", "~1"],
-        ["copy", "trip@head", "--as", "copy"],
-        ["rollback", "back", "~1"],
-        ["undo", "back"],
-        ["purge", "--keep-last", "2", "--match", "pruned"],
-        ["threads", "delete", "archived", "--archive", str(tmp_path)],
-        ["import", str(tmp_path)],
-        ["gc", "--scope", "all", "--grace", "0s"],
-    ):
-        done = ckpt("-s", redis_stack_url, *words, "--yes")
-        assert done.code == 0, (words, done.err)
-        assert found(redis_stack_url) == {}, words
 
 
 @pytest.mark.engines
@@ -340,7 +267,7 @@ def test_nothing_is_wrong_while_an_agent_writes(
 
 
 @pytest.mark.engines
-def test_a_write_that_a_shallow_saver_does_not_list_is_named(redis_stack_url: str) -> None:
+def test_a_write_that_a_shallow_saver_lists_not(redis_stack_url: str) -> None:
     fill_shallow(redis_stack_url, "trip", "sound", asks=True)
     assert found(redis_stack_url) == {}
     client(redis_stack_url).delete("write_registry:trip:__empty__:shallow")
@@ -378,7 +305,7 @@ def evicting_url(redis_stack_url: str, request: pytest.FixtureRequest) -> Iterat
 
 
 @pytest.mark.engines
-def test_a_server_that_evicts_is_named_if_it_may_evict_these_keys(evicting_url: str) -> None:
+def test_a_server_that_evicts(evicting_url: str) -> None:
     admin = client(evicting_url)
     assert found(evicting_url) == {}  # These keys do not expire, so they are not removed.
     admin.config_set("maxmemory-policy", "allkeys-lru")
@@ -454,7 +381,7 @@ def test_a_key_of_langgraph_js_that_does_not_expire_is_named(
 
 @pytest.mark.engines
 @pytest.mark.parametrize("name", ["redis", "redis-shallow"])
-def test_writes_that_langgraph_js_does_not_read_are_named(name: str, redis_stack_url: str) -> None:
+def test_writes_that_langgraph_js_does_not_read(name: str, redis_stack_url: str) -> None:
     restore_javascript(name, redis_stack_url)
     head = ids(redis_stack_url, "interrupt-alone")[0]
     document = "checkpoint:interrupt-alone::" + (head if name == "redis" else "shallow")
@@ -470,8 +397,8 @@ def test_writes_that_langgraph_js_does_not_read_are_named(name: str, redis_stack
 def test_a_value_that_langgraph_js_lost_is_named(redis_stack_url: str) -> None:
     restore_javascript("redis", redis_stack_url)
     url, admin, lost = redis_stack_url, client(redis_stack_url), 0
-    findings = ckpt("-s", url, "doctor", "-o", "json").json["findings"]
-    assert "value-missing" not in {one["code"] for one in findings}
+    listed = findings(url)
+    assert "value-missing" not in {one["code"] for one in listed}
     for thread in ("chat", "fanout-send", "interrupt-answered", "loop"):
         shown = ckpt("-s", url, "show", thread, "-o", "json").json
         head = shown["checkpoint_id"]
@@ -482,8 +409,8 @@ def test_a_value_that_langgraph_js_lost_is_named(redis_stack_url: str) -> None:
                 continue  # Its value is also in the checkpoint.
             kept = admin.execute_command("JSON.GET", name)
             admin.delete(name)
-            findings = ckpt("-s", url, "doctor", thread, "-o", "json").json["findings"]
-            told = {(one["code"], one["channel"]) for one in findings}
+            listed = findings(url, thread)
+            told = {(one["code"], one["channel"]) for one in listed}
             assert told == {("value-missing", channel)}, thread
             assert ckpt("-s", url, "show", thread, "-o", "json").json["unstored"] == [channel]
             admin.execute_command("JSON.SET", name, "$", kept)
@@ -495,8 +422,8 @@ def test_a_value_that_langgraph_js_lost_is_named(redis_stack_url: str) -> None:
     inside = "$.checkpoint.channel_values.messages"
     assert admin.execute_command("JSON.DEL", document_of("chat", head), inside)
     assert admin.delete(f"checkpoint_blob:chat::messages:{version}")
-    findings = ckpt("-s", url, "doctor", "chat", "-o", "json").json["findings"]
-    assert [(one["code"], one["channel"]) for one in findings] == [("value-missing", "messages")]
+    listed = findings(url, "chat")
+    assert [(one["code"], one["channel"]) for one in listed] == [("value-missing", "messages")]
 
 
 def document_of(thread: str, own: str) -> str:
@@ -524,6 +451,7 @@ def test_lists_of_valkey_that_contradict_checkpoints(redis_url: str, seconds: in
     fill_valkey(redis_url, "head", "older", "listless", "unlisted", "sound", ttl=seconds)
     assert found(redis_url) == {}
     admin = client(redis_url)
+    kept = admin.lrange("thread:{listless}:", 0, -1)
     of = {name: ids(redis_url, name) for name in ("head", "older", "unlisted")}
     admin.delete(f"checkpoint:{{head}}::{of['head'][0]}")
     admin.delete(f"checkpoint:{{older}}::{of['older'][1]}")
@@ -537,14 +465,6 @@ def test_lists_of_valkey_that_contradict_checkpoints(redis_url: str, seconds: in
     if seconds is None:  # otherwise it has expired
         expected["older"] = [("index-stale", "", of["older"][1])]
     assert places(redis_url) == expected
-
-
-@pytest.mark.engines
-def test_a_list_of_valkey_is_mended(redis_url: str) -> None:
-    fill_valkey(redis_url, "head", "listless")
-    admin = client(redis_url)
-    kept = admin.lrange("thread:{listless}:", 0, -1)
-    admin.delete("thread:{listless}:", f"checkpoint:{{head}}::{ids(redis_url, 'head')[0]}")
     run_fixes(redis_url)
     assert found(redis_url) == {}
     assert admin.lrange("thread:{listless}:", 0, -1) == kept

@@ -1,12 +1,12 @@
-"""Faults of MySQL: each is planted by a statement, and mended by the statement that is printed."""
+"""Tables of PostgreSQL and MySQL: what is no fault, and what keeps a saver from loading them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import sleep
 from typing import Any
 
+import psycopg
 import pymysql
 import pytest
 from langgraph.graph import START, StateGraph
@@ -14,11 +14,87 @@ from typing_extensions import TypedDict
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.sql import health
-from tests.doctor.engine_health import faults, only
+from tests.doctor.asking import faults, only
+from tests.doctor.engine_faults import run
+from tests.kit.agents import steps as agent
 from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
 from tests.kit.savers import mysql
-from tests.kit.servers import Server, mysql_connection, mysql_database
+from tests.kit.servers import Server, mysql_database, postgres_database
+
+
+def test_little_unused_space_and_a_small_part_are_no_fault() -> None:
+    mib = 1 << 20
+    assert list(health.unused_space("it", 60 * mib, 61 * mib, "")) == []
+    assert list(health.unused_space("it", 100 * mib, 400 * mib, "")) == []
+    (found,) = health.unused_space("it", 101 * mib, 400 * mib, "")
+    assert found.detail == "101 of 400 MiB of it are unused"
+
+
+@pytest.fixture(scope="module")
+def shared_url(postgres_server: Server) -> Iterator[str]:
+    """A database whose faults are mended again."""
+    with postgres_database(postgres_server) as url:
+        agent.fill(url, "trip")
+        yield url
+
+
+def test_an_index_of_another_name_serves_as_well(shared_url: str) -> None:
+    run(shared_url, "ALTER INDEX checkpoints_thread_id_idx RENAME TO other")
+    assert faults(shared_url) == []
+    run(shared_url, "ALTER INDEX other RENAME TO checkpoints_thread_id_idx")
+
+
+@pytest.mark.engines
+def test_an_index_that_is_being_built_is_no_fault(shared_url: str) -> None:
+    """`CREATE INDEX CONCURRENTLY` waits for the writer here, and its index is not valid yet."""
+    from threading import Thread
+
+    run(shared_url, "DROP INDEX checkpoint_writes_thread_id_idx")
+    fix = only(shared_url).fix
+    with psycopg.connect(shared_url) as writer:
+        writer.execute("UPDATE checkpoint_writes SET idx = idx")
+        builder = Thread(target=run, args=(shared_url, fix))
+        builder.start()
+        with psycopg.connect(shared_url, autocommit=True) as looking:
+            while not looking.execute("SELECT 1 FROM pg_stat_progress_create_index").fetchall():
+                pass
+        with agent.role(shared_url) as url:
+            assert faults(url) == []
+    builder.join()
+    assert faults(shared_url) == []
+
+
+def test_nothing_is_expected_of_an_unknown_saver(postgres_url: str) -> None:
+    agent.fill(postgres_url, "trip")
+    run(
+        postgres_url,
+        "DROP INDEX checkpoints_thread_id_idx",
+        "ALTER TABLE checkpoints ADD COLUMN created_at timestamptz",
+    )
+    assert faults(postgres_url) == []
+
+
+def test_a_role_that_may_only_read_the_three_tables_sees_faults(shared_url: str) -> None:
+    with agent.role(shared_url) as url:
+        assert faults(url) == []
+        run(shared_url, "DROP INDEX checkpoints_thread_id_idx")
+        run(shared_url, only(url).fix)
+        assert faults(url) == []
+
+
+@pytest.mark.engines
+def test_views_have_no_indexes(postgres_url: str) -> None:
+    agent.fill(postgres_url, "trip")
+    run(
+        postgres_url,
+        "CREATE SCHEMA shown",
+        *(
+            f"CREATE VIEW shown.{one} AS SELECT * FROM public.{one}"
+            for one in ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+        ),
+    )
+    assert faults(f"{postgres_url}?schema=shown") == []
 
 
 @pytest.fixture(scope="module")
@@ -27,54 +103,6 @@ def mended_url(mysql_server: Server) -> Iterator[str]:
     with mysql_database(mysql_server) as url:
         mysql.fill(url, "trip")
         yield url
-
-
-PLANTED_ON_MYSQL = {
-    "DROP INDEX checkpoint_blobs_thread_id_idx ON checkpoint_blobs": (
-        "index-missing",
-        "table 'checkpoint_blobs' has no index 'checkpoint_blobs_thread_id_idx' (thread_id)",
-    ),
-    "DROP INDEX checkpoints_checkpoint_id_idx ON checkpoints": (
-        "index-missing",
-        "table 'checkpoints' has no index 'checkpoints_checkpoint_id_idx' (checkpoint_id)",
-    ),
-    "ALTER TABLE checkpoints DROP PRIMARY KEY": (
-        "index-missing",
-        "table 'checkpoints' has no primary key"
-        " (thread_id, checkpoint_ns_hash, checkpoint_id), so rows may be stored twice",
-    ),
-    "ALTER TABLE checkpoint_writes DROP COLUMN task_path": (
-        "schema-old",
-        "table 'checkpoint_writes' has no column 'task_path', so the saver cannot save",
-    ),
-    "DELETE FROM checkpoint_migrations WHERE v IN (0, 20)": (
-        "schema-old",
-        "'checkpoint_migrations' records migration 21, but not 0, 20",
-    ),
-}
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("planted", PLANTED_ON_MYSQL)
-def test_what_a_mysql_database_lost_is_named_and_mended(mended_url: str, planted: str) -> None:
-    mysql.run(mended_url, planted)
-    found = only(mended_url)
-    assert (found.code, found.detail) == PLANTED_ON_MYSQL[planted]
-    mysql.run(mended_url, found.fix)
-    assert faults(mended_url) == []
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("planted", PLANTED_ON_MYSQL)
-def test_what_keeps_the_saver_from_saving_is_an_error(mysql_url: str, planted: str) -> None:
-    mysql.fill(mysql_url, "trip")
-    mysql.run(mysql_url, planted)
-    can_save = True
-    try:
-        mysql.fill(mysql_url, "trip")
-    except pymysql.Error:
-        can_save = False
-    assert only(mysql_url).is_error is not can_save
 
 
 @pytest.mark.engines
@@ -134,54 +162,15 @@ def test_rows_that_the_saver_does_not_find_are_named(mysql_url: str) -> None:
         assert list(store.suspect_threads()) == ["o'trip"]
 
 
-@pytest.mark.engines
-@pytest.mark.filterwarnings("ignore:ShallowPyMySQLSaver")
-def test_what_a_shallow_mysql_database_lost_is_named(mysql_url: str) -> None:
-    from langgraph.checkpoint.mysql.pymysql import ShallowPyMySQLSaver
-
-    with mysql_connection(mysql_url) as connection:
-        ShallowPyMySQLSaver(connection).setup()
-    assert faults(mysql_url) == []
-    for planted in (
-        "DROP INDEX checkpoint_writes_thread_id_idx ON checkpoint_writes",
-        "ALTER TABLE checkpoint_blobs DROP PRIMARY KEY",
-        "ALTER TABLE checkpoint_writes DROP COLUMN task_path",
-        "DELETE FROM checkpoint_migrations WHERE v = 3",
-    ):
-        mysql.run(mysql_url, planted)
-        mysql.run(mysql_url, only(mysql_url).fix)
-        assert faults(mysql_url) == []
-
-
-@pytest.mark.engines
-def test_unused_space_of_a_table_is_named(mended_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "LARGE", 1 << 12)
-    fill = (
-        "INSERT INTO checkpoint_writes (thread_id, checkpoint_ns_hash, checkpoint_id, task_id, idx,"
-        " channel, `blob`) SELECT 'new', UNHEX(MD5('')), seq, '', 0, '', REPEAT('x', 100000)"
-        " FROM seq_1_to_200"
-    )
-    mysql.run(mended_url, fill, "COMMIT")
-    mysql.run(mended_url, "DELETE FROM checkpoint_writes WHERE thread_id = 'new'", "COMMIT")
-    found = []
-    for _ in range(200):
-        # The server frees the pages in the background.
-        if found := faults(mended_url):
-            break
-        sleep(0.1)
-    assert [one.code for one in found] == ["space-free"]
-    assert "of table 'checkpoint_writes' are unused" in found[0].detail
-    assert found[0].fix == "OPTIMIZE TABLE checkpoint_writes;"
-    mysql.run(mended_url, found[0].fix)
-    assert faults(mended_url) == []
-
-
-# Settings and collations with which the official saver cannot load
-
-
 SIZE = 60_000
+
+
 _WHOLE = SIZE // 3 * 4 + 2 * ((SIZE // 3 * 4 - 1) // 76) + len("document") + len("bytes") + 12
+
+
 _NOTES = len('["notes", "msgpack", "kad3cml0dGVu"]') + 1
+
+
 NEEDED = _WHOLE + _NOTES
 """Bytes of the JSON text that the saver parses."""
 

@@ -1,21 +1,27 @@
-"""Every name that a saver's decoder would import or call is found, and nothing else."""
+"""The names that a decoder would import or call: all are found; which are dangerous or blocked."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
+import runpy
 import sys
+import tomllib
 from collections import defaultdict, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from langgraph.checkpoint.serde import _msgpack
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from ormsgpack import Ext, packb
 
 from ckpt_backends.codec import decode
@@ -23,10 +29,15 @@ from ckpt_backends.codec.values import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.doctor import types as named_types
 from ckpt_cli.core.doctor.types import (
+    ADMITTED,
+    ADMITTED_METHODS,
     NamedIn,
     Names,
     TypeName,
+    can_be_allowed,
+    is_blocked,
     is_dangerous,
+    is_strict,
     names_by_channel,
     type_names,
 )
@@ -280,3 +291,151 @@ def test_the_first_bytes_alone_are_refused(tag: str, data: bytes) -> None:
     for read in (type_names, names_by_channel):
         with suppress(ValueError, PastLimit):
             assert not read(TypedBytes(tag, data))
+
+
+def named(text: str, method: str = "", *, called: bool = True) -> TypeName:
+    module, _, name = text.partition(":")
+    return TypeName(module, name, NamedIn.PICKLE, method, called)
+
+
+DANGEROUS = """
+    os:system posix:system nt:system os:popen os:execv os:remove os:unlink os:kill os:putenv
+    subprocess:Popen subprocess:run subprocess:check_output commands:getoutput pty:spawn
+    builtins:eval builtins:exec builtins:compile builtins:__import__ builtins:open builtins:setattr
+    __builtin__:eval __builtin__:execfile shutil:rmtree shutil:move runpy:run_path
+    importlib:import_module importlib:__import__ pickle:loads _pickle:loads cPickle:loads
+    marshal:loads ctypes:CDLL socket:socket socket:create_connection webbrowser:open
+    code:InteractiveInterpreter.runcode cProfile:run timeit:timeit pdb:run types:FunctionType
+    io:open pathlib:Path.unlink urllib.request:urlopen
+    dill:loads cloudpickle:loads joblib:load torch:load yaml:unsafe_load numpy:load requests:get
+    collections:_sys.modules.get app:Order.__init__.__globals__.get
+"""
+
+
+HARMLESS = """
+    datetime:datetime datetime:timedelta decimal:Decimal pathlib:Path pathlib:PosixPath
+    pathlib._local:PosixPath uuid:UUID re:compile re:_compile ipaddress:IPv4Address
+    zoneinfo:ZoneInfo zoneinfo:ZoneInfo._unpickle collections:deque collections:OrderedDict
+    http:HTTPStatus enum:Enum fractions:Fraction random:Random copyreg:_reconstructor
+    functools:partial operator:itemgetter operator:attrgetter builtins:getattr builtins:set
+    builtins:list builtins:complex builtins:range builtins:slice builtins:ValueError
+    builtins:print builtins:object builtins:type os:stat_result os:path os:PathLike os:fspath
+    posixpath:join subprocess:CompletedProcess subprocess:CalledProcessError
+    socket:AddressFamily signal:Signals ssl:TLSVersion logging:Logger types:SimpleNamespace
+    numpy:dtype numpy:ndarray numpy._core.multiarray:_reconstruct numpy.core.multiarray:scalar
+    pandas:DataFrame pandas.core.frame:DataFrame pandas._libs.tslibs.timestamps:Timestamp
+    pandas._libs.internals:_unpickle_block torch._utils:_rebuild_tensor_v2
+    torch.storage:_load_from_bytes
+    langchain_core.messages.ai:AIMessage langchain.schema:Document langgraph.types:Send
+    app.models:Order app:system app:run shop.tools:eval my.os:system myapp:Popen
+    sys_tools:exec models:Outer.Inner __main__:os
+"""
+
+
+@pytest.mark.parametrize("text", DANGEROUS.split())
+def test_what_runs_code_or_changes_files_is_dangerous(text: str) -> None:
+    assert is_dangerous(named(text))
+    assert not is_dangerous(named(text, called=False))
+
+
+@pytest.mark.parametrize("text", HARMLESS.split())
+def test_what_agents_store_is_harmless(text: str) -> None:
+    assert not is_dangerous(named(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "expected"),
+    [
+        ("datetime:datetime", "fromisoformat", False),
+        ("app:Shade", "os", False),
+        ("app:Order", "parse", False),
+        ("pathlib:Path", "write_text", True),
+        ("pathlib._local:Path", "write_text", True),
+        ("app:Order", "__subclasses__", True),
+        ("shutil:os", "system", True),
+    ],
+)
+def test_methods_are_judged_too(text: str, method: str, *, expected: bool) -> None:
+    assert is_dangerous(named(text, method)) is expected
+
+
+MODULES = """
+    _pickle _thread bdb builtins cProfile code codecs ctypes importlib io marshal os pdb pickle pty
+    pydoc runpy shutil signal socket subprocess sys tempfile timeit trace types
+"""
+
+
+TABLE = tomllib.loads(files("ckpt_cli.data").joinpath("dangerous_names.toml").read_text("utf-8"))
+
+
+NAMES = {module: names for group in TABLE.values() for module, names in group.items()}
+
+
+ELSEWHERE = "chflags lchflags lchmod startfile OleDLL WinDLL execfile _clear_type_cache"
+"""Names of other systems, and of other releases of Python."""
+
+
+@pytest.mark.parametrize("module", MODULES.split())
+def test_the_listed_names_of_python_exist(module: str) -> None:
+    """A name with a typing error would never be found."""
+    listed = {name.partition(".")[0] for name in NAMES[module].split()}
+    there = set(dir(importlib.import_module(module)))
+    assert listed - there <= set(ELSEWHERE.split())
+
+
+def test_the_lists_are_those_of_the_installed_library() -> None:
+    assert ADMITTED == _msgpack.SAFE_MSGPACK_TYPES
+    assert ADMITTED_METHODS == _msgpack.SAFE_MSGPACK_METHODS
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "method", "blocked", "allowed"),
+    [
+        ("datetime.date", NamedIn.MSGPACK, "", False, True),
+        ("app.Order", NamedIn.MSGPACK, "", True, True),
+        ("os.system", NamedIn.MSGPACK, "", True, False),
+        ("datetime.datetime", NamedIn.METHOD, "fromisoformat", False, False),
+        ("pendulum.DateTime", NamedIn.METHOD, "fromisoformat", True, False),
+        ("numpy.ndarray", NamedIn.ARRAY, "", False, False),
+        ("app.Order", NamedIn.JSON, "", False, False),
+        ("app.Order", NamedIn.PICKLE, "", False, False),
+    ],
+)
+def test_what_is_blocked_and_what_a_list_admits(
+    text: str, form: NamedIn, method: str, *, blocked: bool, allowed: bool
+) -> None:
+    module, _, name = text.rpartition(".")
+    named = TypeName(module, name, form, method)
+    assert is_blocked(named) is blocked
+    assert can_be_allowed(named) is allowed
+
+
+@pytest.mark.parametrize("value", ["", "0", "false", "no", "1", "true", "TRUE", "yes", "on", "2"])
+def test_strict_mode_is_on_for_the_same_values(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", value)
+    library = runpy.run_path(_msgpack.__file__)
+    assert is_strict({"LANGGRAPH_STRICT_MSGPACK": value}) is library["STRICT_MSGPACK_ENABLED"]
+    assert not is_strict({})
+
+
+class Moment(datetime):
+    """What the serializer stores as a call of a method."""
+
+
+def test_a_method_is_never_admitted_not_even_without_strict_mode() -> None:
+    stored = JsonPlusSerializer().dumps_typed(Moment(2026, 4, 7))
+    (named,) = type_names(TypedBytes(*stored))
+    assert (named.form, named.method) == (NamedIn.METHOD, "fromisoformat")
+    assert is_blocked(named)
+    assert not can_be_allowed(named)
+    permissive = JsonPlusSerializer(allowed_msgpack_modules=True)
+    assert permissive.loads_typed(stored) == "2026-04-07T00:00:00"
+
+
+def test_the_printed_calls_exist() -> None:
+    allowed = [("app.models", "Order")]
+    serde = JsonPlusSerializer(allowed_msgpack_modules=allowed)
+    assert serde.with_msgpack_allowlist([("app.models", "Item")]) is not serde
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    assert InMemorySaver(serde=serde).with_allowlist(allowed).serde is serde
