@@ -1,4 +1,4 @@
-"""`mcp` on the command line; what it serves is tested in tests/mcp."""
+"""`mcp` on the command line; what it serves is tested in tests/doors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sql` on the command line; tables and files are tested in tests/sql."""
+"""`sql` on the command line; tables and files are tested in tests/doors."""
 
 from __future__ import annotations
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
 
-from tests.doors.mcp_client import call, items, talk, text_of
-from tests.kit.command import SAMPLE
+from tests.doors.mcp_client import McpServer, text_of
+from tests.kit.command import SAMPLE, copy_store
 
-THREAD = "trip-to-kyoto"
 HELLO = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
@@ -51,36 +50,55 @@ def received(process: subprocess.Popen[str]) -> Any:
     return json.loads(process.stdout.readline())
 
 
+@pytest.fixture(scope="module")
+def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample, with a thousand copies of a thread: deep checks take seconds."""
+    path = copy_store(SAMPLE, tmp_path_factory.mktemp("large"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("checkpoints", "writes"):
+            names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            rest = ", ".join(name for name in names if name != "thread_id")
+            connection.execute(
+                f"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000)"
+                f" INSERT INTO {table} (thread_id, {rest})"
+                f" SELECT 'copy-' || n, {rest} FROM s, {table} WHERE thread_id = 'trip-to-kyoto'"
+            )
+    return path
+
+
 @pytest.mark.slow
 def test_two_hundred_calls_at_once_are_all_answered() -> None:
-    async def ask(client: Client) -> None:
-        one = await call(client, "history", thread=THREAD)
-        found = await asyncio.gather(*(call(client, "history", thread=THREAD) for _ in range(200)))
-        assert all(each.structured_content == one.structured_content for each in found)
+    with McpServer(SAMPLE) as server:
 
-    talk(SAMPLE, ask)
+        async def ask() -> list[object]:
+            wanted = {"thread": "trip-to-kyoto"}
+            calls = (server.client.call_tool("history", wanted) for _ in range(200))
+            return [one.structured_content for one in await asyncio.gather(*calls)]
+
+        one = server.call("history", thread="trip-to-kyoto")
+        assert server.ask(ask()) == [one.structured_content] * 200
 
 
 @pytest.mark.engines
-def test_a_cancelled_call_ends_and_the_server_goes_on(tmp_path: Path) -> None:
-    async def ask(client: Client) -> None:
-        with anyio.move_on_after(0.05):
-            await call(client, "doctor", deep=True)
-        assert await items(client, "threads")
+def test_a_cancelled_call_ends_and_the_server_goes_on() -> None:
+    with McpServer(SAMPLE) as server:
 
-    talk(SAMPLE, ask)
+        async def ask() -> None:
+            with anyio.move_on_after(0.05):
+                await server.client.call_tool("doctor", {"deep": True})
+
+        server.ask(ask())
+        assert server.items("threads")
 
 
 @pytest.mark.slow
 def test_a_call_that_takes_too_long_is_stopped(large_store: Path) -> None:
-    async def ask(client: Client) -> None:
-        late = await call(client, "doctor", deep=True)
+    with McpServer(large_store, "--timeout", "1") as server:
+        late = server.call("doctor", deep=True)
         assert late.is_error
         assert "stopped after 1 s" in text_of(late)
         assert "--timeout" in text_of(late)
-        assert (await client.list_tools()).tools
-
-    talk(large_store, ask, "--timeout", "1")
+        assert server.described()
 
 
 @pytest.mark.parametrize(
@@ -127,14 +145,12 @@ def test_a_store_that_cannot_be_opened_is_told_before_it_is_served(tmp_path: Pat
 
 @pytest.mark.engines
 def test_a_store_that_goes_away_and_comes_back(sample: Path) -> None:
-    async def ask(client: Client) -> None:
-        assert await items(client, "threads")
+    with McpServer(sample) as server:
+        assert server.items("threads")
         away = sample.with_name("away")
         sample.rename(away)
         # Each of the connections notices when it is asked next.
         for _ in range(8):
-            await call(client, "threads")
+            server.call("threads")
         away.rename(sample)
-        assert await items(client, "threads")
-
-    talk(sample, ask)
+        assert server.items("threads")

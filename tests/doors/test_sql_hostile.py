@@ -19,43 +19,25 @@ from tests.kit.hostile.watched import in_child
 
 SECRET = "text of a file"
 FILES = [
-    "SELECT * FROM read_csv('{file}')",
-    "SELECT * FROM read_text('{file}')",
-    "SELECT * FROM read_blob('{file}')",
-    "SELECT * FROM read_json('{file}')",
-    "SELECT * FROM read_parquet('{file}')",
-    "SELECT * FROM sniff_csv('{file}')",
-    "SELECT * FROM parquet_metadata('{file}')",
-    "SELECT * FROM glob('{folder}/*')",
-    "SELECT * FROM '{file}'",
-    "SELECT * FROM read_csv('https://127.0.0.1:1/x.csv')",
-    "SELECT * FROM 's3://bucket/x.parquet'",
-    "SELECT getenv('HOME')",
-    "FROM duckdb_secrets()",
+    *(f"SELECT * FROM {one}('{{file}}')" for one in ("read_csv", "read_text", "read_blob")),
+    *(f"SELECT * FROM {one}('{{file}}')" for one in ("read_json", "read_parquet", "sniff_csv")),
+    *("SELECT * FROM parquet_metadata('{file}')", "SELECT * FROM glob('{folder}/*')"),
+    *("SELECT * FROM '{file}'", "SELECT * FROM read_csv('https://127.0.0.1:1/x.csv')"),
+    *("SELECT * FROM 's3://bucket/x.parquet'", "SELECT getenv('HOME')", "FROM duckdb_secrets()"),
     "EXPLAIN ANALYZE COPY threads TO '{folder}/out'",
     "EXPLAIN ANALYZE SELECT * FROM read_text('{file}')",
     "WITH x AS (INSERT INTO threads (thread_id) VALUES ('x') RETURNING thread_id) FROM x",
     "SELECT * FROM query('SELECT * FROM read_text(''{file}'')')",
 ]
 STATEMENTS = [
-    "COPY threads TO '{folder}/out'",
-    "COPY (SELECT 1) TO '{folder}/out'",
-    "ATTACH '{folder}/other.db'",
-    "INSTALL httpfs",
-    "LOAD httpfs",
-    "PRAGMA database_list",
-    "SET memory_limit = '100GB'",
-    "RESET lock_configuration",
-    "CREATE TABLE x AS SELECT 1",
-    "CREATE SECRET (TYPE s3)",
-    "DELETE FROM threads",
-    "UPDATE threads SET step = 1",
-    "EXPORT DATABASE '{folder}/out'",
-    "CALL pragma_version()",
-    "USE memory",
-    "CHECKPOINT",
-    "SELECT 1; SELECT 2",
+    *("COPY threads TO '{folder}/out'", "COPY (SELECT 1) TO '{folder}/out'", "LOAD httpfs"),
+    *("ATTACH '{folder}/other.db'", "INSTALL httpfs", "PRAGMA database_list", "USE memory"),
+    *("SET memory_limit = '100GB'", "RESET lock_configuration", "CREATE TABLE x AS SELECT 1"),
+    *("CREATE SECRET (TYPE s3)", "DELETE FROM threads", "UPDATE threads SET step = 1"),
+    *("EXPORT DATABASE '{folder}/out'", "CALL pragma_version()", "CHECKPOINT"),
+    *("SELECT 1; SELECT 2", "SELECT * FROM needs"),
 ]
+"""The last one names a variable of the program."""
 
 
 @pytest.mark.parametrize("query", [*FILES, *STATEMENTS])
@@ -176,12 +158,6 @@ def test_values_full_of_sql_stay_data(tmp_path: Path) -> None:
     assert found.json == [{"thread_id": hostile, "channel": hostile}]
     every = ckpt("-s", store, "sql", "SELECT thread_id FROM threads", "-o", "json")
     assert hostile in {one["thread_id"] for one in every.json}
-
-
-def test_variables_of_the_program_are_no_tables() -> None:
-    found = ckpt("-s", SAMPLE, "sql", "SELECT * FROM needs")
-    assert (found.code, found.out) == (2, "")
-    assert "needs" in found.err
 
 
 def test_an_error_has_one_line_and_a_caret() -> None:

@@ -1,16 +1,21 @@
-"""Work for the executor that a test gives to worker processes."""
+"""Work for the executor that a test gives to worker processes, and how it is begun."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.executor import Executor
+from ckpt_cli.reading.store import Opening
 
 SECRET = "sk-secret-value"
 _Do = Callable[[Sequence[Thread]], Iterator[str]]
@@ -92,3 +97,10 @@ def _before(store: Store, act: Callable[[str], None]) -> _Do:
 
 def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def begun(store: Path, work: Any, **options: Any) -> Generator[str]:
+    """Yield results as long as they are read."""
+    with open_store(str(store)) as opened:
+        executor = Executor(Opening(parse_url(str(store))), **options)
+        yield from executor.run(opened, opened.threads(), work)

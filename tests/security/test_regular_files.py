@@ -61,35 +61,53 @@ KINDS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("option", first_now([["--copy"], []]))
-def test_a_store(tmp_path: Path, kind: str, option: list[str]) -> None:
-    KINDS[kind](tmp_path / "agent.db")
-    done = run(tmp_path, "-s", "agent.db", *option, "threads", "list")
-    assert (done.returncode, done.stdout) == (4, "")
-    assert f"ckpt: cannot open 'agent.db': it is {kind}\n" in done.stderr
-    assert not list((tmp_path / "tmp").iterdir())
+BESIDE = ["-s store.db threads list", "-s store.db --copy threads list"]
+PICKLES = ["-s .langgraph_api threads list", "-s .langgraph_api threads delete x --yes"]
+PLACES: dict[str, tuple[int, str, list[str]]] = {
+    "agent.db": (
+        *(4, "ckpt: cannot open 'agent.db': it is {}\n"),
+        [
+            *("-s agent.db threads list", "-s agent.db --copy threads list"),
+            *("-s agent.db rollback trip-to-kyoto ~1 --yes", "-s agent.db memory list"),
+        ],
+    ),
+    "store.db-wal": (4, "ckpt: cannot open 'store.db': 'store.db-wal' is {}\n", BESIDE),
+    "store.db-shm": (4, "ckpt: cannot open 'store.db': 'store.db-shm' is {}\n", BESIDE),
+    "store.db-journal": (4, "ckpt: cannot open 'store.db': 'store.db-journal' is {}\n", BESIDE),
+    ".langgraph_api/.langgraph_checkpoint.1.pckl": (4, "it is {}", PICKLES),
+    ".langgraph_api/.langgraph_checkpoint.2.pckl": (4, "it is {}", PICKLES),
+    ".langgraph_api/.langgraph_checkpoint.3.pckl": (4, "it is {}", PICKLES),
+    ".deer-flow/memory.json": (4, "it is {}", ["-s .deer-flow/memory.json memory list"]),
+    "given": (
+        *(2, "ckpt: cannot read 'given': it is {}\n"),
+        [
+            "-s store.db --aes-key-file given threads list",
+            "-s store.db threads delete --from given --yes",
+        ],
+    ),
+}
+"""By file: the exit code, what is said, and the commands that read it."""
 
 
-@pytest.mark.parametrize(
-    "words", [["rollback", "trip-to-kyoto", "~1", "--yes"], ["memory", "list"]]
-)
-def test_a_store_that_is_written_or_holds_memory(tmp_path: Path, words: list[str]) -> None:
-    os.mkfifo(tmp_path / "agent.db")
-    done = run(tmp_path, "-s", "agent.db", *words)
-    assert (done.returncode, "it is a FIFO" in done.stderr) == (4, True)
-
-
-@pytest.mark.parametrize("suffix", first_now(["-wal", "-shm", "-journal"]))
-@pytest.mark.parametrize("kind", first_now(["a FIFO", "a socket", "a folder", "a symbolic link"]))
-def test_a_file_next_to_a_store(sample: Path, kind: str, suffix: str) -> None:
-    beside = sample.with_name(f"store.db{suffix}")
-    KINDS["a device" if kind == "a symbolic link" else kind](beside)
-    for option in ([], ["--copy"]):
-        done = run(sample.parent, "-s", "store.db", *option, "threads", "list")
-        assert (done.returncode, done.stdout) == (4, "")
-        assert f"cannot open 'store.db': 'store.db{suffix}' is {kind}\n" in done.stderr
-    assert os.path.lexists(beside)
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("kind", first_now(KINDS))
+def test_what_is_no_regular_file_is_named_and_not_read(sample: Path, name: str, kind: str) -> None:
+    code, says, commands = PLACES[name]
+    path = sample.parent / name
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix == ".pckl":
+        for number in {1, 2, 3} - {int(path.stem[-1])}:
+            path.with_name(f".langgraph_checkpoint.{number}.pckl").write_bytes(b"\x80\x04}.")
+    KINDS[kind](path)
+    # Next to a store, a link is refused wherever it leads; in a folder, a memory is looked for.
+    shown = "a symbolic link" if kind == "a device" and "db-" in name else kind
+    is_searched = kind == "a folder" and name.endswith(".json")
+    for words in commands:
+        done = run(sample.parent, *words.split())
+        assert (done.returncode, done.stdout) == (code, "")
+        assert is_searched or says.format(shown) in done.stderr
+    assert os.path.lexists(path)
+    assert not list((sample.parent / "tmp").iterdir())
 
 
 @pytest.mark.engines
@@ -118,32 +136,6 @@ def test_stores_lists_what_it_can(sample: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("kind", first_now(KINDS))
-@pytest.mark.parametrize("number", first_now([1, 2, 3]))
-def test_a_pickle(tmp_path: Path, kind: str, number: int) -> None:
-    folder = tmp_path / ".langgraph_api"
-    folder.mkdir()
-    for one in (1, 2, 3):
-        path = folder / f".langgraph_checkpoint.{one}.pckl"
-        if one == number:
-            KINDS[kind](path)
-        else:
-            path.write_bytes(b"\x80\x04}.")
-    for words in (["threads", "list"], ["threads", "delete", "x", "--yes"]):
-        done = run(tmp_path, "-s", folder, *words)
-        assert (done.returncode, f"it is {kind}" in done.stderr) == (4, True)
-
-
-@pytest.mark.parametrize("kind", first_now(KINDS))
-def test_a_memory(tmp_path: Path, kind: str) -> None:
-    folder = tmp_path / ".deer-flow"
-    folder.mkdir()
-    KINDS[kind](folder / "memory.json")
-    done = run(tmp_path, "-s", folder / "memory.json", "memory", "list")
-    assert done.returncode == 4
-    assert kind == "a folder" or f"it is {kind}" in done.stderr
-
-
 @pytest.mark.parametrize("name", ["config.yaml", ".env"])
 def test_the_settings_of_deerflow(tmp_path: Path, name: str) -> None:
     folder = tmp_path / ".deer-flow"
@@ -153,18 +145,6 @@ def test_the_settings_of_deerflow(tmp_path: Path, name: str) -> None:
     done = run(tmp_path, "-s", folder, "threads", "list")
     assert done.returncode == 4
     assert "holds DeerFlow's memory, not threads" in done.stderr
-
-
-@pytest.mark.parametrize("kind", first_now(KINDS))
-def test_a_key_and_a_list_of_ids(sample: Path, kind: str) -> None:
-    KINDS[kind](sample.with_name("given"))
-    for words in (
-        ["--aes-key-file", "given", "threads", "list"],
-        ["threads", "delete", "--from", "given", "--yes"],
-    ):
-        done = run(sample.parent, "-s", "store.db", *words)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"ckpt: cannot read 'given': it is {kind}\n" in done.stderr
 
 
 def test_the_output_of_a_command_is_read(sample: Path) -> None:

@@ -88,7 +88,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/erase/test_value_layouts.py::test_a_secret_is_in_no_row_and_the_graph_goes_on": (
         *("postgres]", "redis]", "three-table]", "kaflow"),
     ),
-    "tests/executor/test_cluster.py::test_a_command_answers_the_same_wherever_it_runs": ("grep",),
     "tests/commands/test_errors.py::test_errors_are_those_of_the_threads_with_this_status": (
         *("lg-0.2.14-json", "lg-1.2.22", "js-1"),
     ),
@@ -97,7 +96,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     ),
     "tests/many/test_killed.py::test_some_kills": ("last-good",),
     "tests/many/test_layouts.py::test_many_are_put_back_and_taken_back": ("redis",),
-    "tests/doors/test_mcp_engines.py::test_every_tool_answers": ("postgres",),
     "tests/operations/test_killed.py::test_some_kills": ("purge", "undo-purge"),
     "tests/operations/test_recorded_layouts.py::test_the_rows_of_before_come_back": ("postgres",),
     "tests/plugin_package/test_installed.py::"
@@ -131,17 +129,6 @@ STAYS: dict[str, tuple[str, ...]] = {
         *("subgraph", "async"),
     ),
     "tests/commands/test_report.py::test_states_are_those_of_show": ("lg-1",),
-    "tests/security/test_hostile_archives.py::test_a_bomb_is_refused_with_bounded_memory": (
-        *("deep lists", "many tables"),
-    ),
-    "tests/security/test_oversize.py::test_memory_does_not_follow_the_number_of_values": (
-        *("words0", "words1"),
-    ),
-    "tests/security/test_printed_commands.py::"
-    "test_each_printed_command_runs_ckpt_with_the_very_same_id": ("shells0",),
-    "tests/security/test_printed_commands.py::"
-    "test_what_is_pasted_undoes_the_rollback_of_that_very_thread": ("bash",),
-    "tests/security/test_regular_files.py::test_a_pickle": ("1",),
 }
 """By test, how the ids of the variants begin that stay; none if the whole test waits."""
 

@@ -1,4 +1,4 @@
-"""What the documents say to people and to agents is so."""
+"""What the skill for agents says is so."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 import shlex
 
 from ckpt_cli.app import root
-from ckpt_cli.mcp.server import PROMPTS
-from ckpt_cli.mcp.tools import TOOLS
 from tests.kit.command import ROOT, SAMPLE, ckpt
 
 NAMES = {
@@ -17,12 +15,6 @@ NAMES = {
     "TEXT": "Kyoto",
 }
 SKILL = (ROOT / "share" / "ckpt" / "SKILL.md").read_text("utf-8")
-
-
-def test_the_page_lists_each_tool_and_prompt() -> None:
-    page = (ROOT / "docs" / "agents.md").read_text("utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == TOOLS.keys()
-    assert all(f"`{name}`" in page for name in PROMPTS)
 
 
 def test_the_skill_names_commands_that_exist() -> None:

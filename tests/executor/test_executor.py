@@ -1,0 +1,258 @@
+"""Work in this process, in others and on a cluster: the same answers, whatever happens to them."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from ckpt_backends.errors import PartlyDone, StoreUnavailable, UsageError
+from ckpt_backends.installing import release
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.executor import Executor
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.workers import LostThread
+from tests.executor import works
+from tests.executor.dask_cluster import cluster
+from tests.executor.works import begun
+from tests.kit.command import FIXTURES, ckpt, copy_store
+
+Answer: TypeAlias = tuple[list[str], list[LostThread]]
+Run: TypeAlias = Callable[..., Answer]
+"""Takes work, and the options of `Executor`; returns the results, and the threads left out."""
+HERE_AND_THERE = pytest.mark.parametrize("jobs", [1, 2])
+DASK = [pytest.mark.engines, pytest.mark.xdist_group("dask")]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with a few dozen threads."""
+    return copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+
+
+@pytest.fixture
+def run(store: Path) -> Run:
+    def run(work: Any, at_once: int = 1, **options: Any) -> Answer:
+        lost: list[LostThread] = []
+        executor = Executor(Opening(parse_url(str(store))), lost=lost.extend, **options)
+        with open_store(str(store)) as opened:
+            return list(executor.run(opened, opened.threads(), work, at_once=at_once)), lost
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("dask"), 2, SENT="by the worker") as (address, _):
+        yield address
+
+
+@pytest.fixture
+def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Where the work is done, by its parameter: one or more processes, or a cluster."""
+    if request.param == "cluster":
+        return {"cluster": request.getfixturevalue("address")}
+    return {"jobs": request.param}
+
+
+def everywhere(*jobs: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "options", [*jobs, pytest.param("cluster", marks=DASK)], indirect=True
+    )
+
+
+@everywhere(3)
+def test_the_answers_are_the_same_in_the_same_order(run: Run, options: dict[str, Any]) -> None:
+    here, there = run(works.lengths), run(works.lengths, **options)
+    assert here == there
+    assert len(here[0]) > 40
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("grep -F a", "replay --all --verify", "doctor --deep", "stats"),
+        *("stats --by thread,day", "secrets"),
+    ],
+)
+@pytest.mark.in_ci("grep")
+@pytest.mark.engines
+@pytest.mark.xdist_group("dask")
+def test_a_command_answers_the_same_wherever_it_runs(store: Path, address: str, words: str) -> None:
+    command: list[str | Path] = ["-s", store, *words.split(), "-o", "json"]
+    here = ckpt(*command)
+    for where in (["--jobs", "2"], ["--cluster", address]):
+        there = ckpt(*command, *where)
+        assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+@everywhere(1, 2)
+def test_a_thread_with_an_unexpected_error_is_left_out(
+    run: Run, options: dict[str, Any], at_once: int
+) -> None:
+    whole, _ = run(works.lengths)
+    answers, lost = run(partial(works.raising, "fork-update"), at_once, **options)
+    assert answers == [one for one in whole if not one.startswith("fork-update ")]
+    ((found),) = lost
+    assert (found.thread_id, found.reason) == ("fork-update", "internal error: KeyError")
+    assert works.SECRET not in found.trace
+    assert "cluster" in options or "works.py" in found.trace
+
+
+@everywhere(2)
+def test_an_answer_that_is_not_read_on_ends_the_work(
+    store: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    mark = tmp_path / "mark"
+    results = begun(store, partial(works.slow, mark), **options)
+    next(results)
+    results.close()
+    time.sleep(0.2)  # a worker ends the thread that it had begun
+    done = mark.read_text()
+    time.sleep(0.5)
+    assert mark.read_text() == done
+    assert 0 < len(done.splitlines()) < 40
+
+
+def test_a_worker_that_is_killed_loses_and_doubles_nothing(run: Run, tmp_path: Path) -> None:
+    whole, _ = run(works.lengths)
+    for number in (0, len(whole) // 2):
+        thread_id = whole[number].rpartition(" ")[0]
+        mark = tmp_path / f"mark-{number}"
+        assert run(partial(works.dying_once, thread_id, mark), jobs=2) == (whole, [])
+        assert mark.exists()
+
+
+@pytest.mark.slow
+def test_a_thread_that_kills_its_workers_is_left_out(run: Run) -> None:
+    whole, _ = run(works.lengths)
+    answers, lost = run(partial(works.dying, "fork-update"), jobs=2)
+    assert answers == [one for one in whole if not one.startswith("fork-update ")]
+    assert [one.thread_id for one in lost] == ["fork-update"]
+    assert "signal 9" in lost[0].reason
+
+
+@HERE_AND_THERE
+def test_an_error_of_ours_ends_the_run_after_the_results_before_it(store: Path, jobs: int) -> None:
+    with open_store(str(store)) as opened:
+        ids = [one.thread_id for one in opened.threads()]
+    found: list[str] = []
+    with pytest.raises(StoreUnavailable, match="the server is gone") as raised:
+        found.extend(begun(store, partial(works.unavailable, ids[30]), jobs=jobs))
+    assert raised.value.hint == "start it"
+    assert [one.rpartition(" ")[0] for one in found] == ids[:30]
+
+
+def test_python_code_is_told_about_what_was_left_out(store: Path) -> None:
+    with pytest.raises(PartlyDone, match="left out thread 'chat': internal error: KeyError"):
+        list(begun(store, partial(works.raising, "chat")))
+
+
+CTRL_C = """
+import sys
+from functools import partial
+from pathlib import Path
+from tests.executor.works import begun, slow
+
+if __name__ == "__main__":
+    list(begun(Path(sys.argv[1]), partial(slow, Path(sys.argv[2])), jobs=2))
+"""
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_process_that_started_them(store: Path, number: int) -> None:
+    mark, program = store.parent / "mark", store.parent / "program.py"
+    program.write_text(CTRL_C)
+    command = [sys.executable, str(program), str(store), str(mark)]
+    path = os.pathsep.join(sys.path)
+    with subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE
+    ) as process:
+        while not mark.exists():
+            time.sleep(0.02)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    workers = {int(line.split()[0]) for line in mark.read_text().splitlines()}
+    deadline = time.monotonic() + 30
+    while any(map(_is_alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(_is_alive, workers))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_processes_and_a_cluster_exclude_each_other(store: Path) -> None:
+    with pytest.raises(UsageError, match="--jobs cannot be combined with --cluster"):
+        Executor(Opening(parse_url(str(store))), 2, "tcp://127.0.0.1:1")
+
+
+@pytest.mark.engines
+@pytest.mark.xdist_group("dask")
+def test_a_worker_of_a_cluster_has_its_own_environment_key_and_release(
+    run: Run, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, _ = run(partial(works.environment, "SENT"), cluster=address)
+    assert set(answers) == {"by the worker"}
+    with monkeypatch.context() as patch:
+        patch.setenv("LANGGRAPH_AES_KEY", "0123456789abcdef")
+        with pytest.raises(UsageError, match="has no key for encrypted values"):
+            run(works.lengths, cluster=address)
+    monkeypatch.setattr("ckpt_cli.reading.cluster.release", lambda: "99.0")
+    with pytest.raises(UsageError, match=rf"has ckpt {re.escape(release())}, not 99\.0"):
+        run(works.lengths, cluster=address)
+
+
+def _workers(nannies: list[Any]) -> list[int]:
+    """Return the worker processes below the nannies."""
+    found: list[int] = []
+    for nanny in nannies:
+        tasks = Path(f"/proc/{nanny.pid}/task").glob("*/children")
+        for child in (int(one) for task in tasks for one in task.read_text().split()):
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "kills"), [(2, 2), (8, 12)])
+def test_workers_that_are_killed_at_random_lose_and_double_nothing(
+    run: Run, tmp_path: Path, number: int, kills: int
+) -> None:
+    whole, _ = run(works.lengths)
+    numbers, killed, over = random.Random(11), list[int](), threading.Event()
+    with cluster(tmp_path, number) as (address, nannies):
+
+        def kill() -> None:
+            while len(killed) < kills and not over.wait(0.4):
+                if alive := _workers(nannies):
+                    killed.append(numbers.choice(alive))
+                    os.kill(killed[-1], signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            answer = run(partial(works.slow, tmp_path / "mark"), cluster=address)
+        finally:
+            over.set()
+            killer.join()
+    assert answer == (whole, [])
+    assert killed
