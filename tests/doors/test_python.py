@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -269,29 +268,6 @@ def test_a_search_counts_what_it_cannot_read(tmp_path: Path) -> None:
     printed = ckpt("-s", path, "grep", "Deutsch", "aes-chat")
     assert printed.code == ckpt_cli.PartlyDone.exit_code
     assert found.missed in printed.err
-
-
-def test_a_tail_goes_on_with_what_is_saved_meanwhile(tmp_path: Path) -> None:
-    path = copy_store(SAMPLE, tmp_path)
-    waited = []
-
-    def save(seconds: float) -> None:
-        waited.append(seconds)
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("INSERT INTO checkpoints SELECT * FROM kept")
-
-    with closing(sqlite3.connect(path)) as connection, connection:
-        newest = f"thread_id = '{REFUND}' ORDER BY checkpoint_id DESC LIMIT 1"
-        connection.execute(f"CREATE TABLE kept AS SELECT * FROM checkpoints WHERE {newest}")
-        connection.execute(
-            "DELETE FROM checkpoints WHERE checkpoint_id IN (SELECT checkpoint_id FROM kept)"
-        )
-    with ckpt_cli.open(path) as opened:
-        thread = opened[REFUND]
-        steps = [one["step"] for one in islice(thread.tail(2, interval=0.5, wait=save), 3)]
-        assert steps == [1, 2, 3]
-        assert waited == [0.5]
-        assert opened[REFUND].head.step == 3
 
 
 def test_a_summary_is_what_show_says_without_the_state(path: Path, store: StoreHandle) -> None:

@@ -17,17 +17,7 @@ from tests.kit.command import SAMPLE, copy_store, first_now
 
 _CKPT = str(Path(sys.executable).parent / "ckpt")
 _OURS = ("ckpt_cli", "ckpt_backends")
-_OTHERS = (
-    "sitecustomize",
-    "usercustomize",
-    "typer",
-    "click",
-    "rich",
-    "regex",
-    "lark",
-    "textual",
-    "duckdb",
-)
+_OTHERS = ("sitecustomize", "usercustomize", "typer", "click", "rich", "regex", "textual", "duckdb")
 _PACKAGES = ("encodings", "multiprocessing", "asyncio", "importlib")
 _PATIENCE = 60
 

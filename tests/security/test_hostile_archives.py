@@ -7,6 +7,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,7 @@ from tests.kit.hostile.watched import in_child
 
 HEADER = Header("trip", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
 FIRST: dict[str, Any] = {
-    "ckpt_bundle": 1,
-    "layout": "sqlite",
-    "saver": "",
-    "store": "",
-    "thread_id": "trip",
+    **{"ckpt_bundle": 1, "layout": "sqlite", "saver": "", "store": "", "thread_id": "trip"},
     "made_at": "",
 }
 CELLS = {"thread_id": "trip", "checkpoint_ns": "", "checkpoint_id": "1"}
@@ -132,21 +129,6 @@ ROWS = [
 
 
 @given(st.data())
-def test_a_mutated_archive_gives_the_same_rows_or_an_error(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "mutated.ckpt.gz"
-    write_bundle(path, HEADER, ROWS)
-    path.write_bytes(mutated(path.read_bytes(), data))
-    try:
-        bundle = check_bundle(path)
-        assert list(bundle.rows()) == ROWS
-        assert bundle.header == HEADER
-    except CkptError:
-        pass
-
-
-@given(st.data())
 def test_a_mutated_archive_with_a_valid_checksum_gives_rows_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -158,13 +140,11 @@ def test_a_mutated_archive_with_a_valid_checksum_gives_rows_or_an_error(
     first, *rows = lines
     parts = lines_of(*rows, first=first, tables={"writes": 1, "checkpoints": 1})
     path.write_bytes(gzip.compress(b"".join(parts)))
-    try:
+    with suppress(CkptError):
         for row in check_bundle(path).rows():
             assert isinstance(row.table, str)
             for one in row.cells.values():
                 assert one is None or isinstance(one, int | float | str | bytes)
-    except CkptError:
-        pass
 
 
 def mutated(content: bytes, data: st.DataObject) -> bytes:
@@ -215,6 +195,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", first_now(BOMBS))
+@pytest.mark.in_ci("one long text", "deep lists", "many tables")
 def test_a_bomb_is_refused_with_bounded_memory(sample: Path, tmp_path: Path, name: str) -> None:
     bundle = tmp_path / "bomb.ckpt.gz"
     bundle.write_bytes(BOMBS[name]())
@@ -232,11 +213,6 @@ def test_what_compresses_well_can_be_read_again(tmp_path: Path) -> None:
     write_bundle(path, HEADER, [row])
     assert path.stat().st_size < 20 << 20
     assert check_bundle(path).counts == {"checkpoints": 1}
-
-
-def ids(store: Path) -> set[str]:
-    found = ckpt("-s", store, "threads", "list", "--all", "-o", "json").json
-    return {one["thread_id"] for one in found}
 
 
 def plans(store: Path, tmp_path: Path) -> Iterator[Path]:
@@ -260,21 +236,26 @@ def test_a_plan_that_is_swapped_at_the_question_is_not_carried_out(
             other.replace(shown)
 
     monkeypatch.setattr("ckpt_cli.commands.purge.confirm", swap)
-    before = ids(sample)
     assert ckpt("-s", sample, "apply", shown).code == 0
-    assert ids(sample) == before - {"trip-to-kyoto"}
+    assert ckpt("-s", sample, "show", "trip-to-kyoto").code == 3
+    assert ckpt("-s", sample, "show", "weekly-digest").code == 0
+
+
+def line_of_plan(**parts: str) -> str:
+    """A line of a plan in which some parts are written otherwise."""
+    expects = '{"last_at":null,"checkpoints":1,"writes":1}'
+    known = {"thread_id": '"trip-to-kyoto"', "action": '"remove"', "reason": '""', "writes": "0"}
+    known |= {"checkpoints": "1", "bytes": "0", "expects": expects, **parts}
+    return "{" + ",".join(f'"{name}":{one}' for name, one in known.items()) + "}"
 
 
 @pytest.mark.parametrize(
     "line",
     [
         "[" * 100_000,
-        '{"thread_id":"trip-to-kyoto","action":"remove","reason":"","checkpoints":1e999,'
-        '"writes":0,"bytes":0,"expects":{"last_at":null,"checkpoints":1,"writes":1}}',
-        '{"thread_id":"trip-to-kyoto","action":"remove","reason":"","checkpoints":1,'
-        '"writes":0,"bytes":0,"blobs":[],"expects":{"last_at":null,"checkpoints":1,"writes":1}}',
-        '{"thread_id":"a","action":{},"reason":"","checkpoints":1,"writes":0,"bytes":0,'
-        '"expects":{"last_at":null,"checkpoints":1,"writes":1}}',
+        line_of_plan(checkpoints="1e999"),
+        line_of_plan(blobs="[]"),
+        line_of_plan(action="{}"),
         '"\xff"',
         "1" * 5000,
         "null",

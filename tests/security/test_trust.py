@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli import diagnostics
+from ckpt_cli.config.trust import fault_of
 from tests.kit.command import SAMPLE, CommandResult, ckpt
 from tests.kit.hostile.standin import standin
 
@@ -70,27 +71,21 @@ def tells_no_secret(answer: CommandResult) -> bool:
     return not any(value in answer.out + answer.err for value in SECRETS.values())
 
 
-REFUSED = [
-    ["threads", "list"],
-    ["-s", "evil", "threads", "list"],
-    ["-s", "plain", "threads", "list"],
-    ["-s", "plain", "stores"],
-    ["-s", "plain", "memory", "sessions"],
-    ["-s", "plain", "memory", "list"],
-    ["-s", "plain", "import", "agent.db", "--yes"],
-    ["-s", "evil", "purge", "--expired", "--yes"],
-    ["-s", "local", "purge", "--expired", "--yes"],
-    ["-s", "local", "show", "--long", "trip-to-kyoto"],
-    ["-s", "./agent.db", "show", "--long", "trip-to-kyoto", "--memory", "plain"],
-]
-
-
-@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("threads list", "-s evil threads list", "-s plain threads list", "-s plain stores"),
+        *("-s plain memory sessions", "-s plain memory list", "-s plain import agent.db --yes"),
+        *("-s evil purge --expired --yes", "-s local purge --expired --yes"),
+        "-s local show --long trip-to-kyoto",
+        "-s ./agent.db show --long trip-to-kyoto --memory plain",
+    ],
+)
 def test_nobody_is_told_anything_by_a_file_that_is_not_trusted(
-    folder: Path, listener: Listener, words: list[str]
+    folder: Path, listener: Listener, words: str
 ) -> None:
     path = write(folder, hostile(listener.port))
-    answer = ckpt(*words)
+    answer = ckpt(*words.split())
     assert answer.code == 2
     assert f"'{path}' is not trusted and " in answer.err
     assert f"hint: read the file, then run `ckpt trust {path}`" in answer.err
@@ -240,13 +235,13 @@ def test_the_list_is_private_and_keeps_what_other_runs_add(folder: Path) -> None
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ("url = '../other.db'", "names a file outside its folder"),
-        ("url = '/etc/passwd'", "names a file outside its folder"),
-        ("url = 'sqlite:////etc/passwd'", "names a file outside its folder"),
-        ("url = 'deerflow:////etc'", "names a file outside its folder"),
-        ("url = 'link.db'", "names a file outside its folder"),
-        ("url = 'links/other.db'", "names a file outside its folder"),
-        ("url = 'memories'", "names a file outside its folder"),
+        *(
+            (f"url = '{one}'", "names a file outside its folder")
+            for one in (
+                *("../other.db", "/etc/passwd", "sqlite:////etc/passwd", "deerflow:////etc"),
+                *("link.db", "links/other.db", "memories"),
+            )
+        ),
         ("url = '${HOME}/agent.db'", "uses the environment variable 'HOME'"),
         ("url = 'agent.db'\nlayout = '${HOME}'", "uses the environment variable 'HOME'"),
         ("url = 'agent.db'\ncopy = true", "sets 'copy'"),
@@ -292,19 +287,16 @@ def test_other_names_in_the_file_are_bound_by_the_same_rule(
     folder: Path, listener: Listener, name: str
 ) -> None:
     url = f'"postgresql://127.0.0.1:{listener.port}/db"'
-    default = url if name == "default" else '"x"'
     other = "" if name == "default" else f"{name} = {url}"
-    write(folder, f'default = {default}\n[stores.x]\nurl = "agent.db"\n{other}\n')
+    store = "memory.json" if name == "threads" else "agent.db"
+    default = url if name == "default" else '"x"'
+    write(folder, f'default = {default}\n[stores.x]\nurl = "{store}"\n{other}\n')
+    (folder / "memory.json").write_text(json.dumps({"version": "1.0", "facts": []}))
     words = {
         "default": ["threads", "list"],
         "memory": ["show", "--long", "trip-to-kyoto"],
         "threads": ["memory", "list", "--orphans"],
     }
-    if name == "threads":
-        memory = {"version": "1.0", "facts": []}
-        (folder / "agent.db").unlink()
-        (folder / "memory.json").write_text(json.dumps(memory))
-        write(folder, f'default = "x"\n[stores.x]\nurl = "memory.json"\n{other}\n')
     answer = ckpt(*words[name])
     assert answer.code == 2
     assert "is not trusted and names a server" in answer.err
@@ -452,18 +444,12 @@ def test_settings_of_deerflow_in_a_folder_name_no_server(
     (folder / ".deer-flow" / "memory.json").write_text(
         json.dumps({"version": "1.0", "facts": [fact]})
     )
-    commands = (
-        ["memory", "show", "f"],
-        ["memory", "list", "--orphans"],
-        ["threads", "list"],
-        ["stores"],
-    )
     settings = f"{section}:\n  {kind}: postgres\n  {place}: "
     for text in (url, f"{url}\n  postgres_schema: $GITHUB_TOKEN", "$GITHUB_TOKEN", "$EVIL"):
         config.write_text(f"{settings}{text}\n")
         (folder / ".env").write_text(f"EVIL={url}\n")
-        for words in commands:
-            assert tells_no_secret(ckpt("-s", ".deer-flow", *words))
+        for words in ("memory show f", "memory list --orphans", "threads list", "stores"):
+            assert tells_no_secret(ckpt("-s", ".deer-flow", *words.split()))
     assert listener.connections == 0
     config.write_text(f"{settings}$EVIL\n")
     monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", "config.yaml")
@@ -527,3 +513,58 @@ def test_an_untrusted_file_switches_no_finding_off(folder: Path, tmp_path: Path)
     assert ckpt("trust", "--yes").code == 0
     trusted = ckpt(*words)
     assert (trusted.json["findings"], "ignoring" in trusted.err) == ([], False)
+
+
+def test_whose_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "ckpt.toml"
+    path.parent.mkdir()
+    path.write_text("")
+    link = tmp_path / "link.toml"
+    link.symlink_to("folder/../folder/ckpt.toml")
+    me = os.geteuid()
+    mine = frozenset({0, me})
+    for place in (path, link):
+        assert fault_of(place, path.stat(), mine) is None
+        assert "belongs to user" in str(fault_of(place, path.stat(), frozenset({me + 4242})))
+        assert "was replaced" in str(fault_of(place, tmp_path.stat(), mine))
+    path.parent.chmod(0o777)
+    for place in (path, link):
+        fault = fault_of(place, path.stat(), mine)
+        assert fault == f"'{path.parent}' can be written by every user"
+    path.parent.chmod(0o755)
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    with pytest.raises(OSError, match="symbolic links"):
+        fault_of(loop, path.stat(), mine)
+
+
+def test_a_group_may_write_only_if_it_is_the_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import grp
+    import pwd
+
+    path = tmp_path / "ckpt.toml"
+    path.write_text("")
+    path.chmod(0o664)
+    me, group = os.geteuid(), path.stat().st_gid
+    mine = frozenset({0, me})
+
+    def users(*ids: tuple[int, int]) -> list[pwd.struct_passwd]:
+        return [pwd.struct_passwd((f"u{u}", "", u, g, "", "", "")) for u, g in ids]
+
+    def fault(everybody: list[pwd.struct_passwd], members: list[str]) -> str | None:
+        monkeypatch.setattr(pwd, "getpwall", lambda: everybody)
+        monkeypatch.setattr(pwd, "getpwuid", lambda uid: users((uid, group))[0])
+        monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("g", "", gid, members)))
+        return fault_of(path, path.stat(), mine)
+
+    shared = "it can be written by other users of its group"
+    other = me + 4242
+    assert fault(users((me, group)), []) is None
+    assert fault(users((me, group), (other, group + 1)), [f"u{me}"]) is None
+    assert fault(users((me, group), (other, group)), []) == shared
+    assert fault(users((me, group)), [f"u{other}"]) == shared
+    assert fault(users((me, group + 1)), []) == shared
+    monkeypatch.setattr(os, "listxattr", lambda _: ["system.posix_acl_access"], raising=False)
+    assert fault(users((me, group)), []) == shared

@@ -143,25 +143,10 @@ def build_odd_store(path: Path) -> list[str]:
     return [*threads, "", "7", "-2.5", "text", str(2**62), "Inf"]
 
 
+_KEY = ("checkpoint_ns", "checkpoint_id")
 _COLUMNS = {
-    "checkpoints": [
-        "checkpoint_ns",
-        "checkpoint_id",
-        "parent_checkpoint_id",
-        "type",
-        "checkpoint",
-        "metadata",
-    ],
-    "writes": [
-        "checkpoint_ns",
-        "checkpoint_id",
-        "task_id",
-        "task_path",
-        "idx",
-        "channel",
-        "type",
-        "value",
-    ],
+    "checkpoints": (*_KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata"),
+    "writes": (*_KEY, "task_id", "task_path", "idx", "channel", "type", "value"),
 }
 
 
@@ -305,16 +290,10 @@ def _pickled_code(marker: str) -> Iterator[tuple[str, str, bytes]]:
     yield "pickle NEWOBJ_EX", "pickle", b"\x80\x04" + mkdir + text + b"\x85}\x92."
     yield "pickle SETITEM", "pickle", b"cos\nenviron\n)R" + text + text + b"s."
     yield "pickle getattr", "pickle", b"cbuiltins\ngetattr\ncos\nX\x05\x00\x00\x00mkdir\x86R."
-    yield (
-        "pickle getattr called",
-        "pickle",
-        b"cbuiltins\ngetattr\ncpathlib\nPath\nX\x05\x00\x00\x00mkdir\x86R" + text + b"\x85R.",
-    )
-    yield (
-        "pickle __import__",
-        "pickle",
-        b"c__builtin__\n__import__\nX\x0b\x00\x00\x00antigravity\x85R.",
-    )
+    getattr_of_path = b"cbuiltins\ngetattr\ncpathlib\nPath\nX\x05\x00\x00\x00mkdir\x86R"
+    yield "pickle getattr called", "pickle", getattr_of_path + text + b"\x85R."
+    imported = b"c__builtin__\n__import__\nX\x0b\x00\x00\x00antigravity\x85R."
+    yield "pickle __import__", "pickle", imported
     yield "pickle of a module", "pickle", b"cantigravity\nfly\n."
     yield "pickle of a dotted name", "pickle", b"\x80\x04\x8c\x02os\x8c\x0bpath.os.abc\x93)R."
     yield "pickle reconstructor", "pickle", b"ccopy_reg\n_reconstructor\n(" + mkdir * 2 + b"NtR."
@@ -429,11 +408,8 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "ext of 4e9", "msgpack", b"\xc9\xff\xff\xff\xff\x00\x00"
     yield "text of 4e9", "msgpack", b"\xdb\xff\xff\xff\xffa"
     yield "claims inside claims", "msgpack", b"\xdd\x00\x0f\x00\x00" * 500 + b"\x00" * 1000
-    yield (
-        "too many empty maps",
-        "msgpack",
-        b"\xdd" + struct.pack(">I", 600_000) + b"\x80" * 600_000,
-    )
+    many = b"\xdd" + struct.pack(">I", 600_000)
+    yield "too many empty maps", "msgpack", many + b"\x80" * 600_000
     yield "too many empty lists", "json", b"[" + b"[]," * 600_000 + b"[]]"
     yield "numpy of no size", "msgpack", _ext(6, "|u1", [1 << 40, 0], "C", b"")
     yield "numpy of negative size", "msgpack", _ext(6, "|u1", [-1, -2], "C", b"ab")
@@ -541,22 +517,12 @@ def _bodies() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "keys are not text", "msgpack", packb({1: 2, None: 3}, option=OPT_NON_STR_KEYS)
     for v in ("four", -1, 99, 2**63, None, [4], {"v": 4}, float("nan")):
         yield f"v is {v}", "msgpack", packb({"v": v, "id": HOSTILE_ID, "channel_values": {"a": 1}})
-    yield (
-        "parts of wrong kinds",
-        "msgpack",
-        packb(
-            {
-                "v": 4,
-                "ts": ["x"],
-                "id": {"a": 1},
-                "channel_values": ["a"],
-                "channel_versions": {"a": {"b": 1}, "c": None},
-                "versions_seen": {"n": "x", "m": {"a": [1]}},
-                "pending_sends": {"a": 1},
-                "updated_channels": "a",
-            }
-        ),
-    )
+    wrong = {
+        **{"v": 4, "ts": ["x"], "id": {"a": 1}, "channel_values": ["a"]},
+        **{"channel_versions": {"a": {"b": 1}, "c": None}, "updated_channels": "a"},
+        **{"versions_seen": {"n": "x", "m": {"a": [1]}}, "pending_sends": {"a": 1}},
+    }
+    yield "parts of wrong kinds", "msgpack", packb(wrong)
     yield "no type", None, ordinary_body(HOSTILE_ID)
     yield "no body", "msgpack", None
     yield "neither", None, None

@@ -1,10 +1,12 @@
-"""Writing in a folder where another user plants links: no file outside of it is touched."""
+"""What `ckpt` writes can be read by its owner only, and goes through no planted link."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from stat import S_IMODE
 from tempfile import TemporaryDirectory
@@ -12,14 +14,159 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ckpt_backends import files as atomic_write
-from ckpt_backends.files import create_part, remove_unfinished, writing
+from ckpt_backends.files import TemporaryFolder, create_part, remove_all, remove_unfinished, writing
+from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from tests.kit.command import ckpt
 from tests.kit.locked import unprivileged
 from tests.kit.savers.deerflow import memory, save
 from tests.kit.savers.dev import FileSaver
-from tests.security.test_private_files import WRITERS
+
+WRITERS = {
+    "export": "export trip-to-kyoto --to new/deep",
+    "export as JSON": "export trip-to-kyoto --format jsonl --to new/deep",
+    "threads delete": "threads delete trip-to-kyoto --archive new/deep --yes",
+    "purge": "purge --match trip* --include-pending --archive new/deep --yes",
+    "plan": "purge --match * --include-pending --plan-out plan.ndjson",
+    "memory export": "-s memory.json memory export --to items.ndjson",
+    "memory delete": "-s memory.json memory delete --match * --write --yes --archive new/deep",
+    "demo": "demo sample.db",
+}
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.fixture
+def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a store and a memory."""
+    save(tmp_path / "memory.json", memory())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_new_file_is_its_owners_alone(folder: Path, name: str, mask: int) -> None:
+    before = set(folder.rglob("*"))
+    with umask(mask):
+        done = ckpt("-s", folder / "store.db", *WRITERS[name].split())
+    assert done.code == 0, done.err
+    # SQLite gives the files next to a database the mode of the database.
+    made = {path for path in folder.rglob("*") if not path.name.startswith("store.db")} - before
+    assert any(path.is_file() for path in made)
+    modes = {path: path.stat().st_mode & 0o777 for path in made}
+    assert modes == {path: 0o700 if path.is_dir() else 0o600 for path in made}
+
+
+@pytest.mark.parametrize("name", ["plan", "memory export", "export"])
+def test_what_is_written_into_a_folder_is_private_and_the_folder_stays_as_it_is(
+    folder: Path, name: str
+) -> None:
+    """A file that is there gets private, too."""
+    path = folder / WRITERS[name].split()[-1]
+    into = path if name == "export" else folder
+    into.mkdir(exist_ok=True, parents=True)
+    into.chmod(0o755)
+    if name != "export":
+        path.touch()
+        path.chmod(0o644)
+    assert ckpt("-s", folder / "store.db", *WRITERS[name].split()).code == 0
+    (made,) = into.iterdir() if name == "export" else [path]
+    assert made.stat().st_size
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert into.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+def test_a_private_copy_is_its_owners_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, mask: int
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with umask(mask), open_store(f"sqlite:///{folder / 'store.db'}?copy=1") as store:
+        assert list(store.threads())
+        (copies,) = folder.glob("ckpt-*")
+        assert copies.stat().st_mode & 0o777 == 0o700
+        assert {path.stat().st_mode & 0o777 for path in copies.iterdir()} == {0o600}
+    assert not copies.exists()
+
+
+def test_a_temporary_folder_of_a_killed_run_is_removed_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left, others, victim = tmp_path / f"ckpt-private-{'0' * 16}", [], tmp_path / "victim"
+    left.mkdir(mode=0o700)
+    (left / "copy.db").touch()
+    for name in ("ckpt-1000", "ckpt-private-", f"ckpt-private-{'0' * 15}x"):
+        others.append(tmp_path / name)
+        others[-1].mkdir(mode=0o700)
+    victim.mkdir(mode=0o700)
+    link = tmp_path / f"ckpt-private-{'1' * 16}"
+    link.symlink_to(victim)
+    with TemporaryFolder() as used, TemporaryFolder() as other:
+        assert not left.exists()
+        assert sorted(tmp_path.iterdir()) == sorted([*others, victim, link, used, other])
+    assert sorted(tmp_path.iterdir()) == sorted([*others, victim, link])
+
+
+def test_where_others_can_rename_folders_none_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    precious = tmp_path / f"ckpt-private-{'0' * 16}"
+    precious.mkdir(mode=0o700)
+    tmp_path.chmod(0o777)
+    TemporaryFolder().remove()
+    assert precious.exists()
+    tmp_path.chmod(0o1777)
+    TemporaryFolder().remove()
+    assert not precious.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_temporary_folder_of_another_user_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    theirs = tmp_path / f"ckpt-private-{'0' * 16}"
+    theirs.mkdir(mode=0o700)
+    os.chown(theirs, 12345, 12345)
+    TemporaryFolder().remove()
+    assert theirs.exists()
+
+
+def test_without_a_folder_for_temporary_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(folder / "missing"))
+    refused = ckpt("-s", folder / "store.db", "--copy", "threads", "list")
+    assert (refused.code, "hint: set TMPDIR" in refused.err) == (4, True)
+
+
+def test_a_folder_is_removed_if_a_signal_comes_just_after_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def made(path: Path, mode: int) -> None:
+        make(path, mode)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Path, "mkdir", made)
+    with pytest.raises(KeyboardInterrupt):
+        TemporaryFolder()
+    remove_all()
+    assert list(tmp_path.iterdir()) == []
+
 
 PRECIOUS = b"a file of the victim"
 TOKEN = bytes(8)
@@ -33,20 +180,13 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    save(tmp_path / "memory.json", memory())
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize("name", ["plan", "memory export"])
 def test_a_link_at_the_target_is_replaced_and_not_followed(
     folder: Path, victim: Path, name: str
 ) -> None:
-    path = folder / WRITERS[name][-1]
+    path = folder / WRITERS[name].split()[-1]
     path.symlink_to(victim)
-    assert ckpt("-s", folder / "store.db", *WRITERS[name]).code == 0
+    assert ckpt("-s", folder / "store.db", *WRITERS[name].split()).code == 0
     assert not path.is_symlink()
     assert path.stat().st_size
     assert (victim.read_bytes(), S_IMODE(victim.stat().st_mode)) == (PRECIOUS, 0o644)
@@ -120,7 +260,7 @@ def test_what_others_left_is_not_removed(tmp_path: Path, victim: Path) -> None:
 @pytest.mark.parametrize("kind", ["folder", "FIFO", "socket", "device", "link to a device"])
 @pytest.mark.parametrize("name", ["plan", "memory export"])
 def test_only_a_regular_file_is_replaced(folder: Path, name: str, kind: str) -> None:
-    path = folder / WRITERS[name][-1]
+    path = folder / WRITERS[name].split()[-1]
     match kind:
         case "folder":
             path.mkdir()
@@ -136,7 +276,7 @@ def test_only_a_regular_file_is_replaced(folder: Path, name: str, kind: str) -> 
         case _:
             path.symlink_to("/dev/null")
     before = path.lstat()
-    refused = ckpt("-s", folder / "store.db", *WRITERS[name])
+    refused = ckpt("-s", folder / "store.db", *WRITERS[name].split())
     assert refused.code in {2, 4}
     assert f"'{path.name}': it is a {kind.removeprefix('link to a ').lower()}" in refused.err
     assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
