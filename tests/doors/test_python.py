@@ -181,6 +181,8 @@ ERRORS: list[tuple[str, Ask]] = [
     (f"show {TRIP} --as-of 2020-01-01", trip(lambda one: one.at(as_of="2020-01-01"))),
     (f"show {TRIP} --channel nothing", trip(lambda one: one.head.show(["nothing"]))),
     (f"blame {TRIP} nothing", trip(lambda one: one.head.blame("nothing"))),
+    ("threads list --where status-error", lambda store: store.threads("status-error")),
+    (f"history {TRIP} --ns nope", trip(lambda one: one.history(ns="nope"))),
     ("interrupts nobody", lambda store: store.interrupts(["nobody"])),
     ("interrupts --older-than soon", lambda store: store.interrupts(older_than="soon")),
     ("grep (a", lambda store: store.grep("(a")),

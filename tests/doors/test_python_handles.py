@@ -82,6 +82,8 @@ def test_a_checkpoint_is_found_by_every_ref(store: StoreHandle) -> None:
     assert thread[date(2200, 1, 1)].id == head.id
     with pytest.raises(ckpt_cli.NotFound):
         thread.at("step:99")
+    with pytest.raises(ckpt_cli.UsageError, match="cannot be combined"):
+        thread.at("step:3", as_of="1h")
 
 
 def test_a_subgraph_is_reached_by_its_namespace(store: StoreHandle) -> None:
@@ -194,15 +196,6 @@ def test_one_name_may_be_given_in_place_of_several(store: StoreHandle) -> None:
     # Of a text, a part would be found by `in`, too.
     with pytest.raises(ckpt_cli.NotFound, match="no channel 'hotel, booking'"):
         thread.head.show("hotel, booking")
-
-
-def test_wrong_conditions_are_errors_before_the_first_item(store: StoreHandle) -> None:
-    with pytest.raises(ckpt_cli.UsageError, match="cannot read the filter"):
-        store.threads("status error")
-    with pytest.raises(ckpt_cli.NotFound, match="no namespace 'nope'"):
-        store[TRIP].history(ns="nope")
-    with pytest.raises(ckpt_cli.UsageError, match="cannot be combined"):
-        store[TRIP].at("step:3", as_of="1h")
 
 
 def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -> None:

@@ -25,8 +25,7 @@ from ckpt_cli.reading.executor import Executor
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.workers import LostThread
 from tests.executor import works
-from tests.executor.dask_cluster import cluster
-from tests.executor.works import begun
+from tests.executor.works import begun, cluster
 from tests.kit.command import FIXTURES, ckpt, copy_store
 
 Answer: TypeAlias = tuple[list[str], list[LostThread]]

@@ -28,6 +28,7 @@ from tests.kit.hostile.sql import PASSWORD, Cells, Parts, Script, Wire, ask, url
 from tests.kit.hostile.watched import checked_in_child
 from tests.kit.tls import Authority
 
+CLEAR, SHA2, SHA256 = "mysql_clear_password", "caching_sha2_password", "sha256_password"
 ENGINES = pytest.mark.parametrize("engine", [MysqlWire, PostgresWire])
 
 
@@ -67,8 +68,8 @@ def asks_mysql(plugin: str, tls: SSLContext | None = None, first: str = NATIVE) 
     public_key()  # A client does not wait for it.
 
     def script(wire: MysqlWire) -> None:
-        wire.begin(tls, plugin if plugin == "caching_sha2_password" else first)
-        if plugin == "caching_sha2_password":
+        wire.begin(tls, plugin if plugin == SHA2 else first)
+        if plugin == SHA2:
             wire.say(b"\x01\x04")
             answer = wire.receive()
         else:
@@ -90,26 +91,29 @@ def answering(answer: Callable[[bytes], Parts]) -> Script:
     return script
 
 
-@pytest.mark.parametrize("plugin", ["mysql_clear_password", "dialog", "mysql_old_password"])
-@pytest.mark.parametrize("is_first", [False, True])
-def test_no_server_of_mysql_gets_the_password_in_clear_text(plugin: str, is_first: bool) -> None:
+@pytest.mark.parametrize(
+    ("plugin", "first", "more"),
+    [
+        *((one, NATIVE, "") for one in (CLEAR, "dialog", "mysql_old_password")),
+        *((one, one, "") for one in (CLEAR, "dialog", "mysql_old_password")),
+        *((None, "", one) for one in ("", "&sslmode=allow", "&sslmode=disable")),
+        (None, "", "&hostaddr=127.0.0.1"),
+    ],
+)
+def test_no_server_gets_the_password_in_clear_text(
+    request: pytest.FixtureRequest, plugin: str | None, first: str, more: str
+) -> None:
+    """MySQL does not get it on this machine either."""
     heard = bytearray()
-    answer = ask(MysqlWire, asks_mysql(plugin, first=plugin if is_first else NATIVE), heard)
+    if plugin:
+        answer = ask(MysqlWire, asks_mysql(plugin, first=first), heard, more)
+    else:
+        request.getfixturevalue("far_away")
+        answer = ask(PostgresWire, asks_postgres(CLEAR_TEXT), heard, more)
     assert PASSWORD not in heard
     assert answer.code == 4
     assert "asks for the password in clear text, and it was not sent" in answer.err
-    assert "ssl_mode=verify_identity" in answer.err
-
-
-@pytest.mark.usefixtures("far_away")
-@pytest.mark.parametrize("more", ["", "&sslmode=allow", "&sslmode=disable", "&hostaddr=127.0.0.1"])
-def test_no_far_server_of_postgresql_gets_the_password_in_clear_text(more: str) -> None:
-    heard = bytearray()
-    answer = ask(PostgresWire, asks_postgres(CLEAR_TEXT), heard, more)
-    assert answer.code == 4
-    assert "asks for the password in clear text, and it was not sent" in answer.err
-    assert "sslmode=verify-full" in answer.err
-    assert PASSWORD not in heard
+    assert ("ssl_mode=verify_identity" if plugin else "sslmode=verify-full") in answer.err
 
 
 def test_no_far_server_among_several_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,21 +127,18 @@ def test_no_far_server_among_several_gets_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "asked"),
-    [
-        ("default-auth=mysql_clear_password\nenable-cleartext-plugin\n", "clear text"),
-        ("socket=/nowhere\nport=1\n", "clear text"),
-    ],
+    "options",
+    [f"default-auth={CLEAR}\nenable-cleartext-plugin\n", "socket=/nowhere\nport=1\n"],
     ids=["an option for clear text", "another host"],
 )
-def test_an_option_file_changes_neither_the_method_nor_the_host(options: str, asked: str) -> None:
+def test_an_option_file_changes_neither_the_method_nor_the_host(options: str) -> None:
     own = f'[client]\npassword="{PASSWORD.decode()}"\n{options}'
     Path("~/.my.cnf").expanduser().write_text(own, "utf-8")
     heard = bytearray()
-    with url_at(MysqlWire, asks_mysql("mysql_clear_password"), heard) as url:
+    with url_at(MysqlWire, asks_mysql(CLEAR), heard) as url:
         bare = url.replace(f":{PASSWORD.decode()}@localhost", "@127.0.0.1").partition("?")[0]
         answer = ckpt("-s", bare, "threads", "list")
-    assert (answer.code, asked in answer.err) == (4, True)
+    assert (answer.code, "clear text" in answer.err) == (4, True)
     assert heard
     assert PASSWORD not in heard
 
@@ -149,7 +150,7 @@ def test_a_damaged_option_file_is_named() -> None:
 
 
 @pytest.mark.usefixtures("far_away")
-@pytest.mark.parametrize("plugin", ["caching_sha2_password", "sha256_password"])
+@pytest.mark.parametrize("plugin", [SHA2, SHA256])
 def test_a_key_of_the_server_is_not_used_far_away(plugin: str) -> None:
     heard = bytearray()
     assert "and it was not sent" in ask(MysqlWire, asks_mysql(plugin), heard).err
@@ -158,7 +159,7 @@ def test_a_key_of_the_server_is_not_used_far_away(plugin: str) -> None:
 
 def test_a_key_of_the_server_is_used_on_this_machine() -> None:
     heard = bytearray()
-    ask(MysqlWire, asks_mysql("caching_sha2_password"), heard)
+    ask(MysqlWire, asks_mysql(SHA2), heard)
     assert heard[-257] == 2
 
 
@@ -185,13 +186,10 @@ def test_an_unencrypted_password_is_warned_of_once(
         assert "warning:" not in ckpt("-s", bare, "threads", "list").err
 
 
-@pytest.mark.parametrize(
-    ("engine", "script"),
-    [(MysqlWire, asks_mysql(NATIVE)), (PostgresWire, asks_postgres(CLEAR_TEXT))],
-    ids=["mysql", "postgresql"],
-)
-def test_on_this_machine_nothing_is_warned_of(engine: type[Wire], script: Script) -> None:
+@ENGINES
+def test_on_this_machine_nothing_is_warned_of(engine: type[Wire]) -> None:
     heard = bytearray()
+    script = asks_mysql(NATIVE) if engine is MysqlWire else asks_postgres(CLEAR_TEXT)
     assert "warning:" not in ask(engine, script, heard).err
     assert (PASSWORD in heard) == (engine is PostgresWire)
 
@@ -231,9 +229,6 @@ def test_require_auth_of_the_user_stays(
     answer = ask(PostgresWire, asks_postgres(MD5), heard, value if variable is None else "")
     assert answer.code == 4
     assert b"md5" not in heard
-
-
-CLEAR, SHA2, SHA256 = "mysql_clear_password", "caching_sha2_password", "sha256_password"
 
 
 @pytest.mark.usefixtures("far_away")
