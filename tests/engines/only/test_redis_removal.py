@@ -18,7 +18,7 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import layout as purge_lock
 from ckpt_backends.redis.engine import write as restoring
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.engine.layout import LOCK, KeyFinder
+from ckpt_backends.redis.engine.layout import LOCK, RedisLayout
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
@@ -184,16 +184,16 @@ class Meanwhile:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
         self.happened = False
-        named = KeyFinder.named
+        named = RedisLayout.named_in
 
-        def seen(owning: KeyFinder[Any], owned: Any) -> list[set[bytes]]:
+        def seen(owning: RedisLayout, owned: Any) -> list[set[bytes]]:
             found = named(owning, owned)
             if not self.happened:
                 self.happened = True
                 what()
             return found
 
-        monkeypatch.setattr(KeyFinder, "named", seen)
+        monkeypatch.setattr(RedisLayout, "named_in", seen)
 
 
 # The lock

@@ -48,7 +48,7 @@ from ckpt_backends.model import (
     in_chunks,
     is_read,
 )
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.records import copied_from
 from ckpt_backends.redis.engine.connection import (
     Command,
@@ -86,7 +86,6 @@ from ckpt_backends.redis.engine.layout import (
     KEYS_AT_ONCE,
     NO_EXPIRY,
     CommandPlan,
-    KeyFinder,
     Owner,
     PurgeLock,
     RecognisedStore,
@@ -128,6 +127,10 @@ NAMES_AT_ONCE = 500
 _CHECKPOINTS_AT_ONCE = 50
 _CALLS = re.compile(rf"(.*?):({CALL}):(.*)", re.DOTALL)
 _CALLED = re.compile(rf"(.*?):({CALL})", re.DOTALL)
+_BY_FIELD = frozenset({WRITES, THREADS})
+"""Kinds for which a row is one field of a hash."""
+_Item = tuple[str, bytes, bytes]
+"""Kind, key, and the field for kinds in `_BY_FIELD`; otherwise `b""`."""
 
 
 class NamespaceEntries(NamedTuple):
@@ -144,13 +147,351 @@ class NamespaceEntries(NamedTuple):
         return raw(f"{self.thread_id}:{self.checkpoint_ns}")
 
 
+# Removes keys of threads of langgraph-checkpoint-plainredis.
+#
+# A thread with few keys is removed in one transaction. A thread with many keys is removed in
+# several, oldest checkpoint first. Each checkpoint is removed together with its writes, its entry
+# in the timeline, and the values that no remaining checkpoint names. So an interrupted removal
+# leaves the newest checkpoints intact. They are still listed, and the next run removes them in
+# the same way.
+
+
+class PlainRemoval(ThreadRemoval["Plain"]):
+    """The removal of one thread, or of a part of it."""
+
+    def __init__(self, layout: Plain, lock: PurgeLock, keys: KeysByCheckpoint) -> None:
+        super().__init__(layout, lock, keys)
+        self._left = {one.at for one in keys.checkpoints}
+        """The checkpoints that must exist when the next step runs."""
+        self._going: list[set[tuple[str, str]]] = [set()]
+        """For each step, the checkpoints that it removes."""
+
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        if timelines := [name for kinds in self.keys.shared.values() for name in kinds[TIMELINE]]:
+            pipe.watch(*timelines)
+        there = self._layout.listed([self.keys.thread_id])[self.keys.thread_id].places
+        if there.keys() != self._left:
+            raise exceptions.WatchError("a checkpoint was added, or is gone")
+        heads = [one for one in self.keys.heads.values() if one.at in self._left]
+        watch_tasks(pipe, heads, WRITES, self._layout.owners_of)
+        run(pipe, step, rows)
+        self._left -= self._going.pop(0)
+
+    def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        # The head exists until the last step, so an agent may continue the thread meanwhile.
+        self._run_watched(pipe, step, rows)
+
+    def _steps(self, inside: Inside | None) -> list[Step]:
+        owners, going = list(self.keys.groups.values()), sorted(self.keys.blobs.values())
+        if inside is not None:
+            wanted = {(ns, one) for ns, ids in inside.checkpoints.items() for one in ids}
+            owners = [one for one in owners if one.at in wanted]
+            going = [self._layout.blob_name(self.keys.thread_id, key) for key in inside.blobs]
+        # The groups of a namespace are in the order of storing.
+        owners.sort(key=lambda one: (one.is_there, not one.key.checkpoint_ns))
+        last = self._last_to_name(owners, set(going))
+        first = [name for name in going if name not in last]
+        steps: list[Step] = [[unlink(BLOBS, first)] if first else []]
+        number = len(first)
+        for owner in owners:
+            blobs = [name for name in going if last.get(name) == owner.key]
+            size = sum(map(len, owner.names.values())) + len(blobs)
+            if number + size > KEYS_AT_ONCE and number:
+                steps.append([])
+                self._going.append(set())
+                number = 0
+            number += size
+            steps[-1] += self._commands(owner, blobs)
+            if owner.is_there:
+                self._going[-1].add(owner.at)
+        steps[-1] += list(self._ends())
+        return steps
+
+    def _last_to_name(
+        self, owners: Sequence[CheckpointKeys], blobs: set[bytes]
+    ) -> dict[bytes, CheckpointKey]:
+        """By value, the last checkpoint in this order that names it; both are removed together."""
+        ordered = [
+            CheckpointEntry(one.key, one.names[CHECKPOINT][0]) for one in owners if one.is_there
+        ]
+        last: dict[bytes, CheckpointKey] = {}
+        for place, names in self._layout.named(ordered):
+            last.update({name: place.key for name in names if name in blobs})
+        return last
+
+    def _commands(self, owner: CheckpointKeys, blobs: Sequence[bytes]) -> Step:
+        found = [unlink(BLOBS, blobs)] if blobs else []
+        found += [unlink(WRITES, owner.names[WRITES])]
+        if owner.is_there:
+            found += [unlink(CHECKPOINT, owner.names[CHECKPOINT])]
+            timeline = self._layout.timeline(owner.key.thread_id, owner.key.checkpoint_ns)
+            found += [("", ("ZREM", timeline.name, owner.key.checkpoint_id))]
+        return found
+
+    def _ends(self) -> Iterator[tuple[str, Command]]:
+        """Commands that remove the timelines without remaining checkpoints, the root's last."""
+        left = {at[0] for at in self._left.difference(*self._going)}
+        for ns in sorted(self.keys.shared.keys() - left, reverse=True):
+            # The timeline may still contain ids of expired checkpoints.
+            for name in self.keys.shared[ns][TIMELINE]:
+                yield unlink("", [name])
+                yield THREADS, ("HDEL", self._layout.threads, name)
+
+
+# Plans changes of threads of langgraph-checkpoint-plainredis in the same form as its saver.
+#
+# The timeline is watched, because a saver changes it with every checkpoint. The numbers in a
+# timeline come from a counter that all threads share. They are taken last and, as in the saver,
+# outside of the transaction. An unused number leaves a harmless gap.
+
+
+class _Added(NamedTuple):
+    """A checkpoint to add to a timeline."""
+
+    rank: float
+    """Its position among the checkpoints that are added together."""
+    timeline: NamespaceEntries
+    checkpoint_id: str
+    expiry: int
+    """Time to live in milliseconds for the timeline, if the timeline is new."""
+
+
+class PlainPlan(CommandPlan["Plain"]):
+    """The plan of a change for the layout `redis-plain`."""
+
+    def __init__(self, layout: Plain, change: Change) -> None:
+        super().__init__(layout, change)
+        thread_id = change.thread_id
+        self._known = layout.listed([thread_id])[thread_id].places
+        self._added: list[_Added] = []
+        self.watched = [layout.timeline(thread_id, ns).name for ns in sorted(change.heads) or [""]]
+        self.beside = [layout.threads, layout.seq]
+
+    def _places(self) -> Iterable[CheckpointEntry]:
+        thread_id = self._change.thread_id
+        return self._layout.listed([thread_id])[thread_id].places.values()
+
+    def commands(self) -> Iterator[Command]:
+        yield from self._removals()
+        for blob in self._change.blobs:
+            name = self._make(self._layout.blob_name(self._change.thread_id, blob.place))
+            yield ("SET", name, wrapped(blob.value))
+            yield from expiring(name, self._expiry_of_blob(blob.key.checkpoint_ns))
+        for copy in sorted(self._change.copies, key=self._rank_of):
+            yield from self._copy(copy)
+        for one in self._change.checkpoints:
+            yield from self._add(one)
+        for write in self._change.writes:
+            yield from self._write(write)
+        for some in self._change.copies_of_writes:
+            yield from self._copy_writes(
+                some.source, some.target, some.tasks, self._expiry_of(some.target)
+            )
+
+    def last(self) -> Iterator[Command]:
+        if not self._added:
+            return
+        number = len(self._added)
+        counted = int(self._connection.client_of(self._layout.seq).incrby(self._layout.seq, number))
+        self._added.sort(key=lambda one: one.rank)
+        for score, one in enumerate(self._added, counted - number + 1):
+            timeline = one.timeline
+            about = {"thread": timeline.thread_id, "ns": timeline.checkpoint_ns}
+            is_new = not any(ns == timeline.checkpoint_ns for ns, _ in self._known)
+            place = self._place_below(one)
+            own = str(score) if place is None else repr(place)
+            yield ("ZADD", timeline.name, own, raw(one.checkpoint_id))
+            told = json.dumps(about, ensure_ascii=False)
+            yield ("HSET", self._layout.threads, timeline.name, raw(told))
+            yield from expiring(timeline.name, one.expiry if is_new else NO_EXPIRY)
+
+    def _place_below(self, added: _Added) -> float | None:
+        """The score of a checkpoint that is older than the head; None if it is the newest."""
+        ns = added.timeline.checkpoint_ns
+        here = [one for (space, _), one in self._known.items() if space == ns]
+        newer = [one.rank for one in here if one.key.checkpoint_id > added.checkpoint_id]
+        if not newer:
+            return None
+        end = min(newer)
+        start = max((one.rank for one in here if one.rank < end), default=end - 2)
+        middle = (start + end) / 2
+        return float(int(middle)) if int(middle) > start else middle
+
+    # Removals
+
+    def _removals(self) -> Iterator[Command]:
+        removed = self._change.removed or {}
+        names: list[bytes] = []
+        for key, number in removed.items():
+            writes = self._layout.writes_name(key)
+            if len(self._connection.ask("HKEYS", writes)) != number:
+                raise moved(self._change.thread_id)
+            names += [self._need(self._layout.checkpoint_name(key), key), writes]
+            timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
+            yield ("ZREM", timeline.name, raw(key.checkpoint_id))
+        left = {at for at, one in self._known.items() if one.key not in removed}
+        for ns in sorted({ns for ns, _ in self._known} - {ns for ns, _ in left}):
+            name = self._layout.timeline(self._change.thread_id, ns).name
+            names.append(name)
+            yield ("HDEL", self._layout.threads, name)
+        names += [
+            self._layout.blob_name(self._change.thread_id, BlobKey(*one))
+            for one in self._change.removed_blobs
+        ]
+        if removed and not left:
+            # The last checkpoint of the thread is removed, so remove all its values.
+            found = self._layout.find([self._change.thread_id])[self._change.thread_id]
+            names += [one.name for one in found.apart]
+        self._removed = set(names)
+        if names:
+            yield ("UNLINK", *dict.fromkeys(names))
+
+    # Additions
+
+    def _add(self, one: Record) -> Iterator[Command]:
+        expiry = self._expiry_of(one.key)
+        name = self._make(self._layout.checkpoint_name(one.key))
+        yield ("SET", name, wrapped_checkpoint(one.value, one.metadata, one.parent))
+        yield from expiring(name, expiry)
+        self._come(one.key, expiry, float(len(self._added)))
+
+    def _come(self, key: CheckpointKey, expiry: int, rank: float) -> None:
+        timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
+        self._added.append(_Added(rank, timeline, key.checkpoint_id, expiry))
+
+    def _write(self, write: Record) -> Iterator[Command]:
+        name = self._make(self._layout.writes_name(write.key))
+        own = raw(f"{write.task_id}:{write.idx}")
+        yield ("HSET", name, own, wrapped_write(write.task_id, write.channel, write.value))
+        yield from expiring(name, self._expiry_of(write.key))
+
+    def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
+        layout, source = self._layout, copy.source
+        target = source._replace(thread_id=self._change.thread_id)
+        old = self._need(layout.checkpoint_name(source), source)
+        new = self._make(layout.checkpoint_name(target))
+        expiry = self._left(old)
+        if copy.metadata is None and copy.body is None:
+            yield ("COPY", old, new)
+        else:
+            stored = stored_checkpoint(unwrapped(self._connection.ask("GET", old) or b""))
+            body, metadata = copy.body or stored.body, copy.metadata or stored.metadata
+            yield ("SET", new, wrapped_checkpoint(body, metadata, stored.parent))
+            yield from expiring(new, expiry)
+        yield from self._copy_values(CheckpointEntry(source, old))
+        if copy.writes is None:
+            writes = layout.writes_name(source)
+            if self._connection.number_of([writes]):
+                made = self._make(layout.writes_name(target))
+                yield ("COPY", self._need(writes, source), made)
+        else:
+            yield from self._copy_writes(source, target, copy.writes, expiry)
+        self._come(target, expiry, self._rank_of(copy))
+
+    def _copy_values(self, place: CheckpointEntry) -> Iterator[Command]:
+        """Copy the values that a checkpoint names, except those that were already copied."""
+        start = raw(f"{self._layout.prefix}:blob:{place.key.thread_id}:")
+        new_start = raw(f"{self._layout.prefix}:blob:{self._change.thread_id}:")
+        for _, names in self._layout.named([place]):
+            new = {name: new_start + name[len(start) :] for name in names}
+            rest = [name for name in names if new[name] not in self._made]
+            there = self._connection.ask_all(("EXISTS", name) for name in rest)
+            for name, is_there in zip(rest, list(there), strict=True):
+                if is_there:
+                    self._needed.add(name)
+                    yield ("COPY", name, self._make(new[name]))
+
+    def _copy_writes(
+        self,
+        source: CheckpointKey,
+        target: CheckpointKey,
+        tasks: Sequence[tuple[str, int]],
+        expiry: int,
+    ) -> Iterator[Command]:
+        if not tasks:
+            return
+        fields = [raw(f"{task_id}:{idx}") for task_id, idx in tasks]
+        old = self._need(self._layout.writes_name(source), source)
+        held = self._connection.ask("HMGET", old, *fields)
+        if None in held:
+            raise gone(source)
+        name = self._make(self._layout.writes_name(target))
+        pairs = [part for pair in zip(fields, held, strict=True) for part in pair]
+        yield ("HSET", name, *pairs)
+        yield from expiring(name, expiry)
+
+    # Times to live
+
+    def _rank_of(self, copy: CopyOfCheckpoint) -> float:
+        """The position of the original in its timeline."""
+        timeline = self._layout.timeline(copy.source.thread_id, copy.source.checkpoint_ns)
+        score = self._connection.ask("ZSCORE", timeline.name, raw(copy.source.checkpoint_id))
+        return float(score or 0)
+
+    def _expiry_of(self, key: CheckpointKey) -> int:
+        """The time to live for a new checkpoint: the remaining time of its original."""
+        for one in self._change.checkpoints:
+            copied = copied_from(one) if one.key == key else None
+            origin = self._known.get((key.checkpoint_ns, copied or ""))
+            if origin is not None:
+                return self._left(origin.name)
+        return NO_EXPIRY
+
+    def _expiry_of_blob(self, ns: str) -> int:
+        """The time to live for a new value: that of its new checkpoint, or of the head."""
+        for one in self._change.checkpoints:
+            if one.key.checkpoint_ns == ns:
+                return self._expiry_of(one.key)
+        head = self._known.get((ns, self._change.heads.get(ns, "")))
+        return NO_EXPIRY if head is None else self._left(head.name)
+
+
+# Reads checkpoints of langgraph-checkpoint-plainredis.
+#
+# The keys of checkpoints and their writes are known from the timelines. A SCAN over all keys is
+# needed only for orphaned writes and for sizes.
+
+
+class PlainRedisStore(RedisStore):
+    """A Redis database with this layout, opened for reading."""
+
+    def __init__(self, layout: Plain, url: StoreUrl) -> None:
+        super().__init__(layout, url)
+        self._plain = layout
+        self._quick: dict[str, ThreadKeys] = {}
+
+    def refresh(self) -> None:
+        super().refresh()
+        self._quick.clear()
+
+    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], CheckpointEntry]:
+        return self._remembered(self._quick, thread_id, self._plain.listed).places
+
+    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WriteEntry]:
+        if wanted is None:
+            return self._find(thread_id).writes
+        places = self._places_of(thread_id).values()
+        keys = [one.key for one in places if one.key.checkpoint_id in wanted]
+        return self._plain.writes_at(keys)
+
+
 class Plain(RedisLayout):
     """The layout of langgraph-checkpoint-plainredis."""
 
     name = "redis-plain"
     saver = "langgraph-checkpoint-plainredis 0.1"
     capabilities = BACKEND.layouts["redis-plain"]
+    types: Mapping[str, str] = {
+        BLOBS: STRING,
+        WRITES: HASH,
+        TIMELINE: ZSET,
+        THREADS: HASH,
+        CHECKPOINT: STRING,
+    }
     lists_parents = False
+    store = PlainRedisStore
+    removal = PlainRemoval
+    plan = PlainPlan
 
     def __init__(self, connection: RedisConnection, prefix: str = USUAL_PREFIX) -> None:
         super().__init__(connection)
@@ -158,20 +499,6 @@ class Plain(RedisLayout):
         self.threads = raw(f"{prefix}:threads")
         self.seq = raw(f"{prefix}:seq")
         self.tables = (f"{prefix}:cp:*", f"{prefix}:blob:*", f"{prefix}:wr:*")
-
-    def open(self, url: StoreUrl) -> Store:
-        return PlainRedisStore(self, url)
-
-    def finder(self) -> PlainKeyFinder:
-        return PlainKeyFinder(self)
-
-    def plan(self, change: Change) -> PlainPlan:
-        return PlainPlan(self, change)
-
-    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[PlainRemoval]:
-        finder = self.finder()
-        for one, keys in zip(thread_ids, finder.find(thread_ids), strict=True):
-            yield PlainRemoval(finder, lock, keys, one)
 
     # Keys and timelines
 
@@ -543,6 +870,122 @@ class Plain(RedisLayout):
             f"SCAN 0 MATCH {quoted(start + b':*')}",
         ]
 
+    # All keys of a thread, as rows: a hash of writes becomes one row for each write. All threads
+    # share the registry, so a thread has one row for each of its fields there.
+
+    def _grouped(
+        self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
+    ) -> KeysByCheckpoint:
+        groups = self._groups(thread_id, found, owners)
+        lists = {ns: {TIMELINE: [name]} for ns, name in found.lists.items()}
+        return KeysByCheckpoint(
+            thread_id, groups, lists, {one.key: one.name for one in found.apart}
+        )
+
+    def keys_at(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        checkpoint = self.checkpoint_name(key)
+        names = {WRITES: [self.writes_name(key)], CHECKPOINT: [checkpoint]}
+        return CheckpointKeys(key, names, is_there)
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """One row for each key or field, in the same form as `rows_of`."""
+        (keys,) = self.grouped([thread_id])
+        for some in with_sizes(list(self._items(keys)), self._lengths_of):
+            items = [item for item, _ in some]
+            answers = self.connection.ask_all(map(_read, items))
+            expiries = expiries_of(self.connection, [name for _, name, _ in items])
+            for (kind, name, own), answer, expiry in zip(items, answers, expiries, strict=True):
+                if answer:
+                    about = {"key": text(name), "type": self.types[kind], "expires_at": expiry}
+                    yield Row(kind, {**about, **self._cells(kind, own, answer)})
+
+    def _items(self, keys: KeysByCheckpoint) -> Iterator[_Item]:
+        # First, because `parts` tells other keys apart by them.
+        for kinds in keys.shared.values():
+            for name in kinds[TIMELINE]:
+                yield TIMELINE, name, b""
+                yield THREADS, self.threads, name
+        yield from ((BLOBS, name, b"") for name in sorted(keys.blobs.values()))
+        names = sorted({name for one in keys.groups.values() for name in one.names[WRITES]})
+        found = self.connection.ask_all(("HKEYS", name) for name in names)
+        for name, own in zip(names, found, strict=True):
+            yield from ((WRITES, name, one) for one in sorted(own or ()))
+        # In the order of storing, so that each head comes last.
+        for owner in sorted(keys.checkpoints, key=lambda one: not one.key.checkpoint_ns):
+            yield CHECKPOINT, owner.names[CHECKPOINT][0], b""
+
+    def _lengths_of(self, items: Sequence[_Item]) -> Iterator[Any]:
+        return self.connection.ask_all(
+            ("HSTRLEN", name, own) if own else ("MEMORY USAGE", name) for _, name, own in items
+        )
+
+    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+        items = [(row.table, raw(str(row.cells["key"])), own_field(row)) for row in rows]
+        answers = self.connection.ask_all(map(_read, items))
+        for row, (kind, name, own), answer in zip(rows, items, answers, strict=True):
+            if answer:
+                yield self._cells(kind, own, answer)
+            else:
+                # If a key of another type exists, return contents that differ from the row.
+                differs = row.table not in _BY_FIELD and self.connection.ask("EXISTS", name)
+                yield {} if differs else None
+
+    def _cells(self, kind: str, own: bytes, answer: Any) -> dict[str, Cell]:
+        if kind in _BY_FIELD:
+            return {MEMBER + text(own): bytes(answer)}
+        return cells_of(self.types[kind], answer) or {}
+
+    def row_key(self, row: Row) -> Hashable:
+        return row.table, row.cells["key"], own_field(row)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        start = f"{self.prefix}:{{}}:{thread_id}:".format
+        spaces: set[str] = set()
+        values: list[str] = []
+        for row in rows:
+            name = row_name(row, self.types, {THREADS})
+            if row.table == THREADS:
+                self._check_entry(thread_id, row, name)
+            elif row.table == TIMELINE:
+                spaces.add(namespace_of(row, rest_of(row, name, start("idx"))))
+            elif row.table == BLOBS:
+                values.append(rest_of(row, name, start("blob")))
+            else:
+                spaces.add(parted(row, name, start("wr" if row.table == WRITES else "cp"))[0])
+            yield row
+        for rest in values:
+            if _beginnings(rest).isdisjoint(spaces):
+                raise Refused(
+                    f"it has a value that belongs to no checkpoint of thread '{thread_id}'"
+                )
+
+    def _check_entry(self, thread_id: str, row: Row, name: str) -> None:
+        """Check an entry of the registry, which all threads share."""
+        ((own, told),) = ((one, cell) for one, cell in row.cells.items() if one.startswith(MEMBER))
+        found = timeline_of(raw(own.removeprefix(MEMBER)), told if isinstance(told, bytes) else b"")
+        if raw(name) != self.threads or found is None or found.thread_id != thread_id:
+            raise not_of(row.table, None if found is None else found.thread_id, thread_id)
+        if found.name != self.timeline(thread_id, found.checkpoint_ns).name:
+            raise Refused(f"a row of '{row.table}' names the key of another thread")
+        namespace_of(row, found.checkpoint_ns)
+
+    def also(self, rows: Sequence[Row]) -> Iterator[Command]:
+        """Raise the counter, so that later checkpoints come after the restored ones."""
+        scores = [
+            float(cell)
+            for row in rows
+            if row.table == TIMELINE
+            for name, cell in row.cells.items()
+            if name.startswith(MEMBER) and isinstance(cell, str)
+        ]
+        if not scores:
+            return
+        missing = math.ceil(max(scores)) - int(self.connection.ask("GET", self.seq) or 0)
+        if missing > 0:
+            # INCRBY is safe even if savers use the counter at the same time. If it comes several
+            # times in a transaction, the numbers between are not used, which is harmless.
+            yield ("INCRBY", self.seq, missing)
+
 
 def timeline_of(name: bytes, told: bytes) -> NamespaceEntries | None:
     """The timeline of an entry in the registry; None if the entry has another form."""
@@ -665,173 +1108,6 @@ def measured(connection: RedisConnection, names: Sequence[bytes]) -> Iterator[tu
         yield (*told_of(length or 0, head or b"", tail or b""), length or 0)
 
 
-# Reads checkpoints of langgraph-checkpoint-plainredis.
-#
-# The keys of checkpoints and their writes are known from the timelines. A SCAN over all keys is
-# needed only for orphaned writes and for sizes.
-
-
-class PlainRedisStore(RedisStore):
-    """A Redis database with this layout, opened for reading."""
-
-    def __init__(self, layout: Plain, url: StoreUrl) -> None:
-        super().__init__(layout, url)
-        self._plain = layout
-        self._quick: dict[str, ThreadKeys] = {}
-
-    def refresh(self) -> None:
-        super().refresh()
-        self._quick.clear()
-
-    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], CheckpointEntry]:
-        return self._remembered(self._quick, thread_id, self._plain.listed).places
-
-    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WriteEntry]:
-        if wanted is None:
-            return self._find(thread_id).writes
-        places = self._places_of(thread_id).values()
-        keys = [one.key for one in places if one.key.checkpoint_id in wanted]
-        return self._plain.writes_at(keys)
-
-
-# Finds all keys of a thread of langgraph-checkpoint-plainredis, and converts them to rows.
-#
-# A hash of writes becomes one row for each write. All threads share the registry, so a thread has
-# one row for each of its fields there.
-
-
-_BY_FIELD = frozenset({WRITES, THREADS})
-"""Kinds for which a row is one field of a hash."""
-_Item = tuple[str, bytes, bytes]
-"""Kind, key, and the field for kinds in `_BY_FIELD`; otherwise `b""`."""
-
-
-class PlainKeyFinder(KeyFinder[Plain]):
-    """Finds the keys of threads in this layout."""
-
-    types: Mapping[str, str] = {
-        BLOBS: STRING,
-        WRITES: HASH,
-        TIMELINE: ZSET,
-        THREADS: HASH,
-        CHECKPOINT: STRING,
-    }
-
-    _raised = 0
-
-    def _grouped(
-        self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
-    ) -> KeysByCheckpoint:
-        groups = self._groups(thread_id, found, owners)
-        lists = {ns: {TIMELINE: [name]} for ns, name in found.lists.items()}
-        return KeysByCheckpoint(groups, lists, {one.key: one.name for one in found.apart})
-
-    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
-        checkpoint = self.layout.checkpoint_name(key)
-        names = {WRITES: [self.layout.writes_name(key)], CHECKPOINT: [checkpoint]}
-        return CheckpointKeys(key, names, is_there)
-
-    def rows(self, thread_id: str) -> Iterator[Row]:
-        """One row for each key or field, in the same form as `key_rows.rows_of`."""
-        (keys,) = self.find([thread_id])
-        for some in with_sizes(list(self._items(keys)), self._lengths):
-            items = [item for item, _ in some]
-            answers = self.connection.ask_all(map(_read, items))
-            expiries = expiries_of(self.connection, [name for _, name, _ in items])
-            for (kind, name, own), answer, expiry in zip(items, answers, expiries, strict=True):
-                if answer:
-                    about = {"key": text(name), "type": self.types[kind], "expires_at": expiry}
-                    yield Row(kind, {**about, **self._cells(kind, own, answer)})
-
-    def _items(self, keys: KeysByCheckpoint) -> Iterator[_Item]:
-        # First, because `parts` tells other keys apart by them.
-        for kinds in keys.shared.values():
-            for name in kinds[TIMELINE]:
-                yield TIMELINE, name, b""
-                yield THREADS, self.layout.threads, name
-        yield from ((BLOBS, name, b"") for name in sorted(keys.blobs.values()))
-        names = sorted({name for one in keys.groups.values() for name in one.names[WRITES]})
-        found = self.connection.ask_all(("HKEYS", name) for name in names)
-        for name, own in zip(names, found, strict=True):
-            yield from ((WRITES, name, one) for one in sorted(own or ()))
-        # In the order of storing, so that each head comes last.
-        for owner in sorted(keys.checkpoints, key=lambda one: not one.key.checkpoint_ns):
-            yield CHECKPOINT, owner.names[CHECKPOINT][0], b""
-
-    def _lengths(self, items: Sequence[_Item]) -> Iterator[Any]:
-        return self.connection.ask_all(
-            ("HSTRLEN", name, own) if own else ("MEMORY USAGE", name) for _, name, own in items
-        )
-
-    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-        items = [(row.table, raw(str(row.cells["key"])), own_field(row)) for row in rows]
-        answers = self.connection.ask_all(map(_read, items))
-        for row, (kind, name, own), answer in zip(rows, items, answers, strict=True):
-            if answer:
-                yield self._cells(kind, own, answer)
-            else:
-                # If a key of another type exists, return contents that differ from the row.
-                differs = row.table not in _BY_FIELD and self.connection.ask("EXISTS", name)
-                yield {} if differs else None
-
-    def _cells(self, kind: str, own: bytes, answer: Any) -> dict[str, Cell]:
-        if kind in _BY_FIELD:
-            return {MEMBER + text(own): bytes(answer)}
-        return cells_of(self.types[kind], answer) or {}
-
-    def row_key(self, row: Row) -> Hashable:
-        return row.table, row.cells["key"], own_field(row)
-
-    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        start = f"{self.layout.prefix}:{{}}:{thread_id}:".format
-        spaces: set[str] = set()
-        values: list[str] = []
-        for row in rows:
-            name = row_name(row, self.types, {THREADS})
-            if row.table == THREADS:
-                self._check_entry(thread_id, row, name)
-            elif row.table == TIMELINE:
-                spaces.add(namespace_of(row, rest_of(row, name, start("idx"))))
-            elif row.table == BLOBS:
-                values.append(rest_of(row, name, start("blob")))
-            else:
-                spaces.add(parted(row, name, start("wr" if row.table == WRITES else "cp"))[0])
-            yield row
-        for rest in values:
-            if _beginnings(rest).isdisjoint(spaces):
-                raise Refused(
-                    f"it has a value that belongs to no checkpoint of thread '{thread_id}'"
-                )
-
-    def _check_entry(self, thread_id: str, row: Row, name: str) -> None:
-        """Check an entry of the registry, which all threads share."""
-        ((own, told),) = ((one, cell) for one, cell in row.cells.items() if one.startswith(MEMBER))
-        found = timeline_of(raw(own.removeprefix(MEMBER)), told if isinstance(told, bytes) else b"")
-        if raw(name) != self.layout.threads or found is None or found.thread_id != thread_id:
-            raise not_of(row.table, None if found is None else found.thread_id, thread_id)
-        if found.name != self.layout.timeline(thread_id, found.checkpoint_ns).name:
-            raise Refused(f"a row of '{row.table}' names the key of another thread")
-        namespace_of(row, found.checkpoint_ns)
-
-    def also(self, rows: Sequence[Row]) -> Iterator[Command]:
-        """Raise the counter, so that later checkpoints come after the restored ones."""
-        scores = [
-            float(cell)
-            for row in rows
-            if row.table == TIMELINE
-            for name, cell in row.cells.items()
-            if name.startswith(MEMBER) and isinstance(cell, str)
-        ]
-        if not scores:
-            return
-        last = int(self.connection.ask("GET", self.layout.seq) or 0) + self._raised
-        missing = math.ceil(max(scores)) - last
-        if missing > 0:
-            self._raised += missing
-            # INCRBY is safe even if savers use the counter at the same time.
-            yield ("INCRBY", self.layout.seq, missing)
-
-
 def own_field(row: Row) -> bytes:
     """The field that a row contains; `b""` if it contains a whole key."""
     return raw(field_of(row)) if row.table in _BY_FIELD else b""
@@ -847,310 +1123,6 @@ def _read(item: _Item) -> Command:
 def _beginnings(rest: str) -> set[str]:
     """The namespaces that NS:CHANNEL:VERSION may begin with."""
     return {rest[: found.start()] for found in re.finditer(":", rest)}
-
-
-# Removes keys of threads of langgraph-checkpoint-plainredis.
-#
-# A thread with few keys is removed in one transaction. A thread with many keys is removed in
-# several, oldest checkpoint first. Each checkpoint is removed together with its writes, its entry
-# in the timeline, and the values that no remaining checkpoint names. So an interrupted removal
-# leaves the newest checkpoints intact. They are still listed, and the next run removes them in
-# the same way.
-
-
-class PlainRemoval(ThreadRemoval):
-    """The removal of one thread, or of a part of it."""
-
-    def __init__(
-        self, finder: PlainKeyFinder, lock: PurgeLock, keys: KeysByCheckpoint, thread_id: str
-    ) -> None:
-        super().__init__(finder.connection, lock, keys)
-        self._layout = finder.layout
-        self._thread_id = thread_id
-        self._left = {one.at for one in keys.checkpoints}
-        """The checkpoints that must exist when the next step runs."""
-        self._going: list[set[tuple[str, str]]] = [set()]
-        """For each step, the checkpoints that it removes."""
-
-    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        if timelines := [name for kinds in self.keys.shared.values() for name in kinds[TIMELINE]]:
-            pipe.watch(*timelines)
-        there = self._layout.listed([self._thread_id])[self._thread_id].places
-        if there.keys() != self._left:
-            raise exceptions.WatchError("a checkpoint was added, or is gone")
-        heads = [one for one in self.keys.heads.values() if one.at in self._left]
-        watch_tasks(pipe, heads, WRITES, self._layout.owners_of)
-        run(pipe, step, rows)
-        self._left -= self._going.pop(0)
-
-    def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        # The head exists until the last step, so an agent may continue the thread meanwhile.
-        self._run_watched(pipe, step, rows)
-
-    def _steps(self, inside: Inside | None) -> list[Step]:
-        owners, going = list(self.keys.groups.values()), sorted(self.keys.blobs.values())
-        if inside is not None:
-            wanted = {(ns, one) for ns, ids in inside.checkpoints.items() for one in ids}
-            owners = [one for one in owners if one.at in wanted]
-            going = [self._layout.blob_name(self._thread_id, key) for key in inside.blobs]
-        # The groups of a namespace are in the order of storing.
-        owners.sort(key=lambda one: (one.is_there, not one.key.checkpoint_ns))
-        last = self._last_to_name(owners, set(going))
-        first = [name for name in going if name not in last]
-        steps: list[Step] = [[unlink(BLOBS, first)] if first else []]
-        number = len(first)
-        for owner in owners:
-            blobs = [name for name in going if last.get(name) == owner.key]
-            size = sum(map(len, owner.names.values())) + len(blobs)
-            if number + size > KEYS_AT_ONCE and number:
-                steps.append([])
-                self._going.append(set())
-                number = 0
-            number += size
-            steps[-1] += self._commands(owner, blobs)
-            if owner.is_there:
-                self._going[-1].add(owner.at)
-        steps[-1] += list(self._ends())
-        return steps
-
-    def _last_to_name(
-        self, owners: Sequence[CheckpointKeys], blobs: set[bytes]
-    ) -> dict[bytes, CheckpointKey]:
-        """By value, the last checkpoint in this order that names it; both are removed together."""
-        ordered = [
-            CheckpointEntry(one.key, one.names[CHECKPOINT][0]) for one in owners if one.is_there
-        ]
-        last: dict[bytes, CheckpointKey] = {}
-        for place, names in self._layout.named(ordered):
-            last.update({name: place.key for name in names if name in blobs})
-        return last
-
-    def _commands(self, owner: CheckpointKeys, blobs: Sequence[bytes]) -> Step:
-        found = [unlink(BLOBS, blobs)] if blobs else []
-        found += [unlink(WRITES, owner.names[WRITES])]
-        if owner.is_there:
-            found += [unlink(CHECKPOINT, owner.names[CHECKPOINT])]
-            timeline = self._layout.timeline(owner.key.thread_id, owner.key.checkpoint_ns)
-            found += [("", ("ZREM", timeline.name, owner.key.checkpoint_id))]
-        return found
-
-    def _ends(self) -> Iterator[tuple[str, Command]]:
-        """Commands that remove the timelines without remaining checkpoints, the root's last."""
-        left = {at[0] for at in self._left.difference(*self._going)}
-        for ns in sorted(self.keys.shared.keys() - left, reverse=True):
-            # The timeline may still contain ids of expired checkpoints.
-            for name in self.keys.shared[ns][TIMELINE]:
-                yield unlink("", [name])
-                yield THREADS, ("HDEL", self._layout.threads, name)
-
-
-# Plans changes of threads of langgraph-checkpoint-plainredis in the same form as its saver.
-#
-# The timeline is watched, because a saver changes it with every checkpoint. The numbers in a
-# timeline come from a counter that all threads share. They are taken last and, as in the saver,
-# outside of the transaction. An unused number leaves a harmless gap.
-
-
-class _Added(NamedTuple):
-    """A checkpoint to add to a timeline."""
-
-    rank: float
-    """Its position among the checkpoints that are added together."""
-    timeline: NamespaceEntries
-    checkpoint_id: str
-    expiry: int
-    """Time to live in milliseconds for the timeline, if the timeline is new."""
-
-
-class PlainPlan(CommandPlan):
-    """The plan of a change for the layout `redis-plain`."""
-
-    def __init__(self, layout: Plain, change: Change) -> None:
-        super().__init__(layout.connection, change)
-        self._layout = layout
-        thread_id = change.thread_id
-        self._known = layout.listed([thread_id])[thread_id].places
-        self._added: list[_Added] = []
-        self.watched = [layout.timeline(thread_id, ns).name for ns in sorted(change.heads) or [""]]
-        self.beside = [layout.threads, layout.seq]
-
-    def _places(self) -> Iterable[CheckpointEntry]:
-        thread_id = self._change.thread_id
-        return self._layout.listed([thread_id])[thread_id].places.values()
-
-    def commands(self) -> Iterator[Command]:
-        yield from self._removals()
-        for blob in self._change.blobs:
-            name = self._make(self._layout.blob_name(self._change.thread_id, blob.place))
-            yield ("SET", name, wrapped(blob.value))
-            yield from expiring(name, self._expiry_of_blob(blob.key.checkpoint_ns))
-        for copy in sorted(self._change.copies, key=self._rank_of):
-            yield from self._copy(copy)
-        for one in self._change.checkpoints:
-            yield from self._add(one)
-        for write in self._change.writes:
-            yield from self._write(write)
-        for some in self._change.copies_of_writes:
-            yield from self._copy_writes(
-                some.source, some.target, some.tasks, self._expiry_of(some.target)
-            )
-
-    def last(self) -> Iterator[Command]:
-        if not self._added:
-            return
-        number = len(self._added)
-        counted = int(self._connection.client_of(self._layout.seq).incrby(self._layout.seq, number))
-        self._added.sort(key=lambda one: one.rank)
-        for score, one in enumerate(self._added, counted - number + 1):
-            timeline = one.timeline
-            about = {"thread": timeline.thread_id, "ns": timeline.checkpoint_ns}
-            is_new = not any(ns == timeline.checkpoint_ns for ns, _ in self._known)
-            place = self._place_below(one)
-            own = str(score) if place is None else repr(place)
-            yield ("ZADD", timeline.name, own, raw(one.checkpoint_id))
-            told = json.dumps(about, ensure_ascii=False)
-            yield ("HSET", self._layout.threads, timeline.name, raw(told))
-            yield from expiring(timeline.name, one.expiry if is_new else NO_EXPIRY)
-
-    def _place_below(self, added: _Added) -> float | None:
-        """The score of a checkpoint that is older than the head; None if it is the newest."""
-        ns = added.timeline.checkpoint_ns
-        here = [one for (space, _), one in self._known.items() if space == ns]
-        newer = [one.rank for one in here if one.key.checkpoint_id > added.checkpoint_id]
-        if not newer:
-            return None
-        end = min(newer)
-        start = max((one.rank for one in here if one.rank < end), default=end - 2)
-        middle = (start + end) / 2
-        return float(int(middle)) if int(middle) > start else middle
-
-    # Removals
-
-    def _removals(self) -> Iterator[Command]:
-        removed = self._change.removed or {}
-        names: list[bytes] = []
-        for key, number in removed.items():
-            writes = self._layout.writes_name(key)
-            if len(self._connection.ask("HKEYS", writes)) != number:
-                raise moved(self._change.thread_id)
-            names += [self._need(self._layout.checkpoint_name(key), key), writes]
-            timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
-            yield ("ZREM", timeline.name, raw(key.checkpoint_id))
-        left = {at for at, one in self._known.items() if one.key not in removed}
-        for ns in sorted({ns for ns, _ in self._known} - {ns for ns, _ in left}):
-            name = self._layout.timeline(self._change.thread_id, ns).name
-            names.append(name)
-            yield ("HDEL", self._layout.threads, name)
-        names += [
-            self._layout.blob_name(self._change.thread_id, BlobKey(*one))
-            for one in self._change.removed_blobs
-        ]
-        if removed and not left:
-            # The last checkpoint of the thread is removed, so remove all its values.
-            found = self._layout.find([self._change.thread_id])[self._change.thread_id]
-            names += [one.name for one in found.apart]
-        self._removed = set(names)
-        if names:
-            yield ("UNLINK", *dict.fromkeys(names))
-
-    # Additions
-
-    def _add(self, one: Record) -> Iterator[Command]:
-        expiry = self._expiry_of(one.key)
-        name = self._make(self._layout.checkpoint_name(one.key))
-        yield ("SET", name, wrapped_checkpoint(one.value, one.metadata, one.parent))
-        yield from expiring(name, expiry)
-        self._come(one.key, expiry, float(len(self._added)))
-
-    def _come(self, key: CheckpointKey, expiry: int, rank: float) -> None:
-        timeline = self._layout.timeline(key.thread_id, key.checkpoint_ns)
-        self._added.append(_Added(rank, timeline, key.checkpoint_id, expiry))
-
-    def _write(self, write: Record) -> Iterator[Command]:
-        name = self._make(self._layout.writes_name(write.key))
-        own = raw(f"{write.task_id}:{write.idx}")
-        yield ("HSET", name, own, wrapped_write(write.task_id, write.channel, write.value))
-        yield from expiring(name, self._expiry_of(write.key))
-
-    def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
-        layout, source = self._layout, copy.source
-        target = source._replace(thread_id=self._change.thread_id)
-        old = self._need(layout.checkpoint_name(source), source)
-        new = self._make(layout.checkpoint_name(target))
-        expiry = self._left(old)
-        if copy.metadata is None and copy.body is None:
-            yield ("COPY", old, new)
-        else:
-            stored = stored_checkpoint(unwrapped(self._connection.ask("GET", old) or b""))
-            body, metadata = copy.body or stored.body, copy.metadata or stored.metadata
-            yield ("SET", new, wrapped_checkpoint(body, metadata, stored.parent))
-            yield from expiring(new, expiry)
-        yield from self._copy_values(CheckpointEntry(source, old))
-        if copy.writes is None:
-            writes = layout.writes_name(source)
-            if self._connection.number_of([writes]):
-                made = self._make(layout.writes_name(target))
-                yield ("COPY", self._need(writes, source), made)
-        else:
-            yield from self._copy_writes(source, target, copy.writes, expiry)
-        self._come(target, expiry, self._rank_of(copy))
-
-    def _copy_values(self, place: CheckpointEntry) -> Iterator[Command]:
-        """Copy the values that a checkpoint names, except those that were already copied."""
-        start = raw(f"{self._layout.prefix}:blob:{place.key.thread_id}:")
-        new_start = raw(f"{self._layout.prefix}:blob:{self._change.thread_id}:")
-        for _, names in self._layout.named([place]):
-            new = {name: new_start + name[len(start) :] for name in names}
-            rest = [name for name in names if new[name] not in self._made]
-            there = self._connection.ask_all(("EXISTS", name) for name in rest)
-            for name, is_there in zip(rest, list(there), strict=True):
-                if is_there:
-                    self._needed.add(name)
-                    yield ("COPY", name, self._make(new[name]))
-
-    def _copy_writes(
-        self,
-        source: CheckpointKey,
-        target: CheckpointKey,
-        tasks: Sequence[tuple[str, int]],
-        expiry: int,
-    ) -> Iterator[Command]:
-        if not tasks:
-            return
-        fields = [raw(f"{task_id}:{idx}") for task_id, idx in tasks]
-        old = self._need(self._layout.writes_name(source), source)
-        held = self._connection.ask("HMGET", old, *fields)
-        if None in held:
-            raise gone(source)
-        name = self._make(self._layout.writes_name(target))
-        pairs = [part for pair in zip(fields, held, strict=True) for part in pair]
-        yield ("HSET", name, *pairs)
-        yield from expiring(name, expiry)
-
-    # Times to live
-
-    def _rank_of(self, copy: CopyOfCheckpoint) -> float:
-        """The position of the original in its timeline."""
-        timeline = self._layout.timeline(copy.source.thread_id, copy.source.checkpoint_ns)
-        score = self._connection.ask("ZSCORE", timeline.name, raw(copy.source.checkpoint_id))
-        return float(score or 0)
-
-    def _expiry_of(self, key: CheckpointKey) -> int:
-        """The time to live for a new checkpoint: the remaining time of its original."""
-        for one in self._change.checkpoints:
-            copied = copied_from(one) if one.key == key else None
-            origin = self._known.get((key.checkpoint_ns, copied or ""))
-            if origin is not None:
-                return self._left(origin.name)
-        return NO_EXPIRY
-
-    def _expiry_of_blob(self, ns: str) -> int:
-        """The time to live for a new value: that of its new checkpoint, or of the head."""
-        for one in self._change.checkpoints:
-            if one.key.checkpoint_ns == ns:
-                return self._expiry_of(one.key)
-        head = self._known.get((ns, self._change.heads.get(ns, "")))
-        return NO_EXPIRY if head is None else self._left(head.name)
 
 
 class PlainRecogniser(Recogniser):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
-from typing import Any, ClassVar, Generic, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from redis import exceptions
 
@@ -21,20 +21,11 @@ from ckpt_backends.errors import PartlyDone
 from ckpt_backends.model import CheckpointKey, Record, TypedBytes, Write, in_chunks
 from ckpt_backends.records import copied_from
 from ckpt_backends.redis.engine.connection import NAMES_AT_ONCE, Command, RedisConnection, keys_of
-from ckpt_backends.redis.engine.keyspace import (
-    APART,
-    ZSET,
-    CheckpointEntry,
-    CheckpointKeys,
-    KeysByCheckpoint,
-    ThreadKeys,
-    text,
-)
+from ckpt_backends.redis.engine.keyspace import APART, ZSET, CheckpointKeys, ThreadKeys, text
 from ckpt_backends.redis.engine.layout import (
     KEYS_AT_ONCE,
     NO_EXPIRY,
     CommandPlan,
-    KeyFinder,
     LayoutT,
     NewDocument,
     PurgeLock,
@@ -61,12 +52,11 @@ class AddedWrite:
     """The checkpoint of the original."""
 
 
-class KeyPlan(CommandPlan, Generic[LayoutT]):
+class KeyPlan(CommandPlan[LayoutT]):
     """A change as commands. Subclasses create those that depend on the form of the keys."""
 
     def __init__(self, layout: LayoutT, change: Change) -> None:
-        super().__init__(layout.connection, change)
-        self._layout = layout
+        super().__init__(layout, change)
         self._found = self._keys(change.thread_id)
         self._sources: dict[str, ThreadKeys] = {change.thread_id: self._found}
         self._new: dict[CheckpointKey, list[AddedWrite]] = {}
@@ -119,9 +109,6 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
 
     def _keys(self, thread_id: str) -> ThreadKeys:
         return self._layout.find([thread_id])[thread_id]
-
-    def _places(self) -> Iterable[CheckpointEntry]:
-        return self._keys(self._change.thread_id).places.values()
 
     def commands(self) -> Iterator[Command]:
         change = self._change
@@ -231,16 +218,11 @@ class KeyPlan(CommandPlan, Generic[LayoutT]):
 # the reading of the thread and the WATCH are found through the watched keys, which name them.
 
 
-class KeyRemoval(ThreadRemoval):
+class KeyRemoval(ThreadRemoval[LayoutT]):
     """The removal for layouts with pointers and lists that name other keys."""
 
     goes_together: ClassVar[bool] = True
     """Whether `are_unchanged` checks all that a removal depends on."""
-
-    def __init__(self, finder: KeyFinder[Any], lock: PurgeLock, keys: KeysByCheckpoint) -> None:
-        super().__init__(finder.connection, lock, keys)
-        self._layout = finder.layout
-        self._finder = finder
 
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
         if watched := self.watched:
@@ -260,10 +242,10 @@ class KeyRemoval(ThreadRemoval):
             for name in names
         ]
 
-    def are_unchanged(self, some: Sequence[KeyRemoval]) -> list[bool]:
+    def are_unchanged(self, some: Sequence[KeyRemoval[Any]]) -> list[bool]:
         """Whether each thread is as its keys were found. Its keys are watched already."""
         heads = [[head.key for head in one.keys.heads.values()] for one in some]
-        named = self._finder.named([one.keys for one in some])
+        named = self._layout.named_in([one.keys for one in some])
         for one, names in zip(some, named, strict=True):
             names.difference_update(name for _, name in one.keys.in_order())
         added = sorted(set().union(*named))
@@ -327,12 +309,12 @@ class KeyRemoval(ThreadRemoval):
             left = [one for one in here if (ns, one.key.checkpoint_id) not in going]
             head = self.keys.heads.get(ns)
             for kind, names in kinds.items():
-                if self._finder.types[kind] == ZSET:
+                if self._layout.types[kind] == ZSET:
                     writes = [
                         name
                         for one in owners
                         if one.key.checkpoint_ns == ns
-                        for name in one.names[self._finder.kind_of_writes]
+                        for name in one.names[self._layout.kind_of_writes]
                     ]
                     for name in names if writes else ():
                         if set(writes).issuperset(self._connection.ask("ZRANGE", name, 0, -1)):
@@ -359,7 +341,7 @@ class _Part(NamedTuple):
     """A thread that is removed together with others."""
 
     removal: Removal
-    thread: KeyRemoval
+    thread: KeyRemoval[Any]
     step: Step
 
 
@@ -367,7 +349,7 @@ def carry_out_all(
     connection: RedisConnection,
     lock: PurgeLock,
     removals: Sequence[Removal],
-    threads: Iterable[ThreadRemoval],
+    threads: Iterable[ThreadRemoval[Any]],
 ) -> Iterator[Removed]:
     """Remove each thread, those with few keys in common transactions.
 
@@ -511,7 +493,7 @@ class ListOfWrites:
         yield from expiring_at(listed, self._expires_at)
 
 
-def receive_thread(connection: RedisConnection, reception: Reception) -> None:
+def receive_thread(connection: RedisConnection, reception: Reception[Any]) -> None:
     """Add one thread. Raises `StoreChanged`, `CannotHold`, and the driver's errors."""
     made: list[NewDocument] = []
     staged: list[NewDocument] = []
@@ -564,7 +546,7 @@ def expiring_at(name: bytes, expires_at: int | None) -> Iterator[Command]:
 
 def _finish(
     connection: RedisConnection,
-    reception: Reception,
+    reception: Reception[Any],
     names: Sequence[bytes],
     commands: Iterable[Command],
 ) -> None:

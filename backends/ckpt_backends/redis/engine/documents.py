@@ -33,7 +33,7 @@ from ckpt_backends.model import (
     Write,
     in_chunks,
 )
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.changes import AddedWrite, KeyPlan, KeyRemoval
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.keyspace import (
@@ -68,7 +68,6 @@ from ckpt_backends.redis.engine.keyspace import (
     unique,
 )
 from ckpt_backends.redis.engine.layout import (
-    KeyFinder,
     RedisLayout,
     ThreadKey,
     expiring,
@@ -76,10 +75,8 @@ from ckpt_backends.redis.engine.layout import (
     namespaces_of,
 )
 from ckpt_backends.redis.engine.search import DocumentSearch
-from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.rows import ChangeValue, PlacedValue, Row, ValueKind, not_of
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.url import StoreUrl
 
 # Which writes and values under a thread's keys belong to checkpoints of another layout.
 #
@@ -210,11 +207,23 @@ OF_WRITE = (*PLACE, "task_id", "task_path", "idx", "channel")
 _DOCUMENTS_AT_ONCE, _CHECKPOINTS_AT_ONCE = 500, 50
 _PARTS_OF_WRITE = 3
 """Parts at the end of a write's key: checkpoint id, task id and idx. They contain no colon."""
+WRITE, POINTERS, REGISTRIES = "checkpoint_write", "checkpoint_latest", "write_registry"
+"""The kinds of the keys of writes, of those that name a namespace's head, and of those that list
+its writes."""
 
 
 class JsonDocuments(RedisLayout):
     """A layout of documents, with the full history. Subclasses know the form of one saver."""
 
+    kind_of_writes = WRITE
+    types: Mapping[str, str] = {
+        CHECKPOINT: DOCUMENT,
+        WRITE: DOCUMENT,
+        LISTS: ZSET,
+        REGISTRIES: ZSET,
+        POINTERS: STRING,
+        APART: DOCUMENT,
+    }
     removal = KeyRemoval
     dialect: str
     """Type tag of the JSON in the documents."""
@@ -229,9 +238,6 @@ class JsonDocuments(RedisLayout):
         self.prefixes = prefixes
         self._kinds: tuple[str, ...] = (prefixes.checkpoint, prefixes.write)
         self.tables = tuple(f"{one}:*" for one in self._kinds)
-
-    def open(self, url: StoreUrl) -> Store:
-        return RedisStore(self, url)
 
     def flag(self, has_writes: bool) -> bool | str:
         """The field `has_writes` of a checkpoint."""
@@ -268,17 +274,24 @@ class JsonDocuments(RedisLayout):
         """The keys that list a checkpoint's writes, the current one first."""
         return [raw(f"{LISTS}:{self.place(key)}")]
 
-    def finder(self) -> DocumentFinder:
-        return DocumentFinder(self)
+    def keys_at(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        # In shallow layouts, all checkpoints of a namespace have the same key. In others,
+        # `put_writes` may have created the key even if the checkpoint was never stored.
+        has_key = is_there or Capability.HISTORY in self.capabilities
+        names = {
+            self.kind_of_writes: [],
+            LISTS: self.lists(key),
+            CHECKPOINT: [self.checkpoint_name(key)] if has_key else [],
+        }
+        return CheckpointKeys(key, names, is_there)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        return _Archived(self, self.types, thread_id).checked(rows)
 
     @property
     def other_prefixes(self) -> Collection[str]:
         """The prefixes of other savers' checkpoints in the database, whose writes may be here."""
         return ()
-
-    def pointers(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:  # noqa: ARG002
-        """By kind, the keys of a namespace that name its head or its writes."""
-        return {}
 
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
         return namespaces_by_name(partial(self._names, prefix), self.entries, b":")
@@ -498,47 +511,14 @@ def _write_place(name: bytes) -> WriteEntry:
     return WriteEntry(name, text(parts[1]) if len(parts) > 1 else "")
 
 
-# Finds the keys of threads that consist of JSON documents, and checks archived ones.
+# Checks archived keys of threads that consist of JSON documents.
 #
 # A document names its thread, and its key must be the key that the saver gives such a document.
 # All other keys must be those of a namespace or checkpoint of the thread.
 
 
-POINTERS, REGISTRIES = "checkpoint_latest", "write_registry"
-"""The kinds of the keys that name a namespace's head, and of those that list its writes."""
 _PLACE_IN_LIST = re.compile(r"[^:]*:[^:]*:[^:]*")
 """The end of a write's key: checkpoint id, task id and idx."""
-
-
-class DocumentFinder(KeyFinder[JsonDocuments]):
-    """Finds the keys of threads that consist of JSON documents."""
-
-    kind_of_writes = "checkpoint_write"
-    types: Mapping[str, str] = {
-        CHECKPOINT: DOCUMENT,
-        kind_of_writes: DOCUMENT,
-        LISTS: ZSET,
-        REGISTRIES: ZSET,
-        POINTERS: STRING,
-        APART: DOCUMENT,
-    }
-
-    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
-        # In shallow layouts, all checkpoints of a namespace have the same key. In others,
-        # `put_writes` may have created the key even if the checkpoint was never stored.
-        has_key = is_there or Capability.HISTORY in self.layout.capabilities
-        names = {
-            self.kind_of_writes: [],
-            LISTS: self.layout.lists(key),
-            CHECKPOINT: [self.layout.checkpoint_name(key)] if has_key else [],
-        }
-        return CheckpointKeys(key, names, is_there)
-
-    def _shared(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:
-        return self.layout.pointers(thread_id, ns)
-
-    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        return _Archived(self.layout, self.types, thread_id).checked(rows)
 
 
 class _Archived:
@@ -796,10 +776,6 @@ def joined(members: Mapping[str, str]) -> str:
         f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members.items()
     )
     return "{" + inside + "}"
-
-
-WRITE = "checkpoint_write"
-"""The kind of the keys of writes."""
 
 
 class StoredDocument:

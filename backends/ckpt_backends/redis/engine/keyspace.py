@@ -151,6 +151,7 @@ class CheckpointKeys:
 class KeysByCheckpoint:
     """The keys of a thread, grouped by checkpoint."""
 
+    thread_id: str
     groups: dict[tuple[str, str], CheckpointKeys]
     """By namespace and checkpoint id."""
     shared: dict[str, dict[str, list[bytes]]]

@@ -29,7 +29,7 @@ from ckpt_backends.model import (
     Write,
     in_chunks,
 )
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, keys_of
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
@@ -214,6 +214,12 @@ def expiry_faults(
     yield Fault("ttl-partial", detail, thread_id, ns, own, fix=fix)
 
 
+Owner = tuple[bytes, CheckpointKey, bool]
+"""A write, as `RedisLayout.owners_of` returns it."""
+_FOUND_AT_ONCE, _GROUPED_AT_ONCE = 50, 100
+"""Number of threads that are found together in an index, and whose writes are read together."""
+
+
 class RedisLayout(ABC):
     """A layout of checkpoints in Redis. Methods read the current data; there is no snapshot."""
 
@@ -221,8 +227,15 @@ class RedisLayout(ABC):
     saver: str
     capabilities: Capability
     tables: tuple[str, ...]
+    types: Mapping[str, str]
+    """By kind of its keys, their type."""
+    kind_of_writes = "writes"
+    store: type[Any] | None = None
+    """The store for reading; None if it is `RedisStore`."""
     removal: type[Any]
-    """How a thread is removed: a `ThreadRemoval` that is made from a finder, a lock and keys."""
+    """How a thread is removed: a `ThreadRemoval`."""
+    plan: type[Any]
+    """How a change becomes commands: a `CommandPlan`."""
     is_by_arrival = False
     """Whether the writes of a checkpoint are ordered by the time they were stored."""
     lists_parents = True
@@ -234,31 +247,18 @@ class RedisLayout(ABC):
     def __init__(self, connection: RedisConnection) -> None:
         self.connection = connection
 
-    # What the layout brings to open, change and archive a store
-
-    @abstractmethod
-    def open(self, url: StoreUrl) -> Store:
-        """The store of this layout, opened for reading."""
+    # What the layout brings to change and archive a store
 
     def check_writable(self, url: StoreUrl) -> None:  # noqa: B027
         """Raise `Unsupported` if the store of this layout cannot be changed."""
 
-    @abstractmethod
-    def finder(self) -> KeyFinder[Any]:
-        """Finds the keys of threads for archives and removals."""
-
-    @abstractmethod
-    def plan(self, change: Change) -> CommandPlan:
-        """The commands of a change."""
-
-    def reception(self, arrival: Arrival) -> Reception:  # noqa: ARG002
+    def reception(self, arrival: Arrival) -> Reception[Any]:  # noqa: ARG002
         """How this layout stores the records of a thread of another store. Raises `Unsupported`."""
         raise Unsupported(f"threads cannot be copied into the layout '{self.name}'")
 
-    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ThreadRemoval]:
+    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ThreadRemoval[Any]]:
         """The removal of each of these threads."""
-        finder = self.finder()
-        return (self.removal(finder, lock, keys) for keys in finder.find(thread_ids))
+        return (self.removal(self, lock, keys) for keys in self.grouped(thread_ids))
 
     # Keys
 
@@ -370,51 +370,33 @@ class RedisLayout(ABC):
             for _, key, _ in self.owners_of([one.name for one in found.writes]):
                 yield key.thread_id
 
-
-LayoutT = TypeVar("LayoutT", bound=RedisLayout)
-Owner = tuple[bytes, CheckpointKey, bool]
-"""A write, as `RedisLayout.owners_of` returns it."""
-_FOUND_AT_ONCE, _GROUPED_AT_ONCE = 50, 100
-"""Number of threads that are found together in an index, and whose writes are read together."""
-
-
-class KeyFinder(ABC, Generic[LayoutT]):
-    """Finds all keys of threads in one layout, and converts them to rows of an archive.
-
-    A checkpoint has a key, the keys of its writes and, in some layouts, a list of its writes. A
-    namespace may have a pointer to its head, or a list of writes. Separate values belong to the
-    thread, because several checkpoints may share one.
-    """
-
-    types: Mapping[str, str]
-    """By kind, the type of its keys."""
-    kind_of_writes = "writes"
-
-    def __init__(self, layout: LayoutT) -> None:
-        self.layout = layout
-        self.connection = layout.connection
+    # All keys of threads, for archives and removals
+    #
+    # A checkpoint has a key, the keys of its writes and, in some layouts, a list of its writes. A
+    # namespace may have a pointer to its head, or a list of writes. Separate values belong to the
+    # thread, because several checkpoints may share one.
 
     @abstractmethod
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         """The rows of an archive, if all are keys of the thread. Raises `Refused`."""
 
     @abstractmethod
-    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+    def keys_at(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
         """The keys of a checkpoint, without those of its writes."""
 
-    def _shared(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:  # noqa: ARG002
-        """By kind, the keys of a namespace's pointers and lists."""
+    def pointers(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:  # noqa: ARG002
+        """By kind, the keys of a namespace that name its head, or list its writes."""
         return {}
 
-    def find(self, thread_ids: Sequence[str]) -> Iterator[KeysByCheckpoint]:
+    def grouped(self, thread_ids: Sequence[str]) -> Iterator[KeysByCheckpoint]:
         """The keys of some threads. Without an index, they are found with one SCAN."""
-        if not self.layout.is_indexed():
-            found = self.layout.find(thread_ids)
+        if not self.is_indexed():
+            found = self.find(thread_ids)
             for some in in_chunks(thread_ids, _GROUPED_AT_ONCE):
                 yield from self._grouped_all(some, found)
             return
-        for some in in_chunks(thread_ids, _FOUND_AT_ONCE if self.layout.lists_additions else 1):
-            yield from self._grouped_all(some, self.layout.find(some))
+        for some in in_chunks(thread_ids, _FOUND_AT_ONCE if self.lists_additions else 1):
+            yield from self._grouped_all(some, self.find(some))
 
     def _grouped_all(
         self, thread_ids: Sequence[str], found: Mapping[str, ThreadKeys]
@@ -422,7 +404,7 @@ class KeyFinder(ABC, Generic[LayoutT]):
         """The keys of each of some threads. Their writes are looked up together."""
         owners: dict[str, list[Owner]] = {one: [] for one in thread_ids}
         names = dict.fromkeys(write.name for one in thread_ids for write in found[one].writes)
-        for owner in self.layout.owners_of(list(names)):
+        for owner in self.owners_of(list(names)):
             if (of_thread := owners.get(owner[1].thread_id)) is not None:
                 of_thread.append(owner)
         for thread_id in thread_ids:
@@ -432,21 +414,21 @@ class KeyFinder(ABC, Generic[LayoutT]):
         self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
     ) -> KeysByCheckpoint:
         groups = self._groups(thread_id, found, owners)
-        apart = {key: name for name, own, key, _ in self.layout.blobs(found) if own == thread_id}
-        shared = {ns: self._shared(thread_id, ns) for ns, _ in groups}
-        return KeysByCheckpoint(groups, shared, apart)
+        apart = {key: name for name, own, key, _ in self.blobs(found) if own == thread_id}
+        shared = {ns: self.pointers(thread_id, ns) for ns, _ in groups}
+        return KeysByCheckpoint(thread_id, groups, shared, apart)
 
     def _groups(
         self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
     ) -> dict[tuple[str, str], CheckpointKeys]:
         """The keys of a thread by checkpoint. `owners` are those of its writes."""
-        groups = {at: self._keys_of(one.key, is_there=True) for at, one in found.places.items()}
+        groups = {at: self.keys_at(one.key, is_there=True) for at, one in found.places.items()}
         for name, key, is_whole in owners:
             if key.thread_id != thread_id:
                 continue
             at = (key.checkpoint_ns, key.checkpoint_id)
             if at not in groups:
-                groups[at] = self._keys_of(key, is_there=False)
+                groups[at] = self.keys_at(key, is_there=False)
             known = groups[at].names[self.kind_of_writes]
             if known[-1:] != [name]:  # the writes of a checkpoint may share a key
                 known.append(name)
@@ -454,7 +436,7 @@ class KeyFinder(ABC, Generic[LayoutT]):
                 groups[at].writes.append(name)
         return groups
 
-    def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
+    def named_in(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
         """For each thread, the keys that its pointers and its heads' lists currently contain."""
         asked = [
             (number, ("GET", name) if self.types[kind] == STRING else ("ZRANGE", name, 0, -1))
@@ -472,7 +454,7 @@ class KeyFinder(ABC, Generic[LayoutT]):
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         """The rows of a thread. Keys that were removed meanwhile are left out."""
-        for keys in self.find([thread_id]):
+        for keys in self.grouped([thread_id]):
             yield from rows_of(self.connection, self.types, keys.in_order())
 
     def row_key(self, row: Row) -> Hashable:
@@ -486,6 +468,9 @@ class KeyFinder(ABC, Generic[LayoutT]):
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
         """Commands for other keys that must change when rows are restored."""
         yield from ()
+
+
+LayoutT = TypeVar("LayoutT", bound=RedisLayout)
 
 
 # How layouts find their stores in a database.
@@ -753,11 +738,11 @@ class NewDocument:
         return ("JSON.SET", name, "$", self.data, *words)
 
 
-class Reception(ABC):
+class Reception(ABC, Generic[LayoutT]):
     """What one layout makes of the records of one thread."""
 
-    def __init__(self, layout: RedisLayout, arrival: Arrival) -> None:
-        self.layout = layout
+    def __init__(self, layout: LayoutT, arrival: Arrival) -> None:
+        self._layout = layout
         self.arrival = arrival
 
     @abstractmethod
@@ -771,7 +756,7 @@ class Reception(ABC):
     def heads(self) -> dict[str, str]:
         """By namespace, the id of the head that the store has. Called after all records."""
         thread_id = self.arrival.thread_id
-        return heads_of(self.layout.find([thread_id])[thread_id].places.values())
+        return heads_of(self._layout.find([thread_id])[thread_id].places.values())
 
     @abstractmethod
     def watched(self) -> Sequence[bytes]:
@@ -788,7 +773,7 @@ class Reception(ABC):
 NO_EXPIRY = -1
 
 
-class CommandPlan(ABC):
+class CommandPlan(ABC, Generic[LayoutT]):
     """A change as Redis commands, with checks that must hold when they run."""
 
     watched: Sequence[bytes] = ()
@@ -796,8 +781,9 @@ class CommandPlan(ABC):
     beside: Sequence[bytes] = ()
     """Keys that the change also modifies but does not watch: all threads share them."""
 
-    def __init__(self, connection: RedisConnection, change: Change) -> None:
-        self._connection = connection
+    def __init__(self, layout: LayoutT, change: Change) -> None:
+        self._layout = layout
+        self._connection = layout.connection
         self._change = change
         self._needed: set[bytes] = set()
         self._made: set[bytes] = set()
@@ -811,9 +797,10 @@ class CommandPlan(ABC):
         """Commands that can only be computed after `check`."""
         yield from ()
 
-    @abstractmethod
     def _places(self) -> Iterable[CheckpointEntry]:
         """The current checkpoints of the thread."""
+        thread_id = self._change.thread_id
+        return self._layout.find([thread_id])[thread_id].places.values()
 
     @property
     def touched(self) -> Sequence[bytes]:
@@ -947,13 +934,12 @@ A command with a kind returns the number of removed keys of that kind.
 """
 
 
-class ThreadRemoval(ABC):
+class ThreadRemoval(ABC, Generic[LayoutT]):
     """The removal of one thread, or of a part of it."""
 
-    def __init__(
-        self, connection: RedisConnection, lock: PurgeLock, keys: KeysByCheckpoint
-    ) -> None:
-        self._connection = connection
+    def __init__(self, layout: LayoutT, lock: PurgeLock, keys: KeysByCheckpoint) -> None:
+        self._layout = layout
+        self._connection = layout.connection
         self._lock = lock
         self.keys = keys
 
@@ -991,7 +977,7 @@ class ThreadRemoval(ABC):
         """Run a later step. Raises `WatchError` if an agent has continued the thread."""
         run(pipe, step, rows)
 
-    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:  # noqa: B027
+    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
         """Remove the keys that must be checked again. `inside` is None for a whole thread."""
 
     def _is_as_planned(self, removal: Removal) -> bool:

@@ -282,17 +282,17 @@ class RedisStore(BaseStore):
                 yield key, size
 
     def rows(self, thread_id: str) -> Iterator[Row]:
-        return self._layout.finder().rows(thread_id)
+        return self._layout.rows(thread_id)
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         found = self._layout.find(thread_ids) if thread_ids else {}
         return {one for one, keys in found.items() if keys.places or keys.writes or keys.blobs}
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        return self._layout.finder().own_rows(thread_id, rows)
+        return self._layout.own_rows(thread_id, rows)
 
     def row_key(self, row: Row) -> Hashable:
-        return self._layout.finder().row_key(row)
+        return self._layout.row_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)
@@ -611,7 +611,8 @@ def _in_others(database: KeyDatabase, url: StoreUrl) -> str:
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
     with opening(connect(url), url) as connection:
-        return understanding(open_layout(connection, url).open(url), url)
+        layout = open_layout(connection, url)
+        return understanding((layout.store or RedisStore)(layout, url), url)
 
 
 # Threads in a listing.

@@ -252,7 +252,7 @@ class WritableRedisStore(BaseWritableStore):
             )
         try:
             with explained_change(self._url, "nothing was written"):
-                answers = self._transaction(self._layout.plan(change))
+                answers = self._transaction(self._layout.plan(self._layout, change))
         except exceptions.WatchError:
             raise moved(change.thread_id) from None
         failed = [one for one in answers if isinstance(one, Exception)]
@@ -262,7 +262,7 @@ class WritableRedisStore(BaseWritableStore):
                 hint="Redis does not roll back a transaction; check the thread, then run ckpt undo",
             )
 
-    def _transaction(self, plan: CommandPlan) -> Sequence[object]:
+    def _transaction(self, plan: CommandPlan[Any]) -> Sequence[object]:
         commands: list[Command] = []
         if not plan.watched:
             commands += plan.commands()
@@ -290,8 +290,8 @@ class WritableRedisStore(BaseWritableStore):
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url, "nothing was restored"):
-            keys = self._layout.finder()
-            return restore_rows(self._connection, keys.types, keys.stored, rows, keys.also)
+            layout = self._layout
+            return restore_rows(self._connection, layout.types, layout.stored, rows, layout.also)
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
         for arrival in arrivals:

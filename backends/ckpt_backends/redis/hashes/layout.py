@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ckpt_backends.changes import Change
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import (
@@ -30,7 +29,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.changes import KeyPlan, KeyRemoval
 from ckpt_backends.redis.engine.connection import (
     Command,
@@ -57,7 +56,6 @@ from ckpt_backends.redis.engine.keyspace import (
     text,
 )
 from ckpt_backends.redis.engine.layout import (
-    KeyFinder,
     RecognisedStore,
     Recogniser,
     RedisLayout,
@@ -65,11 +63,9 @@ from ckpt_backends.redis.engine.layout import (
     namespaces_by_name,
     summed,
 )
-from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.hashes.declaration import BACKEND
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, not_of
 from ckpt_backends.transfer.form import CannotHold
-from ckpt_backends.url import StoreUrl
 
 # The names of the keys of hashes. Needs no driver, because the names may come from an archive.
 
@@ -109,16 +105,12 @@ def _place(rest: str, separator: str) -> CheckpointKey | None:
 # Creates commands that change the layout of hashes in the same form as the saver.
 
 
-class HashPlan(KeyPlan[RedisLayout]):
+class HashPlan(KeyPlan["Hashes"]):
     """A change of hashes, in the same form as the saver. There are no other keys."""
-
-    def __init__(self, layout: RedisLayout, separator: str, change: Change) -> None:
-        super().__init__(layout, change)
-        self._separator = separator
 
     def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
         place = (WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
-        return raw(self._separator.join((*place, task_id, str(idx))))
+        return raw(self._layout.separator.join((*place, task_id, str(idx))))
 
     def add(self, record: Record, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         name = self._layout.checkpoint_name(record.key)
@@ -181,7 +173,9 @@ class Hashes(RedisLayout):
     """The layout of hashes. The parts of a key are joined by `separator`."""
 
     capabilities = BACKEND.layouts["redis-hash"]
+    types: Mapping[str, str] = {CHECKPOINT: HASH, WRITES: HASH}
     removal = KeyRemoval
+    plan = HashPlan
 
     def __init__(self, connection: RedisConnection, separator: str) -> None:
         super().__init__(connection)
@@ -190,15 +184,6 @@ class Hashes(RedisLayout):
         self.saver = f"a plain saver in the form of LangGraph's guide, keys joined by '{separator}'"
         self.tables = (f"{CHECKPOINT}{separator}*", f"{WRITES}{separator}*")
         self._starts = {kind: raw(kind + separator) for kind in (CHECKPOINT, WRITES)}
-
-    def open(self, url: StoreUrl) -> Store:
-        return RedisStore(self, url)
-
-    def finder(self) -> HashFinder:
-        return HashFinder(self)
-
-    def plan(self, change: Change) -> HashPlan:
-        return HashPlan(self, self.separator, change)
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         """The key of a checkpoint's hash."""
@@ -368,33 +353,27 @@ class Hashes(RedisLayout):
         )
         return [f"HGETALL {quoted(name)}", f"SCAN 0 MATCH {quoted(literally(writes) + b'*')}"]
 
-
-def _contents(fields: Mapping[str, bytes | None]) -> tuple[TypedBytes, TypedBytes]:
-    """The body and the metadata of a checkpoint, from the fields of its hash."""
-    tag, kind = (text(fields.get(one) or b"") for one in ("type", "metadata_type"))
-    metadata = TypedBytes(kind or "json", fields.get("metadata") or b"{}")
-    return TypedBytes(tag, fields.get("checkpoint") or b""), metadata
-
-
-class HashFinder(KeyFinder[Hashes]):
-    """Finds the keys of threads that consist of hashes."""
-
-    types: Mapping[str, str] = {CHECKPOINT: HASH, WRITES: HASH}
-
-    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
-        names = {WRITES: [], CHECKPOINT: [self.layout.checkpoint_name(key)]}
+    def keys_at(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        names = {WRITES: [], CHECKPOINT: [self.checkpoint_name(key)]}
         return CheckpointKeys(key, names, is_there)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
             name = row_name(row, self.types)
-            key = self.layout.key_of(row.table, raw(name))
+            key = self.key_of(row.table, raw(name))
             if key is None or key.thread_id != thread_id:
                 raise not_of(row.table, None if key is None else key.thread_id, thread_id)
             own = row.cells.get(f"{MEMBER}checkpoint_id")
             if isinstance(own, bytes) and own != raw(key.checkpoint_id):
                 raise Refused(f"a hash of '{row.table}' has the key of another one: {name}")
             yield row
+
+
+def _contents(fields: Mapping[str, bytes | None]) -> tuple[TypedBytes, TypedBytes]:
+    """The body and the metadata of a checkpoint, from the fields of its hash."""
+    tag, kind = (text(fields.get(one) or b"") for one in ("type", "metadata_type"))
+    metadata = TypedBytes(kind or "json", fields.get("metadata") or b"{}")
+    return TypedBytes(tag, fields.get("checkpoint") or b""), metadata
 
 
 _FIRST = "first"

@@ -206,7 +206,7 @@ class JavaScriptPlan(JsonPlan):
         return ("JSON.SET", name, "$", stored)
 
 
-class JavaScriptRemoval(KeyRemoval):
+class JavaScriptRemoval(KeyRemoval[JsonDocuments]):
     """The removal of one thread, or of a part of it."""
 
     def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
@@ -260,6 +260,7 @@ class JavaScriptDocuments(JsonDocuments):
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0"
     capabilities = BACKEND.layouts["redis-js"]
     removal = JavaScriptRemoval
+    plan = JavaScriptPlan
     dialect = _JSON
     is_of_python = False
     is_by_arrival = True
@@ -270,10 +271,7 @@ class JavaScriptDocuments(JsonDocuments):
         self._kinds = (*self._kinds, APART)
         self.tables = (*self.tables, BLOBS)
 
-    def plan(self, change: Change) -> JavaScriptPlan:
-        return JavaScriptPlan(self, change)
-
-    def reception(self, arrival: Arrival) -> Reception:
+    def reception(self, arrival: Arrival) -> Reception[Any]:
 
         return JavaScriptReception(self, arrival)
 
@@ -366,7 +364,7 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
         super().__init__(connection)
         self._kinds, self.tables = self._kinds[:-1], self.tables[:-1]
 
-    def reception(self, arrival: Arrival) -> Reception:
+    def reception(self, arrival: Arrival) -> Reception[Any]:
         return RedisLayout.reception(self, arrival)
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
@@ -445,12 +443,11 @@ _ABSENT = b""
 """In place of the digest of a value: the version has none."""
 
 
-class JavaScriptReception(Reception):
+class JavaScriptReception(Reception[JsonDocuments]):
     """Documents of checkpoints, writes and values, and the lists of writes."""
 
     def __init__(self, layout: JsonDocuments, arrival: Arrival) -> None:
         super().__init__(layout, arrival)
-        self._documents = layout
         self._lists: dict[CheckpointKey, ListOfWrites] = {}
         self._next: dict[CheckpointKey, float] = {}
         """By checkpoint, the place of its next write in the order of arrival."""
@@ -498,7 +495,7 @@ class JavaScriptReception(Reception):
             0.0 if at is None else at.timestamp() * 1000,
             has_writes=False,
         )
-        yield NewDocument(self._documents.checkpoint_name(key), document, record.expires_at)
+        yield NewDocument(self._layout.checkpoint_name(key), document, record.expires_at)
 
     def _is_new(
         self, key: CheckpointKey, place: tuple[str, str, str], value: str | None, named: str
@@ -516,7 +513,7 @@ class JavaScriptReception(Reception):
 
     def _stored(self, key: CheckpointKey, place: tuple[str, str, str]) -> bytes | None:
         """The digest of the value that the thread already has for a version."""
-        (found,) = self._documents.connection.ask_all(
+        (found,) = self._layout.connection.ask_all(
             [("JSON.GET", blob_name(key, place[1:]), "$.value")]
         )
         if found is None:
@@ -533,34 +530,34 @@ class JavaScriptReception(Reception):
         number = self._next.get(record.key)
         if number is None:
             number = self._first_free(record.key) if self.arrival.heads else 0.0
-            name = self._documents.checkpoint_name(record.key)
-            if self.arrival.heads and self._documents.connection.number_of([name]):
+            name = self._layout.checkpoint_name(record.key)
+            if self.arrival.heads and self._layout.connection.number_of([name]):
                 self._checkpoints.add(record.key)
         self._next[record.key] = number + 1
-        name = self._documents.write_name(record.key, record.task_id, record.idx)
+        name = self._layout.write_name(record.key, record.task_id, record.idx)
         self._lists.setdefault(record.key, ListOfWrites()).add(name, number, record.expires_at)
         exact = record._replace(value=exact_json(record.value, where))
         return NewDocument(name, write_document(exact, number), record.expires_at)
 
     def _first_free(self, key: CheckpointKey) -> float:
         """The place after the writes that a checkpoint already has."""
-        (listed,) = self._documents.lists(key)
-        scores = self._documents.connection.ask("ZRANGE", listed, 0, -1, "WITHSCORES")[1::2]
+        (listed,) = self._layout.lists(key)
+        scores = self._layout.connection.ask("ZRANGE", listed, 0, -1, "WITHSCORES")[1::2]
         return max(map(float, scores), default=-1.0) + 1
 
     def watched(self) -> Sequence[bytes]:
         # The saver changes a head's document when one of its tasks stores a write.
         thread_id = self.arrival.thread_id
         return [
-            self._documents.checkpoint_name(CheckpointKey(thread_id, ns, head))
+            self._layout.checkpoint_name(CheckpointKey(thread_id, ns, head))
             for ns, head in self.arrival.heads.items()
         ]
 
     def last(self) -> Iterator[Command]:
         for key, some in self._lists.items():
-            yield from some.commands(self._documents.lists(key)[0])
+            yield from some.commands(self._layout.lists(key)[0])
             if key in self._checkpoints:
-                name = self._documents.checkpoint_name(key)
+                name = self._layout.checkpoint_name(key)
                 yield ("JSON.SET", name, "$.has_writes", json.dumps("true"))
 
 

@@ -39,7 +39,6 @@ from ckpt_backends.model import (
     Write,
     time_of,
 )
-from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.changes import AddedWrite, ListOfWrites, exact_json, expiring_at
 from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
 from ckpt_backends.redis.engine.documents import (
@@ -48,7 +47,6 @@ from ckpt_backends.redis.engine.documents import (
     POINTERS,
     REGISTRIES,
     WRITE,
-    DocumentFinder,
     JsonDocuments,
     JsonPlan,
     StoredDocument,
@@ -413,14 +411,12 @@ class Documents(JsonDocuments):
     saver = "langgraph-checkpoint-redis 0.1 or later"
     capabilities = BACKEND.layouts["redis"]
     lists_additions = True
+    plan = DocumentPlan
     dialect = REDIS_JSON
     is_of_python = True
     value = "blob"
 
-    def plan(self, change: Change) -> DocumentPlan:
-        return DocumentPlan(self, change)
-
-    def reception(self, arrival: Arrival) -> Reception:
+    def reception(self, arrival: Arrival) -> Reception[Any]:
 
         return DocumentReception(self, arrival)
 
@@ -538,18 +534,28 @@ class Documents(JsonDocuments):
 # empty text.
 
 
+class OldRedisStore(RedisStore):
+    """A Redis database with this layout, opened for reading."""
+
+    def _named(self, keys: Sequence[CheckpointKey]) -> list[CheckpointEntry]:
+        """Search the thread: the key of a checkpoint cannot be computed from its id."""
+        found = []
+        for key in dict.fromkeys(keys):
+            place = self._find(key.thread_id).places.get((key.checkpoint_ns, key.checkpoint_id))
+            found += [place] if place is not None else []
+        return found
+
+
 class OldDocuments(Documents):
     """The layout of RedisSaver and AsyncRedisSaver 0.0. It is read-only here."""
 
     saver = "langgraph-checkpoint-redis 0.0"
     capabilities = Documents.capabilities & ~Capability.ADDING
+    store = OldRedisStore
 
     def __init__(self, connection: RedisConnection, prefixes: Prefixes = USUAL) -> None:
         super().__init__(connection, prefixes)
         self.tables = (*self.tables, f"{APART}:*")
-
-    def open(self, url: StoreUrl) -> Store:
-        return OldRedisStore(self, url)
 
     def check_writable(self, url: StoreUrl) -> None:
         raise Unsupported(
@@ -558,8 +564,16 @@ class OldDocuments(Documents):
             hint="delete threads with `delete_thread` of that release",
         )
 
-    def finder(self) -> DocumentFinder:
-        return OldDocumentFinder(self)
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        found = self.find([thread_id])[thread_id]
+        names = [(APART, name) for name in self.blob_names(thread_id)]
+        names += [
+            (self.kind_of_writes, name)
+            for name, key, _ in self.owners_of([one.name for one in found.writes])
+            if key.thread_id == thread_id
+        ]
+        names += [(CHECKPOINT, one.name) for one in found.checkpoints]
+        return rows_of(self.connection, self.types, names)
 
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
         return self._read_namespaces(prefix)
@@ -605,37 +619,6 @@ class OldDocuments(Documents):
         ]
 
 
-class OldDocumentFinder(DocumentFinder):
-    """Finds the keys of threads for archives."""
-
-    def __init__(self, layout: OldDocuments) -> None:
-        super().__init__(layout)
-        self._old = layout
-
-    def rows(self, thread_id: str) -> Iterator[Row]:
-        found = self._old.find([thread_id])[thread_id]
-        names = [(APART, name) for name in self._old.blob_names(thread_id)]
-        names += [
-            (self.kind_of_writes, name)
-            for name, key, _ in self._old.owners_of([one.name for one in found.writes])
-            if key.thread_id == thread_id
-        ]
-        names += [(CHECKPOINT, one.name) for one in found.checkpoints]
-        return rows_of(self.connection, self.types, names)
-
-
-class OldRedisStore(RedisStore):
-    """A Redis database with this layout, opened for reading."""
-
-    def _named(self, keys: Sequence[CheckpointKey]) -> list[CheckpointEntry]:
-        """Search the thread: the key of a checkpoint cannot be computed from its id."""
-        found = []
-        for key in dict.fromkeys(keys):
-            place = self._find(key.thread_id).places.get((key.checkpoint_ns, key.checkpoint_id))
-            found += [place] if place is not None else []
-        return found
-
-
 # The layout of ShallowRedisSaver: a RedisJSON document with the newest checkpoint of a namespace.
 #
 #     checkpoint:THREAD:NS    {thread_id, checkpoint_ns, checkpoint_id, checkpoint, metadata: {...}}
@@ -652,7 +635,7 @@ class ShallowDocuments(Documents):
     saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
     capabilities = BACKEND.layouts[SHALLOW]
 
-    def reception(self, arrival: Arrival) -> Reception:
+    def reception(self, arrival: Arrival) -> Reception[Any]:
         return RedisLayout.reception(self, arrival)
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
@@ -797,12 +780,11 @@ _READ = frozenset({REDIS_JSON, "msgpack", "null", "bytes", "bytearray"})
 """The types of writes that RedisSaver reads."""
 
 
-class DocumentReception(Reception):
+class DocumentReception(Reception[JsonDocuments]):
     """Documents, the lists of writes, and the pointers to heads."""
 
     def __init__(self, layout: JsonDocuments, arrival: Arrival) -> None:
         super().__init__(layout, arrival)
-        self._documents = layout
         self._lists: dict[CheckpointKey, ListOfWrites] = {}
         self._heads: dict[str, tuple[CheckpointKey, int | None]] = {}
         """By namespace, the newest checkpoint that comes, and when it expires."""
@@ -829,7 +811,7 @@ class DocumentReception(Reception):
         stored = checkpoint_document(
             exact, 0.0 if at is None else at.timestamp() * 1000, has_writes=True
         )
-        return NewDocument(self._documents.checkpoint_name(key), stored, record.expires_at)
+        return NewDocument(self._layout.checkpoint_name(key), stored, record.expires_at)
 
     def _write(self, record: Record) -> NewDocument:
         if record.value.type not in _READ:
@@ -837,7 +819,7 @@ class DocumentReception(Reception):
                 f"RedisSaver cannot read a write to '{record.channel}' of type"
                 f" '{record.value.type}' at checkpoint '{record.key.checkpoint_id}'"
             )
-        name = self._documents.write_name(record.key, record.task_id, record.idx)
+        name = self._layout.write_name(record.key, record.task_id, record.idx)
         # The saver's number is the place in a call of `put_writes`, which `idx` is for most writes.
         self._lists.setdefault(record.key, ListOfWrites()).add(
             name, max(record.idx, 0), record.expires_at
@@ -850,17 +832,17 @@ class DocumentReception(Reception):
 
     def last(self) -> Iterator[Command]:
         for key, some in self._lists.items():
-            yield from some.commands(self._documents.lists(key)[0])
+            yield from some.commands(self._layout.lists(key)[0])
         old: Mapping[str, str] = self.arrival.heads
         for ns in sorted(self._heads, reverse=True):
             head, expires_at = self._heads[ns]
             if head.checkpoint_id > old.get(ns, ""):
                 pointer = self._pointer(ns)
-                yield ("SET", pointer, self._documents.checkpoint_name(head))
+                yield ("SET", pointer, self._layout.checkpoint_name(head))
                 yield from expiring_at(pointer, expires_at)
 
     def _pointer(self, ns: str) -> bytes:
-        (names,) = self._documents.pointers(self.arrival.thread_id, ns).values()
+        (names,) = self._layout.pointers(self.arrival.thread_id, ns).values()
         return names[-1]
 
 

@@ -25,7 +25,7 @@ from ckpt_backends.model import (
     Write,
     in_chunks,
 )
-from ckpt_backends.protocol import CheckpointQuery, Store
+from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.records import copied_from
 from ckpt_backends.redis.engine.changes import KeyRemoval, expiring_at
 from ckpt_backends.redis.engine.connection import Command, with_contents
@@ -52,10 +52,8 @@ from ckpt_backends.redis.engine.keyspace import (
 from ckpt_backends.redis.engine.layout import (
     NO_EXPIRY,
     CommandPlan,
-    KeyFinder,
     NewDocument,
     Owner,
-    PurgeLock,
     Reception,
     RecognisedStore,
     Recogniser,
@@ -69,7 +67,6 @@ from ckpt_backends.redis.engine.layout import (
     unlink,
     watch_tasks,
 )
-from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.valkey.declaration import BACKEND
 from ckpt_backends.redis.valkey.records import (
     ESCAPED,
@@ -93,6 +90,200 @@ from ckpt_backends.servers import understood
 from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import StoreUrl
+
+# Removes threads of ValkeySaver: the lists first, so that it never finds an id without its
+# checkpoint.
+
+
+class ValkeyRemoval(KeyRemoval["ValkeyStrings"]):
+    """The removal of one thread, or of a part of it."""
+
+    goes_together = False
+
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        watch_tasks(pipe, self.keys.heads.values(), WRITES, self._layout.owners_of)
+        super()._run_watched(pipe, step, rows)
+
+    def _lists_without(self, owners: Sequence[CheckpointKeys]) -> Iterator[tuple[str, Command]]:
+        going: dict[str, set[bytes]] = {}
+        for one in owners:
+            if one.is_there:
+                going.setdefault(one.key.checkpoint_ns, set()).add(raw(one.key.checkpoint_id))
+        removed = {one.at for one in owners}
+        left = {one.key.checkpoint_ns for one in self.keys.checkpoints if one.at not in removed}
+        for ns, leaving in going.items():
+            names = self.keys.shared[ns][THREADS]
+            if ns not in left:
+                # The list may still contain the ids of expired checkpoints.
+                yield unlink(THREADS, names)
+                continue
+            for name, ids in zip(names, self._layout.ids(names), strict=True):
+                times = Counter(ids)
+                # From the end: the oldest ids are there, and LREM stops after so many.
+                yield from (("", ("LREM", name, -times[own], own)) for own in ids if own in leaving)
+
+
+# Plans changes of threads of ValkeySaver in the same form as the saver.
+#
+# The lists, and all keys that are copied or removed, are watched before they are read: a saver
+# changes the list with each checkpoint, and rewrites all writes of a checkpoint with each task.
+#
+# A new checkpoint and its writes get the remaining time of the list, because the saver finds no
+# thread if the first checkpoint of its list has expired.
+
+
+_MISSING = -2
+"""The answer of PTTL for a missing key."""
+
+
+class ValkeyPlan(CommandPlan["ValkeyStrings"]):
+    """The plan of a change for the layout `valkey`."""
+
+    def __init__(self, layout: ValkeyStrings, change: Change) -> None:
+        super().__init__(layout, change)
+        self._expiries: dict[CheckpointKey, int] = {}
+        """The times to live of the new checkpoints, in milliseconds."""
+        read = [*(change.removed or ()), *change.relied_on]
+        read += [one.source for one in change.copies]
+        read += [some.source for some in change.copies_of_writes]
+        spaces = {*change.heads, *(one.checkpoint_ns for one in (*change.added, *read))} or {""}
+        self.watched = [
+            *(layout.list_name(change.thread_id, ns) for ns in sorted(spaces)),
+            *(layout.checkpoint_name(one) for one in dict.fromkeys(read)),
+            *(layout.writes_name(one) for one in dict.fromkeys(read)),
+        ]
+
+    def commands(self) -> Iterator[Command]:
+        change = self._change
+        for key in change.relied_on:
+            self._need(self._layout.checkpoint_name(key), key)
+        yield from self._removals()
+        writes: dict[CheckpointKey, list[Any]] = {}
+        for copy in self._in_order(change.copies):
+            target = copy.source._replace(thread_id=change.thread_id)
+            yield from self._copy(copy, target)
+            writes[target] = self._chosen(copy.source, copy.writes)
+        for one in change.checkpoints:
+            yield from self._add(one)
+        for write in change.writes:
+            writes.setdefault(write.key, []).append(write_fields(write))
+        for some in change.copies_of_writes:
+            writes.setdefault(some.target, []).extend(self._chosen(some.source, some.tasks))
+        for key, elements in writes.items():
+            if elements:
+                # They expire with their checkpoint.
+                expiry = self._expiries.get(key)
+                if expiry is None:
+                    expiry = self._left(self._layout.checkpoint_name(key))
+                name = self._make(self._layout.writes_name(key))
+                yield ("SET", name, writes_text(elements))
+                yield from expiring(name, expiry)
+        yield from self._lists()
+
+    # Removals
+
+    def _removals(self) -> Iterator[Command]:
+        names: list[bytes] = []
+        for key, number in (self._change.removed or {}).items():
+            if len(self._stored_writes(key)) != number:
+                raise moved(self._change.thread_id)
+            names += [self._need(self._layout.checkpoint_name(key), key)]
+            names += [self._layout.writes_name(key)]
+            listed = self._layout.list_name(key.thread_id, key.checkpoint_ns)
+            yield ("LREM", listed, 0, raw(key.checkpoint_id))
+        self._removed = set(names)
+        if names:
+            yield ("UNLINK", *names)
+
+    # Additions
+
+    def _add(self, one: Record) -> Iterator[Command]:
+        key = one.key
+        origin = self._layout.checkpoint_name(
+            key._replace(checkpoint_id=copied_from(one) or key.checkpoint_id)
+        )
+        left = self._left(self._layout.list_name(key.thread_id, key.checkpoint_ns))
+        if left == _MISSING:
+            left = max(self._left(origin), NO_EXPIRY)
+        yield from self._set(key, new_checkpoint(one), left)
+
+    def _copy(self, copy: CopyOfCheckpoint, target: CheckpointKey) -> Iterator[Command]:
+        old = self._layout.checkpoint_name(copy.source)
+        if not self._connection.number_of([old]) and any(self._layout.entries([old])):
+            raise Unsupported(
+                f"checkpoint '{copy.source.checkpoint_id}' has expired or was removed, so it cannot"
+                " be copied",
+                hint="copy an earlier checkpoint with `ckpt copy THREAD@CHECKPOINT --as NEW`",
+            )
+        self._need(old, copy.source)
+        stored = stored_checkpoint(self._connection.ask("GET", old) or b"")
+        if not stored.fields:
+            raise Unsupported(
+                f"checkpoint '{copy.source.checkpoint_id}' cannot be read, so it cannot be copied",
+                hint="choose another checkpoint",
+            )
+        fields = {**stored.fields, "thread_id": target.thread_id}
+        made = checkpoint_text(fields, copy.body, copy.metadata)
+        yield from self._set(target, made, self._left(old))
+
+    def _set(self, key: CheckpointKey, made: bytes, expiry: int) -> Iterator[Command]:
+        self._expiries[key] = expiry
+        name = self._make(self._layout.checkpoint_name(key))
+        yield ("SET", name, made)
+        yield from expiring(name, expiry)
+
+    def _lists(self) -> Iterator[Command]:
+        """Put the new checkpoints in front, as the saver does. A new list expires with them."""
+        new: dict[bytes, list[CheckpointKey]] = {}
+        for key in self._expiries:
+            if self._change.heads.get(key.checkpoint_ns, "") > key.checkpoint_id:
+                yield self._inserted(key)
+                continue
+            new.setdefault(self._layout.list_name(key.thread_id, key.checkpoint_ns), []).append(key)
+        for name, keys in new.items():
+            yield ("LPUSH", name, *(raw(one.checkpoint_id) for one in keys))
+            expiries = [self._expiries[one] for one in keys]
+            if self._left(name) == _MISSING and min(expiries) >= 0:
+                yield from expiring(name, max(expiries))
+
+    def _inserted(self, key: CheckpointKey) -> Command:
+        """Put a checkpoint that is older than the head behind all newer ones."""
+        name = self._layout.list_name(key.thread_id, key.checkpoint_ns)
+        own = raw(key.checkpoint_id)
+        for one in self._connection.ask("LRANGE", name, 0, -1):
+            if one < own:
+                return ("LINSERT", name, "BEFORE", one, own)
+        return ("RPUSH", name, own)
+
+    # What is read
+
+    def _in_order(self, copies: Sequence[CopyOfCheckpoint]) -> list[CopyOfCheckpoint]:
+        """The same copies, in the order in which the saver stored the originals."""
+        names = [self._layout.checkpoint_name(one.source) for one in copies]
+        ranks = {one.key: one.rank for one in self._layout.entries(names)}
+        return sorted(copies, key=lambda one: (ranks.get(one.source, 0.0), one.source))
+
+    def _stored_writes(self, key: CheckpointKey) -> list[WriteRecord]:
+        return stored_writes(self._connection.ask("GET", self._layout.writes_name(key)) or b"[]")
+
+    def _chosen(
+        self, source: CheckpointKey, tasks: Sequence[tuple[str, int]] | None
+    ) -> list[dict[str, Any]]:
+        """The writes of these tasks; all if None. Raises `StoreChanged` if one is gone."""
+        found = self._stored_writes(source)
+        if tasks is not None:
+            wanted = set(tasks)
+            found = [one for one in found if (one.task_id, one.idx) in wanted]
+            if len(wanted) != len({(one.task_id, one.idx) for one in found}):
+                raise gone(source)
+        if any(one.fields is None for one in found):
+            raise Unsupported(
+                f"the writes of checkpoint '{source.checkpoint_id}' cannot be read, so they cannot"
+                " be copied",
+                hint="choose another checkpoint",
+            )
+        return [one.fields for one in found]
+
 
 # The keys of ValkeySaver of langgraph-checkpoint-aws 1.2, and what they contain.
 #
@@ -126,23 +317,13 @@ class ValkeyStrings(RedisLayout):
     saver = "ValkeySaver of langgraph-checkpoint-aws 1.2"
     capabilities = BACKEND.layouts["valkey"]
     tables = (f"{CHECKPOINT}:{{*", f"{WRITES}:{{*")
+    types: Mapping[str, str] = {WRITES: STRING, CHECKPOINT: STRING, THREADS: LIST}
     is_by_arrival = True
-
-    def open(self, url: StoreUrl) -> Store:
-        return RedisStore(self, url)
-
-    def finder(self) -> ValkeyKeyFinder:
-        return ValkeyKeyFinder(self)
-
-    def plan(self, change: Change) -> ValkeyPlan:
-        return ValkeyPlan(self, change)
+    removal = ValkeyRemoval
+    plan = ValkeyPlan
 
     def reception(self, arrival: Arrival) -> ValkeyReception:
         return ValkeyReception(self, arrival)
-
-    def removals(self, lock: PurgeLock, thread_ids: Sequence[str]) -> Iterator[ValkeyRemoval]:
-        finder = self.finder()
-        return (ValkeyRemoval(finder, lock, keys) for keys in finder.find(thread_ids))
 
     # Keys
 
@@ -376,50 +557,24 @@ class ValkeyStrings(RedisLayout):
             f"LRANGE {quoted(listed)} 0 -1",
         ]
 
-
-def _list_of(name: bytes) -> bytes:
-    """The key of the list that should contain a checkpoint with this key."""
-    return raw(THREADS) + name.removeprefix(raw(CHECKPOINT)).rpartition(b":")[0]
-
-
-def _checkpoint_of(name: bytes) -> bytes:
-    """The key of the checkpoint of writes with this key; for that of a list, without the id."""
-    return raw(CHECKPOINT) + name[name.index(b":") :]
-
-
-def _may_be_of(rest: bytes, thread_ids: Collection[str]) -> bool:
-    """Whether a key of one of these threads may end with `rest`, which follows its first brace."""
-    if rest.count(b"}:") > 1:
-        return any(rest.startswith(raw(one) + b"}:") for one in thread_ids)
-    return text(rest.partition(b"}:")[0]) in thread_ids
-
-
-# Finds all keys of a thread of ValkeySaver, converts them to rows, and removes them.
-#
-# The lists are removed first, so that the saver never finds an id without its checkpoint.
-
-
-class ValkeyKeyFinder(KeyFinder[ValkeyStrings]):
-    """Finds the keys of threads in this layout."""
-
-    types: Mapping[str, str] = {WRITES: STRING, CHECKPOINT: STRING, THREADS: LIST}
-
-    def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
-        writes, checkpoint = self.layout.writes_name(key), self.layout.checkpoint_name(key)
+    def keys_at(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
+        writes, checkpoint = self.writes_name(key), self.checkpoint_name(key)
         return CheckpointKeys(key, {WRITES: [writes], CHECKPOINT: [checkpoint]}, is_there)
 
     def _grouped(
         self, thread_id: str, found: ThreadKeys, owners: Iterable[Owner]
     ) -> KeysByCheckpoint:
         groups = self._groups(thread_id, found, owners)
-        spaces = {ns: self.layout.list_name(thread_id, ns) for ns, _ in groups} | found.lists
-        return KeysByCheckpoint(groups, {ns: {THREADS: [one]} for ns, one in spaces.items()})
+        spaces = {ns: self.list_name(thread_id, ns) for ns, _ in groups} | found.lists
+        return KeysByCheckpoint(
+            thread_id, groups, {ns: {THREADS: [one]} for ns, one in spaces.items()}
+        )
 
-    def named(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
+    def named_in(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
         found: list[set[bytes]] = []
         for keys in some:
             lists = [name for kinds in keys.shared.values() for name in kinds[THREADS]]
-            pairs = zip(lists, self.layout.ids(lists), strict=True)
+            pairs = zip(lists, self.ids(lists), strict=True)
             found.append({_checkpoint_of(name) + b":" + own for name, ids in pairs for own in ids})
         return found
 
@@ -441,199 +596,21 @@ class ValkeyKeyFinder(KeyFinder[ValkeyStrings]):
             yield row
 
 
-class ValkeyRemoval(KeyRemoval):
-    """The removal of one thread, or of a part of it."""
-
-    goes_together = False
-
-    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        watch_tasks(pipe, self.keys.heads.values(), WRITES, self._layout.owners_of)
-        super()._run_watched(pipe, step, rows)
-
-    def _lists_without(self, owners: Sequence[CheckpointKeys]) -> Iterator[tuple[str, Command]]:
-        going: dict[str, set[bytes]] = {}
-        for one in owners:
-            if one.is_there:
-                going.setdefault(one.key.checkpoint_ns, set()).add(raw(one.key.checkpoint_id))
-        removed = {one.at for one in owners}
-        left = {one.key.checkpoint_ns for one in self.keys.checkpoints if one.at not in removed}
-        for ns, leaving in going.items():
-            names = self.keys.shared[ns][THREADS]
-            if ns not in left:
-                # The list may still contain the ids of expired checkpoints.
-                yield unlink(THREADS, names)
-                continue
-            for name, ids in zip(names, self._layout.ids(names), strict=True):
-                times = Counter(ids)
-                # From the end: the oldest ids are there, and LREM stops after so many.
-                yield from (("", ("LREM", name, -times[own], own)) for own in ids if own in leaving)
+def _list_of(name: bytes) -> bytes:
+    """The key of the list that should contain a checkpoint with this key."""
+    return raw(THREADS) + name.removeprefix(raw(CHECKPOINT)).rpartition(b":")[0]
 
 
-# Plans changes of threads of ValkeySaver in the same form as the saver.
-#
-# The lists, and all keys that are copied or removed, are watched before they are read: a saver
-# changes the list with each checkpoint, and rewrites all writes of a checkpoint with each task.
-#
-# A new checkpoint and its writes get the remaining time of the list, because the saver finds no
-# thread if the first checkpoint of its list has expired.
+def _checkpoint_of(name: bytes) -> bytes:
+    """The key of the checkpoint of writes with this key; for that of a list, without the id."""
+    return raw(CHECKPOINT) + name[name.index(b":") :]
 
 
-_MISSING = -2
-"""The answer of PTTL for a missing key."""
-
-
-class ValkeyPlan(CommandPlan):
-    """The plan of a change for the layout `valkey`."""
-
-    def __init__(self, layout: ValkeyStrings, change: Change) -> None:
-        super().__init__(layout.connection, change)
-        self._layout = layout
-        self._expiries: dict[CheckpointKey, int] = {}
-        """The times to live of the new checkpoints, in milliseconds."""
-        read = [*(change.removed or ()), *change.relied_on]
-        read += [one.source for one in change.copies]
-        read += [some.source for some in change.copies_of_writes]
-        spaces = {*change.heads, *(one.checkpoint_ns for one in (*change.added, *read))} or {""}
-        self.watched = [
-            *(layout.list_name(change.thread_id, ns) for ns in sorted(spaces)),
-            *(layout.checkpoint_name(one) for one in dict.fromkeys(read)),
-            *(layout.writes_name(one) for one in dict.fromkeys(read)),
-        ]
-
-    def _places(self) -> Iterable[CheckpointEntry]:
-        thread_id = self._change.thread_id
-        return self._layout.find([thread_id])[thread_id].places.values()
-
-    def commands(self) -> Iterator[Command]:
-        change = self._change
-        for key in change.relied_on:
-            self._need(self._layout.checkpoint_name(key), key)
-        yield from self._removals()
-        writes: dict[CheckpointKey, list[Any]] = {}
-        for copy in self._in_order(change.copies):
-            target = copy.source._replace(thread_id=change.thread_id)
-            yield from self._copy(copy, target)
-            writes[target] = self._chosen(copy.source, copy.writes)
-        for one in change.checkpoints:
-            yield from self._add(one)
-        for write in change.writes:
-            writes.setdefault(write.key, []).append(write_fields(write))
-        for some in change.copies_of_writes:
-            writes.setdefault(some.target, []).extend(self._chosen(some.source, some.tasks))
-        for key, elements in writes.items():
-            if elements:
-                # They expire with their checkpoint.
-                expiry = self._expiries.get(key)
-                if expiry is None:
-                    expiry = self._left(self._layout.checkpoint_name(key))
-                name = self._make(self._layout.writes_name(key))
-                yield ("SET", name, writes_text(elements))
-                yield from expiring(name, expiry)
-        yield from self._lists()
-
-    # Removals
-
-    def _removals(self) -> Iterator[Command]:
-        names: list[bytes] = []
-        for key, number in (self._change.removed or {}).items():
-            if len(self._stored_writes(key)) != number:
-                raise moved(self._change.thread_id)
-            names += [self._need(self._layout.checkpoint_name(key), key)]
-            names += [self._layout.writes_name(key)]
-            listed = self._layout.list_name(key.thread_id, key.checkpoint_ns)
-            yield ("LREM", listed, 0, raw(key.checkpoint_id))
-        self._removed = set(names)
-        if names:
-            yield ("UNLINK", *names)
-
-    # Additions
-
-    def _add(self, one: Record) -> Iterator[Command]:
-        key = one.key
-        origin = self._layout.checkpoint_name(
-            key._replace(checkpoint_id=copied_from(one) or key.checkpoint_id)
-        )
-        left = self._left(self._layout.list_name(key.thread_id, key.checkpoint_ns))
-        if left == _MISSING:
-            left = max(self._left(origin), NO_EXPIRY)
-        yield from self._set(key, new_checkpoint(one), left)
-
-    def _copy(self, copy: CopyOfCheckpoint, target: CheckpointKey) -> Iterator[Command]:
-        old = self._layout.checkpoint_name(copy.source)
-        if not self._connection.number_of([old]) and any(self._layout.entries([old])):
-            raise Unsupported(
-                f"checkpoint '{copy.source.checkpoint_id}' has expired or was removed, so it cannot"
-                " be copied",
-                hint="copy an earlier checkpoint with `ckpt copy THREAD@CHECKPOINT --as NEW`",
-            )
-        self._need(old, copy.source)
-        stored = stored_checkpoint(self._connection.ask("GET", old) or b"")
-        if not stored.fields:
-            raise Unsupported(
-                f"checkpoint '{copy.source.checkpoint_id}' cannot be read, so it cannot be copied",
-                hint="choose another checkpoint",
-            )
-        fields = {**stored.fields, "thread_id": target.thread_id}
-        made = checkpoint_text(fields, copy.body, copy.metadata)
-        yield from self._set(target, made, self._left(old))
-
-    def _set(self, key: CheckpointKey, made: bytes, expiry: int) -> Iterator[Command]:
-        self._expiries[key] = expiry
-        name = self._make(self._layout.checkpoint_name(key))
-        yield ("SET", name, made)
-        yield from expiring(name, expiry)
-
-    def _lists(self) -> Iterator[Command]:
-        """Put the new checkpoints in front, as the saver does. A new list expires with them."""
-        new: dict[bytes, list[CheckpointKey]] = {}
-        for key in self._expiries:
-            if self._change.heads.get(key.checkpoint_ns, "") > key.checkpoint_id:
-                yield self._inserted(key)
-                continue
-            new.setdefault(self._layout.list_name(key.thread_id, key.checkpoint_ns), []).append(key)
-        for name, keys in new.items():
-            yield ("LPUSH", name, *(raw(one.checkpoint_id) for one in keys))
-            expiries = [self._expiries[one] for one in keys]
-            if self._left(name) == _MISSING and min(expiries) >= 0:
-                yield from expiring(name, max(expiries))
-
-    def _inserted(self, key: CheckpointKey) -> Command:
-        """Put a checkpoint that is older than the head behind all newer ones."""
-        name = self._layout.list_name(key.thread_id, key.checkpoint_ns)
-        own = raw(key.checkpoint_id)
-        for one in self._connection.ask("LRANGE", name, 0, -1):
-            if one < own:
-                return ("LINSERT", name, "BEFORE", one, own)
-        return ("RPUSH", name, own)
-
-    # What is read
-
-    def _in_order(self, copies: Sequence[CopyOfCheckpoint]) -> list[CopyOfCheckpoint]:
-        """The same copies, in the order in which the saver stored the originals."""
-        names = [self._layout.checkpoint_name(one.source) for one in copies]
-        ranks = {one.key: one.rank for one in self._layout.entries(names)}
-        return sorted(copies, key=lambda one: (ranks.get(one.source, 0.0), one.source))
-
-    def _stored_writes(self, key: CheckpointKey) -> list[WriteRecord]:
-        return stored_writes(self._connection.ask("GET", self._layout.writes_name(key)) or b"[]")
-
-    def _chosen(
-        self, source: CheckpointKey, tasks: Sequence[tuple[str, int]] | None
-    ) -> list[dict[str, Any]]:
-        """The writes of these tasks; all if None. Raises `StoreChanged` if one is gone."""
-        found = self._stored_writes(source)
-        if tasks is not None:
-            wanted = set(tasks)
-            found = [one for one in found if (one.task_id, one.idx) in wanted]
-            if len(wanted) != len({(one.task_id, one.idx) for one in found}):
-                raise gone(source)
-        if any(one.fields is None for one in found):
-            raise Unsupported(
-                f"the writes of checkpoint '{source.checkpoint_id}' cannot be read, so they cannot"
-                " be copied",
-                hint="choose another checkpoint",
-            )
-        return [one.fields for one in found]
+def _may_be_of(rest: bytes, thread_ids: Collection[str]) -> bool:
+    """Whether a key of one of these threads may end with `rest`, which follows its first brace."""
+    if rest.count(b"}:") > 1:
+        return any(rest.startswith(raw(one) + b"}:") for one in thread_ids)
+    return text(rest.partition(b"}:")[0]) in thread_ids
 
 
 # Stores threads of other stores as ValkeySaver would.
@@ -662,12 +639,11 @@ def _last_of(times: Collection[int | None]) -> int | None:
     return max(known) if len(known) == len(times) else None
 
 
-class ValkeyReception(Reception):
+class ValkeyReception(Reception[ValkeyStrings]):
     """The texts of checkpoints and of their writes, and the lists of checkpoints."""
 
     def __init__(self, layout: ValkeyStrings, arrival: Arrival) -> None:
         super().__init__(layout, arrival)
-        self._contents = layout
         self._connection = layout.connection
         self._file: BinaryIO = TemporaryFile()  # noqa: SIM115 - closed with this object
         self._writes: dict[CheckpointKey, list[_WaitingWrite]] = {}
@@ -679,7 +655,7 @@ class ValkeyReception(Reception):
     def documents(self, record: Record) -> Iterator[NewDocument]:
         if record.kind is Kind.CHECKPOINT:
             _, ns, own = record.key
-            name = self._contents.checkpoint_name(record.key)
+            name = self._layout.checkpoint_name(record.key)
             self._check_key(record.key, name)
             _check_metadata(record.metadata.data, f"the metadata of checkpoint '{own}'")
             self._new.setdefault(ns, {})[own] = record.expires_at
@@ -691,7 +667,7 @@ class ValkeyReception(Reception):
 
     def _add_write(self, record: Record) -> None:
         key = record.key
-        self._check_key(key, self._contents.writes_name(key))
+        self._check_key(key, self._layout.writes_name(key))
         place = record.order, record.task_id, record.idx, self._file.tell()
         self._writes.setdefault(key, []).append(_WaitingWrite(*place, record.expires_at))
         self._file.write(json.dumps(write_fields(record)).encode() + b"\n")
@@ -707,7 +683,7 @@ class ValkeyReception(Reception):
 
     def rest(self) -> Iterator[NewDocument]:
         for key, waiting in self._writes.items():
-            name = self._contents.writes_name(key)
+            name = self._layout.writes_name(key)
             if self.arrival.heads and self._connection.number_of([name]):
                 self._merged.append(key)
             else:
@@ -728,13 +704,13 @@ class ValkeyReception(Reception):
         return {ns: text(own) for ns, own in zip(lists, found, strict=True) if own}
 
     def watched(self) -> Sequence[bytes]:
-        writes = map(self._contents.writes_name, self._merged)
+        writes = map(self._layout.writes_name, self._merged)
         return [*self._lists().values(), *writes]
 
     def _lists(self) -> dict[str, bytes]:
         """By namespace, the key of its list."""
         spaces = sorted({*self.arrival.heads, *self._new} or {""})
-        return {ns: self._contents.list_name(self.arrival.thread_id, ns) for ns in spaces}
+        return {ns: self._layout.list_name(self.arrival.thread_id, ns) for ns in spaces}
 
     def last(self) -> Iterator[Command]:
         for key in self._merged:
@@ -744,7 +720,7 @@ class ValkeyReception(Reception):
 
     def _merging(self, key: CheckpointKey) -> Iterator[Command]:
         """Add writes behind those that the store has."""
-        name = self._contents.writes_name(key)
+        name = self._layout.writes_name(key)
         stored = [one.fields for one in stored_writes(self._connection.ask("GET", name) or b"[]")]
         new = list(self._elements(self._writes[key]))
         places = [(one["task_id"], one["idx"]) for one in (*stored, *new)]
