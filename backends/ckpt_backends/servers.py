@@ -1,9 +1,10 @@
-"""Answers of a store that have another form than those of a real one."""
+"""What servers have in common: failed connections, and answers of an unexpected form."""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
@@ -12,8 +13,8 @@ from struct import error as StructError
 from types import FunctionType, NoneType, SimpleNamespace, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ckpt_backends.errors import InsecureConnection, Unreadable
-from ckpt_backends.url import StoreUrl
+from ckpt_backends.errors import InsecureConnection, StoreUnavailable, Unreadable
+from ckpt_backends.url import StoreUrl, masked
 
 _Store = TypeVar("_Store")
 _Connection = TypeVar("_Connection", bound=Any)
@@ -33,6 +34,41 @@ def unexpected(
         f"cannot read '{url}': {reason}",
         hint="check that this is the right store; --debug shows where it failed",
     )
+
+
+Reason = tuple[str, str, str]
+"""A pattern for the message of a driver, the reason to print, and a hint, or `''`."""
+NETWORK: Sequence[Reason] = (
+    (
+        "refused",
+        "connection refused",
+        "check that the server is running and that host and port are right",
+    ),
+    (
+        "translate host name|resolve host|service not known|name resolution|nodename|getaddrinfo"
+        "|no address|DNS",
+        "unknown host",
+        "check the host name",
+    ),
+    ("unreachable|no route", "the host is unreachable", ""),
+)
+"""Why a connection to any server may fail. Such errors have no code, so only the message tells."""
+
+
+def known_failure(
+    what: str, said: str, reasons: Iterable[Reason] = NETWORK
+) -> StoreUnavailable | None:
+    """The error for the first of these reasons that a message fits. `what` begins a sentence."""
+    for mark, reason, hint in reasons:
+        if re.search(mark, said, re.IGNORECASE):
+            return StoreUnavailable(f"{what}: {reason}", hint=hint or None)
+    return None
+
+
+def first_line(error: Exception, url: StoreUrl, said: str | None = None) -> str:
+    """The first line of a driver's message, which is `said` if given, without passwords."""
+    text = str(error) if said is None else said
+    return masked(text.strip().partition("\n")[0], url) or type(error).__name__
 
 
 @contextmanager

@@ -29,9 +29,16 @@ from pymysql.protocol import MysqlPacket
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
 from ckpt_backends.installing import install_command
-from ckpt_backends.servers import is_local, warn_unencrypted, warn_unverified
+from ckpt_backends.servers import (
+    NETWORK,
+    first_line,
+    is_local,
+    known_failure,
+    warn_unencrypted,
+    warn_unverified,
+)
 from ckpt_backends.sql.database import QueryRow
-from ckpt_backends.url import StoreUrl, masked, split_url
+from ckpt_backends.url import StoreUrl, split_url
 
 # PyMySQL's connection, which does not give the password away.
 #
@@ -610,20 +617,8 @@ _REFUSALS: Sequence[tuple[int, str, str, str]] = (
     (1130, "", "the server refuses connections from this host", ""),
     (2026, "", "TLS failed", "see ssl_mode and ssl_ca"),
     (0, "certificate|ssl", "TLS failed", "see ssl_mode and ssl_ca"),
-    (
-        0,
-        "refused",
-        "connection refused",
-        "check that the server is running and that host and port are right",
-    ),
-    (
-        0,
-        "name or service|nodename|name resolution|getaddrinfo",
-        "unknown host",
-        "check the host name",
-    ),
     (0, "timed out", "the server does not answer", "add ?connect_timeout=SECONDS to wait longer"),
-    (0, "unreachable|no route", "the host is unreachable", ""),
+    *((0, *one) for one in NETWORK),
     (0, "no such file", "no server listens on that socket", "check ?unix_socket=PATH"),
     (2013, "", "the server does not answer", "add ?connect_timeout=SECONDS to wait longer"),
 )
@@ -633,14 +628,14 @@ _REFUSALS: Sequence[tuple[int, str, str, str]] = (
 def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
     if isinstance(error, UnicodeError | ValueError):
         return UsageError(f"cannot read the URL '{url}'")
-    code, said = code_of(error), str(error)
-    for known, mark, reason, hint in _REFUSALS:
-        if known in {0, code} and re.search(mark, said, re.IGNORECASE):
-            return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
-    return StoreUnavailable(f"cannot open '{url}': {server_words(error, url)}")
+    code = code_of(error)
+    fitting = (reason[1:] for reason in _REFUSALS if reason[0] in {0, code})
+    what = f"cannot open '{url}'"
+    return known_failure(what, str(error), fitting) or StoreUnavailable(
+        f"{what}: {server_words(error, url)}"
+    )
 
 
 def server_words(error: Exception, url: StoreUrl) -> str:
     """The first line of the message of the server or the driver."""
-    text = str(error.args[-1] if error.args else "")
-    return masked(text.strip().partition("\n")[0], url) or type(error).__name__
+    return first_line(error, url, str(error.args[-1] if error.args else ""))

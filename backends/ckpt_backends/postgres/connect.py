@@ -25,9 +25,16 @@ from psycopg.errors import Diagnostic, NotNullViolation, ProgramLimitExceeded, S
 
 from ckpt_backends.declaration import param_form
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.servers import is_local, warn_unencrypted
+from ckpt_backends.servers import (
+    NETWORK,
+    Reason,
+    first_line,
+    is_local,
+    known_failure,
+    warn_unencrypted,
+)
 from ckpt_backends.sql.database import Loaded, QueryRow, RowRefused, Values
-from ckpt_backends.url import MASK, StoreUrl, masked, split_url
+from ckpt_backends.url import MASK, StoreUrl, split_url
 
 # psycopg's connection, which does not give the password away, and does not wait for ever.
 #
@@ -399,7 +406,7 @@ def explained(url: StoreUrl) -> Iterator[None]:
 
 def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
     """The error to print, without secrets and without row data."""
-    reason, hint = first_line(error, url), None
+    reason, hint = server_words(error, url), None
     match error:
         case TooSlow():
             reason = "the server does not answer"
@@ -427,9 +434,7 @@ def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
     return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
 
 
-_REFUSALS: Sequence[tuple[str, str, str]] = (
-    # The first two are libpq's and psycopg's words, the last psycopg's before 3.2.13.
-    ("translate host name|resolve host|service not known", "unknown host", "check the host name"),
+_REFUSALS: Sequence[Reason] = (
     (
         "invalid value for parameter|unrecognized configuration parameter|parameter .*cannot be"
         "|permission denied to set parameter|command-line argument|requires a value",
@@ -463,18 +468,13 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
     ("too many|connection slots", "the server has too many connections", "try again later"),
     ("starting up", "the server is starting up", "run the command again in a moment"),
     ("shutting down", "the server is shutting down", ""),
-    (
-        "refused",
-        "connection refused",
-        "check that the server is running and that host and port are right",
-    ),
     ("no such file", "no server listens on that socket", "name a host: postgresql://HOST/DATABASE"),
     (
         "timeout expired|timed out",
         "the server does not answer",
         "add ?connect_timeout=SECONDS to wait longer",
     ),
-    ("unreachable|no route", "the host is unreachable", ""),
+    *NETWORK,
     ("session is", "no server matches target_session_attrs", ""),
     (
         "certificate verify failed|certificate file|server certificate|root certificate",
@@ -500,22 +500,19 @@ Errors of a failed connection have no error code, so the message must be examine
 
 def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
     if isinstance(error, psycopg.ProgrammingError):
-        return UsageError(f"cannot read the URL '{url}': {first_line(error, url)}")
-    for mark, reason, hint in _REFUSALS:
-        if re.search(mark, str(error), re.IGNORECASE):
-            return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
+        return UsageError(f"cannot read the URL '{url}': {server_words(error, url)}")
+    if (known := known_failure(f"cannot open '{url}'", str(error), _REFUSALS)) is not None:
+        return known
     # The server's message may quote parts of `options`, which may be secret.
-    said, fatal, quoting = first_line(error, url).partition("FATAL:")
+    said, fatal, quoting = server_words(error, url).partition("FATAL:")
     said += fatal + re.sub('"[^"]*"', f'"{MASK}"', quoting)
     return StoreUnavailable(f"cannot open '{url}': {said}")
 
 
-def first_line(error: Exception, url: StoreUrl) -> str:
+def server_words(error: Exception, url: StoreUrl) -> str:
     """The first line of the message. The detail is left out, because it may quote a row."""
-    text = str(error)
-    if isinstance(error, psycopg.Error) and error.diag.message_primary:
-        text = error.diag.message_primary
-    return masked(text.strip().partition("\n")[0], url) or type(error).__name__
+    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return first_line(error, url, said or None)
 
 
 # Loads rows into a table with COPY, in PostgreSQL's binary format.

@@ -36,7 +36,7 @@ from ckpt_backends.postgres.connect import (
     Notice,
     PostgresConnection,
     explained,
-    first_line,
+    server_words,
     unavailable,
 )
 from ckpt_backends.shell import is_shown
@@ -687,7 +687,7 @@ def erase_remains(
             if connection.is_lost:
                 raise
             places.append(
-                Remaining(f"table {table}", first_line(error, connection.url), is_reachable=True)
+                Remaining(f"table {table}", server_words(error, connection.url), is_reachable=True)
             )
             continue
         refusal = _refusal(notices)

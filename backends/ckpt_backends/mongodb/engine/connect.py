@@ -7,7 +7,6 @@ after `transactionLifetimeLimitSeconds` (default 60). `?snapshot=no` reads witho
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -35,8 +34,16 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, StoreUnavailable, UsageError
-from ckpt_backends.servers import misunderstood, understood, unexpected
-from ckpt_backends.url import StoreUrl, masked, split_url
+from ckpt_backends.servers import (
+    NETWORK,
+    Reason,
+    first_line,
+    known_failure,
+    misunderstood,
+    understood,
+    unexpected,
+)
+from ckpt_backends.url import StoreUrl, split_url
 
 # Turns the driver's errors into those of ckpt, without secrets and without data.
 
@@ -51,7 +58,7 @@ def explained(url: StoreUrl) -> Iterator[None]:
     try:
         yield
     except InvalidName as error:
-        raise UsageError(f"cannot read the URL '{url}': {driver_words(error, url)}") from None
+        raise UsageError(f"cannot read the URL '{url}': {first_line(error, url)}") from None
     except CkptError:
         raise
     except (PyMongoError, BSONError, OSError) as error:
@@ -78,17 +85,8 @@ _CODES: Mapping[int, tuple[str, str]] = {
 }
 """By error code of the server, the reason to print and a hint."""
 _CODES = {**_CODES, 8000: _CODES[18], 239: _CODES[251], 246: _CODES[251]}
-_REFUSALS: Sequence[tuple[str, str, str]] = (
-    (
-        "refused",
-        "connection refused",
-        "check that the server is running and that host and port are right",
-    ),
-    (
-        "Name or service not known|nodename|name resolution|No address|DNS|does not exist",
-        "unknown host",
-        "check the host name",
-    ),
+_REFUSALS: Sequence[Reason] = (
+    *NETWORK,
     (
         "CERTIFICATE_VERIFY|certificate",
         "the server's certificate is not trusted",
@@ -118,20 +116,16 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
         reason, hint = known
         return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
     verb = "open" if isinstance(error, ServerSelectionTimeoutError) else "read"
+    what = f"cannot {verb} '{url}'"
     if isinstance(error, ConnectionFailure | ConfigurationError):
-        for mark, reason, hint in _REFUSALS:
-            if re.search(mark, str(error), re.IGNORECASE):
-                return StoreUnavailable(f"cannot {verb} '{url}': {reason}", hint=hint)
+        found = known_failure(what, str(error), _REFUSALS)
+        if found is not None:
+            return found
     if isinstance(error, OperationFailure):
         # The text of a server's error may quote stored data, so print only its name.
         name = str((error.details or {}).get("codeName") or f"code {error.code}")
         return StoreUnavailable(f"cannot read '{url}': the server says {name[:_SHOWN]}")
-    return StoreUnavailable(f"cannot {verb} '{url}': {type(error).__name__}")
-
-
-def driver_words(error: Exception, url: StoreUrl) -> str:
-    """The first line of the driver's message about a URL."""
-    return masked(str(error).strip().partition("\n")[0], url) or type(error).__name__
+    return StoreUnavailable(f"{what}: {type(error).__name__}")
 
 
 @contextmanager
@@ -347,7 +341,7 @@ def connect(url: StoreUrl) -> MongoConnection:
         except (UserWarning, ConfigurationError, InvalidURI, ValueError, TypeError) as error:
             known = f"known: {', '.join(sorted(OWN_PARAMS))}, and those of MongoDB's URLs"
             raise UsageError(
-                f"cannot read the URL '{url}': {driver_words(error, url)}",
+                f"cannot read the URL '{url}': {first_line(error, url)}",
                 hint=known if isinstance(error, UserWarning) else None,
             ) from None
     try:

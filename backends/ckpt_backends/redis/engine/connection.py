@@ -24,8 +24,16 @@ from redis.retry import Retry
 from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.model import in_batches, in_chunks
-from ckpt_backends.servers import is_local, misunderstood, understood, unexpected, warn_unencrypted
-from ckpt_backends.url import StoreUrl, masked, split_url
+from ckpt_backends.servers import (
+    NETWORK,
+    first_line,
+    is_local,
+    misunderstood,
+    understood,
+    unexpected,
+    warn_unencrypted,
+)
+from ckpt_backends.url import StoreUrl, split_url
 
 # The form that the answer to each command must have, after the driver has read it.
 
@@ -126,17 +134,7 @@ _REASONS: Sequence[tuple[str | type[Exception], str, str]] = (
         "a cluster has only database 0",
         "remove the database number from the URL",
     ),
-    (
-        "connection refused",
-        "connection refused",
-        "check that the server is running and that host and port are right",
-    ),
-    (
-        "Name or service not known|getaddrinfo|name resolution|nodename",
-        "unknown host",
-        "check the host name",
-    ),
-    ("unreachable|No route to", "the host is unreachable", ""),
+    *NETWORK,
     (
         "certificate verify failed|CERTIFICATE_VERIFY_FAILED|Hostname mismatch",
         "the server's certificate is not trusted",
@@ -169,7 +167,7 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
             return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
     if isinstance(error, exceptions.InvalidResponse):
         return unexpected(url, f"the server does not speak Redis's protocol: {error}")
-    said = masked(str(error).strip().partition("\n")[0], url) or type(error).__name__
+    said = first_line(error, url)
     said = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
     return StoreUnavailable(f"cannot read '{url}': {said}")
 
