@@ -614,17 +614,6 @@ class Queries:
         """The placeholder for a hash, which is text or bytes."""
         return self._database.text(name) if isinstance(value, str) else self._database.mark(name)
 
-    def used(self, table: str) -> str:
-        """Rows and bytes of a thread's values or writes, grouped by hash, channel and type."""
-        exact = self._database.exact
-        of = "''" if table == self.blobs else "checkpoint_id"
-        groups = f"{HASH}, {exact('channel')}, {exact('type')}"
-        id_group = "" if table == self.blobs else ", checkpoint_id"
-        return (
-            f"SELECT {groups}, {of}, COUNT(*), SUM({self._size}) FROM {table}"
-            f" WHERE {self.of_thread} GROUP BY {groups}{id_group}"
-        )
-
     def used_threads(self) -> str:
         """The thread ids in all three tables, sorted."""
         thread = self._database.exact("thread_id")

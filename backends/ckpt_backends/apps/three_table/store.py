@@ -6,10 +6,9 @@ Values are read for one checkpoint at a time, writes in the order in which they 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
-from itertools import groupby
+from itertools import chain
 from typing import Any, Unpack
 
 from ckpt_backends.apps.three_table.declaration import BACKEND
@@ -195,33 +194,25 @@ class ThreeTableStore(TableStore):
             yield write.key, ThreadSize(0, 1, write.size)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        if thread_id is None:
-            every = (text(row[0]) for row in self._stream(self._queries.used_threads(), {}))
-            for one in every:
-                yield from self._usage(one)
-        elif self._database.storable(thread_id):
-            yield from self._usage(thread_id)
+        asked = [thread_id] if thread_id is not None else []
+        every = self._stream(self._queries.used_threads(), {}) if thread_id is None else ()
+        for one in (*filter(self._database.storable, asked), *(text(row[0]) for row in every)):
+            yield from super().usage(one)
 
-    def _usage(self, thread_id: str) -> Iterator[Usage]:
-        index = self._index(thread_id)
-        for ns, rows in groupby(index.places, lambda key: key[0]):
-            count = len(list(rows))
-            yield Usage(CHECKPOINTS, "metadata", thread_id, ns, None, "", count, 0)
-        spaces = {one.hash: one.key.checkpoint_ns for one in index.places.values()}
-        by_id = {name: ns for ns, name in index.places}
-        for table, name in ((self._queries.blobs, BLOBS), (self._queries.writes, WRITES)):
-            used: Counter[tuple[str, str, str]] = Counter()
-            sizes: Counter[tuple[str, str, str]] = Counter()
-            query = self._queries.used(table)
-            used_rows = self._rows(query, self._of(thread_id))
-            for raw, channel, tag, checkpoint_id, count, size in used_rows:
-                ns = spaces.get(hash_text(raw), by_id.get(text(checkpoint_id), ""))
-                key = ns, text(channel), text(tag)
-                used[key] += int(count)
-                sizes[key] += int(size or 0)
-            for (ns, channel, tag), count in sorted(used.items()):
-                size = sizes[ns, channel, tag]
-                yield Usage(name, VALUE, thread_id, ns, channel, tag, count, size)
+    def _lengths(
+        self, thread_id: str
+    ) -> Iterator[tuple[tuple[str, str, str, str | None, str], int]]:
+        found = self.read_keys(thread_id)
+        for place in found.index.places.values():
+            ns = place.key.checkpoint_ns
+            yield (CHECKPOINTS, "metadata", ns, None, ""), 0
+            for part in chain.from_iterable(found.own(place).values()):
+                yield (BLOBS, VALUE, ns, part.channel, part.type), part.size
+        for part in found.orphans():
+            yield (BLOBS, VALUE, "", part.channel, part.type), part.size
+        for row in self._stream(self._queries.write_keys("NULL"), self._of(thread_id)):
+            ns = space_of(found.index, text(row[0]), hash_text(row[1]))
+            yield (WRITES, VALUE, ns, text(row[5]), text(row[6])), int(row[7])
 
     def checkpoints(
         self, thread_id: str, **options: Unpack[CheckpointOptions]

@@ -217,16 +217,8 @@ class ThreeTableRows(Rows):
         at = like(newest.stored_at, time)
         told = own_hash(key, one.parent)
         hashed: object = told if isinstance(parent.stored_hash, str) else bytes.fromhex(told)
-        cells: dict[str, object] = {
-            "thread_id": key.thread_id,
-            "checkpoint_id": key.checkpoint_id,
-            "parent_checkpoint_id": one.parent,
-            "checkpoint_ns": key.checkpoint_ns,
-            HASH: hashed,
-            CREATED: at,
-            MODIFIED: at,
-        }
-        self._rows.add(CHECKPOINTS, cells)
+        ids = {"checkpoint_id": key.checkpoint_id, "parent_checkpoint_id": one.parent}
+        self._rows.add(CHECKPOINTS, {**_common(key, hashed, at), **ids})
         new = {(blob.channel, blob.version): blob for blob in blobs}
         named = values.named(parent)
         for channel, version in json.loads(one.value.data)["channel_versions"].items():
@@ -240,24 +232,14 @@ class ThreeTableRows(Rows):
     def _insert_value(
         self, key: CheckpointKey, hashed: object, channel: str, blob: Record, at: object
     ) -> None:
-        cells = {
-            "thread_id": key.thread_id,
-            HASH: hashed,
-            "channel": channel,
-            "version": 0,
-            "type": blob.value.type,
-            VALUE: blob.value.data,
-            "checkpoint_ns": key.checkpoint_ns,
-            CREATED: at,
-            MODIFIED: at,
-        }
-        self._rows.add(BLOBS, cells)
+        cells = {"channel": channel, "version": 0, "type": blob.value.type, VALUE: blob.value.data}
+        self._rows.add(BLOBS, {**_common(key, hashed, at), **cells})
 
     def _copy_value(
         self, source: CheckpointRow, channel: str, key: CheckpointKey, hashed: object, at: object
     ) -> None:
         """Copy a channel's value byte for byte from one hash to another hash."""
-        new = {"thread_id": key.thread_id, HASH: hashed, CREATED: at, MODIFIED: at}
+        new = _common(key, hashed, at)
         where = {"thread_id": key.thread_id, HASH: source.stored_hash, "channel": channel}
         if not self._rows.copy(BLOBS, new, where):
             raise gone(source.key)
@@ -292,6 +274,12 @@ def _heads(values: Values) -> dict[str, NamespaceState]:
     number = Counter(ns for ns, _ in values.index.places)
     heads = values.index.heads()
     return {ns: NamespaceState(one.key.checkpoint_id, number[ns]) for ns, one in heads.items()}
+
+
+def _common(key: CheckpointKey, hashed: object, at: object) -> dict[str, object]:
+    """The cells that a checkpoint and its values have alike; without a column, one is left out."""
+    place = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns, HASH: hashed}
+    return {**place, CREATED: at, MODIFIED: at}
 
 
 def _no_writes() -> Unsupported:
