@@ -1,4 +1,4 @@
-"""Connects to a server or a cluster; allows only reading commands and checks the form of answers.
+"""Connects to a server or a cluster; allows only reading commands.
 
 Redis has no read-only session, so the allowed commands are listed here. None of them changes a time
 to live. Answers are bytes. The protocol is RESP2, because modules answer in other forms with RESP3.
@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from types import NoneType
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -34,39 +33,6 @@ from ckpt_backends.servers import (
     warn_unencrypted,
 )
 from ckpt_backends.url import StoreUrl, split_url
-
-# The form that the answer to each command must have, after the driver has read it.
-
-
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    return lambda answer: isinstance(answer, kinds)
-
-
-def _list_of(*kinds: type) -> Callable[[Any], bool]:
-    return lambda answer: isinstance(answer, list) and set(map(type, answer)) <= {*kinds}
-
-
-def _are_fields(answer: Any) -> bool:
-    return isinstance(answer, dict) and {*map(type, answer), *map(type, answer.values())} <= {bytes}
-
-
-def _turn_of(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda answer: len(answer) == 2 and isinstance(answer[0], int) and form(answer[1])
-
-
-_FORMS: Mapping[object, Callable[[Any], bool]] = {
-    **dict.fromkeys(
-        ("GET", "GETRANGE", "HGET", "JSON.GET", "LINDEX", "TYPE"), _is(bytes, NoneType)
-    ),
-    **dict.fromkeys(("EXISTS", "HSTRLEN", "MEMORY USAGE", "STRLEN"), _is(int, NoneType)),
-    **dict.fromkeys(("PEXPIRETIME", "PTTL"), _is(int, NoneType)),
-    **dict.fromkeys(("HMGET", "JSON.MGET", "MGET"), _list_of(bytes, NoneType)),
-    **dict.fromkeys(("FT._LIST", "HKEYS", "LRANGE"), _list_of(bytes)),
-    "HGETALL": _are_fields,
-    "SCAN": _turn_of(_list_of(bytes)),
-    "HSCAN": _turn_of(_are_fields),
-}
-"""Commands with answers of several forms are left out; their readers check them."""
 
 
 def answers_of(driver: Any, commands: Sequence[Command]) -> list[Any]:
@@ -296,25 +262,18 @@ class RedisConnection:
         """The answer to one command."""
         check(command)
         with explained(self._url):
-            return self.checked(command, self._run(command))
+            return self._run(command)
 
     def find(self, *command: bytes | str | int) -> Any:
         """The answer to one command; None if it is unknown to the server or not permitted."""
         check(command)
         with explained(self._url):
             try:
-                return self.checked(command, self._run(command))
+                return self._run(command)
             except _ELSEWHERE:
                 raise  # the server of a key has changed
             except exceptions.ResponseError:
                 return None
-
-    def checked(self, command: Command, answer: Any) -> Any:
-        """The answer. Raises `Unreadable` if no real server gives such an answer."""
-        form = _FORMS.get(command[0])
-        if form is not None and not form(answer):
-            raise unexpected(self._url)
-        return answer
 
     def ask_all(self, commands: Iterable[Command], at_once: int = AT_ONCE) -> Iterator[Any]:
         """The answer to each command; None if the key does not exist or has another type."""
@@ -324,14 +283,14 @@ class RedisConnection:
                 check(command)
             with explained(self._url):
                 answers = self._run_all(some)
-            for command, answer in zip(some, answers, strict=True):
+            for answer in answers:
                 if isinstance(answer, Exception):
                     if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
                         raise unavailable(self._url, answer)
                     if isinstance(answer, exceptions.ResponseError):
                         yield None
                         continue
-                yield self.checked(command, answer)
+                yield answer
 
     def number_of(self, names: Sequence[bytes]) -> int:
         """The number of these keys that exist."""
@@ -348,7 +307,7 @@ class RedisConnection:
 
             def ask(cursor: int, server: Any = server) -> Any:
                 with explained(self._url):
-                    return self.checked(("SCAN",), server.execute_command("SCAN", cursor, *after))
+                    return server.execute_command("SCAN", cursor, *after)
 
             yield from turns(self._url, ask)
 

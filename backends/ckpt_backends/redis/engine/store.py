@@ -24,7 +24,7 @@ from ckpt_backends.errors import (
     UnknownLayout,
     UsageError,
 )
-from ckpt_backends.memory import STORE
+from ckpt_backends.memory import STORE as ITEMS
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -67,7 +67,7 @@ from ckpt_backends.redis.engine.layout import (
     summed,
 )
 from ckpt_backends.rows import Row
-from ckpt_backends.servers import opening, understanding
+from ckpt_backends.servers import STORE, checked, opening, understanding
 from ckpt_backends.url import StoreUrl
 
 _RECENT = timedelta(minutes=1)
@@ -89,6 +89,7 @@ _FEW_WRITES, _FEW_THREADS = 500, 20
 more, all threads are listed first."""
 
 
+@checked(*STORE, "expiries", "expiry_times", "faults", "faults_of", "suspect_threads")
 class RedisStore(BaseStore):
     """A Redis database, opened for reading."""
 
@@ -578,7 +579,7 @@ def _seen(database: KeyDatabase, url: StoreUrl) -> str:
         other = _in_others(database, url) or f"name another one: {url.scheme}://HOST:PORT/N"
         return f"{said}; {other}"
     some = ", ".join(shell.name(text(name)) for name in sorted(names)[:_FEW])
-    if any(name.startswith(f"{STORE}:".encode()) for name in names):
+    if any(name.startswith(f"{ITEMS}:".encode()) for name in names):
         from ckpt_backends.memory import HINT
 
         return f"found keys such as {some}; {HINT}"

@@ -69,7 +69,7 @@ from ckpt_backends.redis.engine.keyspace import (
 from ckpt_backends.redis.engine.store import engine_of
 from ckpt_backends.redis.engine.write import create_index, erase_remains, restore_rows
 from ckpt_backends.rows import Cell, Restored, Row, no_table
-from ckpt_backends.servers import opening, understanding
+from ckpt_backends.servers import MEMORY, checked, opening, understanding
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.url import StoreUrl
 
@@ -324,6 +324,7 @@ class _Documents:
         return [(STORE, place.name), (vector, name)]
 
 
+@checked(*MEMORY)
 class RedisMemory(MemoryStore):
     """A RedisStore's database, opened for reading. There is no snapshot of the values."""
 
