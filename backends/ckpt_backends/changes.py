@@ -68,14 +68,8 @@ class Change:
     @property
     def added(self) -> list[CheckpointKey]:
         """The checkpoints that it adds."""
-        copied = [one.source for one in self.copies]
-        return [
-            *(one.key for one in self.checkpoints),
-            *(
-                CheckpointKey(self.thread_id, one.checkpoint_ns, one.checkpoint_id)
-                for one in copied
-            ),
-        ]
+        copied = [one.source._replace(thread_id=self.thread_id) for one in self.copies]
+        return [*(one.key for one in self.checkpoints), *copied]
 
 
 def moved(thread_id: str) -> StoreChanged:
@@ -190,6 +184,9 @@ UNKNOWN_REMAINS = Remains(
 # A change as JSON: for plans that are shown or saved, and for the log of operations.
 
 
+_TASK = ("task_id", "task_path", "idx", "channel")
+
+
 def change_record(change: Change) -> dict[str, Any]:
     """The change as a JSON object; bytes are base64."""
     return {
@@ -197,14 +194,8 @@ def change_record(change: Change) -> dict[str, Any]:
         "heads": dict(change.heads),
         "checkpoints": list(map(_checkpoint_record, change.checkpoints)),
         "writes": [
-            {
-                **one.key._asdict(),
-                "task_id": one.task_id,
-                "task_path": one.task_path,
-                "idx": one.idx,
-                "channel": one.channel,
-                "value": _typed(one.value),
-            }
+            {**one.key._asdict(), **{name: getattr(one, name) for name in _TASK}}
+            | {"value": _typed(one.value)}
             for one in change.writes
         ],
         "blobs": [{**one.place._asdict(), "value": _typed(one.value)} for one in change.blobs],
@@ -212,7 +203,7 @@ def change_record(change: Change) -> dict[str, Any]:
             {
                 "from": one.source._asdict(),
                 "to": one.target._asdict(),
-                "tasks": [list(task) for task in one.tasks],
+                "tasks": list(map(list, one.tasks)),
             }
             for one in change.copies_of_writes
         ],
@@ -221,7 +212,7 @@ def change_record(change: Change) -> dict[str, Any]:
                 "from": one.source._asdict(),
                 "metadata": _typed(one.metadata),
                 "body": _typed(one.body),
-                "writes": None if one.writes is None else [list(task) for task in one.writes],
+                "writes": None if one.writes is None else list(map(list, one.writes)),
             }
             for one in change.copies
         ],
@@ -246,7 +237,7 @@ def change_from_record(record: Mapping[str, Any]) -> Change:
         checkpoints=tuple(map(_checkpoint_from, record["checkpoints"])),
         writes=tuple(map(_write_from, record["writes"])),
         blobs=tuple(
-            Record.apart(thread_id, *_place_from(one), _present(_typed_from(one["value"])))
+            Record.apart(thread_id, *_place_from(one), _typed_from(one["value"]))
             for one in record["blobs"]
         ),
         copies_of_writes=tuple(
@@ -256,8 +247,8 @@ def change_from_record(record: Mapping[str, Any]) -> Change:
         copies=tuple(
             CopyOfCheckpoint(
                 _key_from(one["from"]),
-                _typed_from(one["metadata"]),
-                _typed_from(one["body"]),
+                None if one["metadata"] is None else _typed_from(one["metadata"]),
+                None if one["body"] is None else _typed_from(one["body"]),
                 None if one["writes"] is None else _tasks_from(one["writes"]),
             )
             for one in record["copies"]
@@ -278,22 +269,15 @@ def _checkpoint_record(one: Record) -> dict[str, Any]:
 
 
 def _checkpoint_from(record: Mapping[str, Any]) -> Record:
-    parent = record["parent_checkpoint_id"]
-    body, metadata = (_present(_typed_from(record[name])) for name in ("body", "metadata"))
-    return Record.checkpoint(
-        _key_from(record), None if parent is None else str(parent), body, metadata
-    )
+    key, parent = _key_from(record), record["parent_checkpoint_id"]
+    body, metadata = (_typed_from(record[name]) for name in ("body", "metadata"))
+    return Record.checkpoint(key, None if parent is None else str(parent), body, metadata)
 
 
 def _write_from(record: Mapping[str, Any]) -> Record:
-    return Record.write(
-        _key_from(record),
-        str(record["task_id"]),
-        str(record["task_path"]),
-        int(record["idx"]),
-        str(record["channel"]),
-        _present(_typed_from(record["value"])),
-    )
+    task_id, path, idx, channel = (record[name] for name in _TASK)
+    task = str(task_id), str(path), int(idx), str(channel)
+    return Record.write(_key_from(record), *task, _typed_from(record["value"]))
 
 
 def _place_from(record: Mapping[str, Any]) -> BlobKey:
@@ -311,26 +295,15 @@ def _tasks_from(record: Any) -> tuple[tuple[str, int], ...]:
 def _typed(value: TypedBytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
-    return {
-        "type": value.type,
-        "data": b64encode(value.data).decode(),
-        **({"encrypted": int(value.encrypted)} if value.encrypted else {}),
-        **({"part": value.part} if value.part else {}),
-    }
+    rest = {"encrypted": int(value.encrypted), "part": value.part}
+    data = {"type": value.type, "data": b64encode(value.data).decode()}
+    return data | {name: one for name, one in rest.items() if one}
 
 
-def _typed_from(record: Mapping[str, Any] | None) -> TypedBytes | None:
-    if record is None:
-        return None
+def _typed_from(record: Mapping[str, Any]) -> TypedBytes:
     return TypedBytes(
         str(record["type"]),
         b64decode(record["data"], validate=True),
         encrypted=Encryption(record.get("encrypted", 0)),
         part=str(record.get("part", "")),
     )
-
-
-def _present(value: TypedBytes | None) -> TypedBytes:
-    if value is None:
-        raise ValueError("a value is missing")
-    return value
