@@ -344,7 +344,7 @@ def test_what_has_expired_since_is_left_out_and_said(
     words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path, "--yes"]
     assert ckpt("-s", redis_url, *words).code == 0
     later = int(time.time() * 1000) + 1_200_000  # Between the two times to live.
-    monkeypatch.setattr(restoring, "_now", lambda _: later)
+    monkeypatch.setattr(restoring, "time_now", lambda _: later)
     (bundle,) = tmp_path.iterdir()
     done = ckpt("-s", redis_url, "import", bundle, "--yes", "-o", "json")
     assert done.code == 7

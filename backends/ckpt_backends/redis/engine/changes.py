@@ -17,10 +17,17 @@ from typing import Any, ClassVar, NamedTuple
 from redis import exceptions
 
 from ckpt_backends.changes import MOVED, Change, CopyOfCheckpoint, Inside, Removal, Removed, moved
+from ckpt_backends.codec.json import measure
 from ckpt_backends.errors import PartlyDone
 from ckpt_backends.model import CheckpointKey, Record, TypedBytes, Write, in_chunks
 from ckpt_backends.records import copied_from
-from ckpt_backends.redis.engine.connection import NAMES_AT_ONCE, Command, RedisConnection, keys_of
+from ckpt_backends.redis.engine.connection import (
+    NAMES_AT_ONCE,
+    Command,
+    RedisConnection,
+    Watch,
+    keys_of,
+)
 from ckpt_backends.redis.engine.keyspace import APART, ZSET, CheckpointKeys, ThreadKeys, text
 from ckpt_backends.redis.engine.layout import (
     KEYS_AT_ONCE,
@@ -258,10 +265,6 @@ class KeyRemoval(ThreadRemoval[LayoutT]):
         ]
 
     def only_step(self, removal: Removal) -> Step | None:
-        """The step that removes a whole thread, for a transaction that it shares with others.
-
-        None if it must be removed alone: it takes more steps, or it is skipped.
-        """
         layout = self._layout
         # What no list names, an agent may have added while others were found for the transaction.
         waits = layout.lists_additions or not layout.is_indexed()
@@ -341,7 +344,7 @@ class _Part(NamedTuple):
     """A thread that is removed together with others."""
 
     removal: Removal
-    thread: KeyRemoval[Any]
+    thread: Any
     step: Step
 
 
@@ -358,15 +361,13 @@ def carry_out_all(
     some: list[_Part] = []
     number = 0
     for removal, thread in zip(removals, threads, strict=True):
-        step = None
-        if isinstance(thread, KeyRemoval) and not connection.is_cluster:
-            step = thread.only_step(removal)
+        step = None if connection.is_cluster else thread.only_step(removal)
         size = sum(len(command) for _, command in step or ())
         is_double = any(one.removal.thread_id == removal.thread_id for one in some)
         if some and (step is None or is_double or number + size > KEYS_AT_ONCE):
             yield from _together(connection, lock, some)
             some, number = [], 0
-        if step is None or not isinstance(thread, KeyRemoval):
+        if step is None:
             yield thread.carry_out(removal)
         else:
             some.append(_Part(removal, thread, step))
@@ -421,7 +422,10 @@ def check_json(data: bytes, name: bytes) -> None:
     It refuses more than 127 levels and lone surrogates, and makes floats of integers that do not
     fit into 64 bits. (RedisJSON 2.8)
     """
-    if data.count(b"[") + data.count(b"{") > _DEEPEST and _depth(data) > _DEEPEST:
+    if (
+        data.count(b"[") + data.count(b"{") > _DEEPEST
+        and measure(data.decode("utf-8", "surrogatepass"), 0).depth > _DEEPEST
+    ):
         raise CannotHold(f"'{text(name)}' would have more than {_DEEPEST} levels")
     if _UNSURE.search(data):
         found = json.loads(
@@ -452,18 +456,6 @@ def _checked_integer(digits: str, name: bytes) -> int:
     if not _LEAST <= found <= _MOST:
         raise CannotHold(f"'{text(name)}' would have an integer of more than 64 bits")
     return found
-
-
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_BRACKETS = re.compile(rb"[\[\]{}]")
-
-
-def _depth(data: bytes) -> int:
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(_STRINGS.sub(b"", data)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
 
 
 _AT_ONCE = 4 << 20
@@ -555,14 +547,14 @@ def _finish(
     watched = reception.watched()
     connection.check_together([*watched, *names])
 
-    def checked() -> Iterator[Command]:
+    def checked(_: Watch) -> Iterator[Command]:
         if connection.number_of(names) or reception.heads() != heads:
             raise moved(thread_id)
         yield from commands
         yield from reception.last()
 
     try:
-        answers = connection.change(watched, checked(), names[:1])
+        answers = connection.change(watched, checked, names[:1])
     except exceptions.WatchError:
         raise moved(thread_id) from None
     failed = [one for one in answers if isinstance(one, Exception)]

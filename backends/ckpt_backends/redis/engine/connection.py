@@ -184,6 +184,8 @@ COUNTING = frozenset({"EXISTS", "UNLINK"})
 """Commands that take any number of keys and return a number."""
 _ELSEWHERE = (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError)
 Command = Sequence[bytes | str | int]
+Watch = Callable[[Sequence[bytes]], None]
+"""Watches keys until the end of a transaction."""
 _Item = TypeVar("_Item")
 
 
@@ -223,17 +225,24 @@ class RedisConnection:
             yield pipe
 
     def change(
-        self, watched: Sequence[bytes], commands: Iterable[Command], names: Sequence[bytes] = ()
+        self,
+        watched: Sequence[bytes],
+        commands: Callable[[Watch], Iterable[Command]],
+        names: Sequence[bytes] = (),
     ) -> list[Any]:
         """Run commands with these keys in one transaction. Returns the answers, also errors.
 
-        `commands` is read after the keys are watched: what it checks and reads stays as it is, or
-        `WatchError` is raised. The `names` are not watched.
+        `commands` is called after the keys are watched, and may watch more: what it checks and
+        reads stays as it is, or `WatchError` is raised. The `names` are not watched.
         """
         with self.transaction([*watched, *names]) as pipe:
-            if watched:
-                pipe.watch(*watched)
-            together = list(commands)
+
+            def watch(some: Sequence[bytes]) -> None:
+                if some:
+                    pipe.watch(*some)
+
+            watch(watched)
+            together = list(commands(watch))
             pipe.multi()
             for command in together:
                 pipe.execute_command(*command)

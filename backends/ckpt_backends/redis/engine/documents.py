@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from ckpt_backends.codec.json import skip_space
+from ckpt_backends.codec.json import members, skip_space
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreUnavailable
 from ckpt_backends.model import (
@@ -747,27 +747,10 @@ _SCANNER = json.JSONDecoder()
 
 def members_of(document: str) -> dict[str, str]:
     """By name, the texts of the members of an object. Raises ValueError for any other text."""
-    found: dict[str, str] = {}
-    at = _past(document, 0, "{")
-    while not document.startswith("}", at):
-        if found:
-            at = _past(document, at, ",")
-        name, at = _SCANNER.raw_decode(document, at)
-        start = _past(document, at, ":")
-        _, end = _SCANNER.raw_decode(document, start)
-        if not isinstance(name, str) or name in found:
-            raise ValueError("a name is no text, or appears twice")
-        found[name] = document[start:end]
-        at = skip_space(document, end)
-    return found
-
-
-def _past(text: str, at: int, mark: str) -> int:
-    """The place behind a mark, with the space around it."""
-    at = skip_space(text, at)
-    if not text.startswith(mark, at):
-        raise ValueError(f"'{mark}' expected at character {at}")
-    return skip_space(text, at + 1)
+    found, _ = members(
+        document, skip_space(document, 0), lambda _, at: _SCANNER.raw_decode(document, at)[1]
+    )
+    return unique([(one.key, document[one.value : one.end]) for one in found])
 
 
 def joined(members: Mapping[str, str]) -> str:

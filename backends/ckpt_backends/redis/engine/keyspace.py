@@ -367,11 +367,16 @@ def expiries_of(connection: RedisConnection, names: Sequence[bytes]) -> Iterator
     """When keys expire, in milliseconds since 1970; None if they do not expire."""
     moments = list(connection.ask_all(("PEXPIRETIME", name) for name in names))
     if None in moments:  # before Redis 7
-        now = int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
+        now = time_now(connection)
         left = connection.ask_all(("PTTL", name) for name in names)
         moments = [-1 if one is None or one < 0 else now + int(one) for one in left]
     for one in moments:
         yield int(one) if int(one) >= 0 else None
+
+
+def time_now(connection: RedisConnection) -> int:
+    """The server's clock, in milliseconds since 1970."""
+    return int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
 
 
 def cells_of(kind: str, answer: Any) -> dict[str, Cell] | None:

@@ -95,19 +95,6 @@ class _Sum:
     number: int = 1
 
 
-def _add(sums: dict[Any, _Sum], group: Hashable, own: bytes) -> None:
-    """Add an id to the sum of a namespace, or of the beginning of its keys."""
-    found = sums.get(group)
-    if found is None:
-        sums[group] = _Sum(own, own)
-        return
-    found.number += 1
-    if own > found.newest:
-        found.newest = own
-    elif own < found.oldest:
-        found.oldest = own
-
-
 def namespaces_by_name(
     names: Names, entries: Entries, separator: bytes
 ) -> Iterator[ListedNamespace]:
@@ -123,14 +110,23 @@ def namespaces_by_name(
     for some in names():
         for name in some:
             start, _, own = name.rpartition(separator)
-            _add(sums, start, own)
+            if (sum_ := sums.get(start)) is None:
+                sums[start] = _Sum(own, own)
+                continue
+            sum_.number += 1
+            if own > sum_.newest:
+                sum_.newest = own
+            elif own < sum_.oldest:
+                sum_.oldest = own
     unsure: set[bytes] = set()
     for part in in_chunks(sums.items(), _AT_ONCE):
         newest = {start + separator + found.newest: start for start, found in part}
         keys = {newest[place.name]: place.key for place in entries(list(newest))}
         for start, found in part:
             if start in keys:
-                yield _listed(keys[start], found)
+                thread_id, ns, _ = keys[start]
+                ids = text(found.oldest), text(found.newest)
+                yield ListedNamespace(thread_id, ns, *ids, found.number)
             else:
                 unsure.add(start)
     if unsure:
@@ -143,21 +139,13 @@ def namespaces_by_name(
 
 def namespaces_of(entries: Iterable[CheckpointEntry]) -> Iterator[ListedNamespace]:
     """The namespaces of these checkpoints."""
-    sums: dict[CheckpointKey, _Sum] = {}
-    heads: dict[CheckpointKey, CheckpointEntry] = {}
+    groups: dict[tuple[str, str], list[CheckpointEntry]] = {}
     for one in entries:
-        group = one.key._replace(checkpoint_id="")
-        _add(sums, group, raw(one.key.checkpoint_id))
-        head = heads.setdefault(group, one)
-        if (head.rank, head.key) < (one.rank, one.key):
-            heads[group] = one
-    for group, found in sums.items():
-        yield _listed(group, found, heads[group].key.checkpoint_id)
-
-
-def _listed(key: CheckpointKey, found: _Sum, head: str | None = None) -> ListedNamespace:
-    oldest, newest = text(found.oldest), text(found.newest)
-    return ListedNamespace(key.thread_id, key.checkpoint_ns, oldest, newest, found.number, head)
+        groups.setdefault(one.key[:2], []).append(one)
+    for group, some in groups.items():
+        head = max(some, key=lambda one: (one.rank, one.key)).key.checkpoint_id
+        ids = sorted(raw(one.key.checkpoint_id) for one in some)
+        yield ListedNamespace(*group, text(ids[0]), text(ids[-1]), len(some), head)
 
 
 # Faults in the keys of one thread that all layouts on Redis can have: times to live.
@@ -964,6 +952,13 @@ class ThreadRemoval(ABC, Generic[LayoutT]):
             return removed(removal, rows)._replace(skipped=MOVED)
         self._run_last(removal.inside, rows)
         return removed(removal, rows)
+
+    def only_step(self, removal: Removal) -> Step | None:  # noqa: ARG002
+        """The step that removes a whole thread, for a transaction that it shares with others.
+
+        None if it must be removed alone.
+        """
+        return None
 
     @abstractmethod
     def _steps(self, inside: Inside | None) -> list[Step]:

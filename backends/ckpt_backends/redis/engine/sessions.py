@@ -118,7 +118,7 @@ class WritableRedisSessions(WritableSessions):
         outcome = "earlier ones are removed" if self._connection.is_cluster else "none was removed"
         try:
             with explained_change(self._url, outcome):
-                self._connection.change(list(sessions), self._removing(sessions))
+                self._connection.change(list(sessions), lambda _: self._removing(sessions))
         except exceptions.WatchError:
             raise self._changed() from None
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from operator import attrgetter
 from time import sleep
 from typing import Any, Unpack
 
@@ -100,9 +100,9 @@ class RedisStore(BaseStore):
         self._connection = layout.connection
         self._url = url
         self._layout = layout
-        self._listings: dict[str, list[ThreadEntry]] = {}
+        self._listings: dict[str, list[Thread]] = {}
         """By prefix, the threads whose ids begin with it, newest first."""
-        self._listed_last: Sequence[ThreadEntry] = ()
+        self._listed_last: Sequence[Thread] = ()
         self._order: dict[str, int] = {}
         self._found: dict[str, ThreadKeys] = {}
 
@@ -127,18 +127,17 @@ class RedisStore(BaseStore):
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         yield from self._in_order(self._entries("")[:limit])
 
-    def _entries(self, prefix: str) -> list[ThreadEntry]:
+    def _entries(self, prefix: str) -> list[Thread]:
         """The threads whose ids begin with a text, newest first; may include others."""
         prefix = "" if "" in self._listings else prefix
         if prefix not in self._listings:
             self._listings[prefix] = threads_of(self._layout.namespaces(prefix))
         return self._listings[prefix]
 
-    def _in_order(self, listed: Sequence[ThreadEntry]) -> Iterator[Thread]:
+    def _in_order(self, listed: Sequence[Thread]) -> Iterator[Thread]:
         self._listed_last = listed
         self._order = {one.thread_id: n for n, one in enumerate(listed)}
-        for one in listed:
-            yield one.thread()
+        yield from listed
 
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
         channels = bounds.head_channels
@@ -161,11 +160,11 @@ class RedisStore(BaseStore):
         if "" in self._listings or bounds.ids is None or len(bounds.ids) > _FEW_THREADS:
             return self._in_order(self._entries(bounds.prefix))
         places = (place for one in bounds.ids for place in self._places_of(one).values())
-        return [one.thread() for one in threads_of(namespaces_of(places))]
+        return threads_of(namespaces_of(places))
 
     def thread(self, thread_id: str) -> Thread | None:
         found = threads_of(namespaces_of(self._places_of(thread_id).values()))
-        return found[0].thread() if found else None
+        return found[0] if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
         return self._layout.sizes(self._find(thread_id), [thread_id])[0]
@@ -249,7 +248,7 @@ class RedisStore(BaseStore):
         )
 
     def _sorted(self, writes: Iterable[Write]) -> list[Write]:
-        return sorted(writes, key=_by_checkpoint if self._layout.is_by_arrival else _order)
+        return sorted(writes, key=_BY_CHECKPOINT if self._layout.is_by_arrival else _ORDER)
 
     def expiries(
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
@@ -469,12 +468,7 @@ class RedisStore(BaseStore):
         ]
 
 
-def _by_checkpoint(write: Write) -> CheckpointKey:
-    return write.key
-
-
-def _order(write: Write) -> tuple[CheckpointKey, str, str, int]:
-    return write.key, write.task_path, write.task_id, write.idx
+_ORDER, _BY_CHECKPOINT = attrgetter("key", "task_path", "task_id", "idx"), attrgetter("key")
 
 
 def _moment(now: datetime, left: int) -> datetime | None:
@@ -619,35 +613,21 @@ def open_store(url: StoreUrl) -> Store:
 # Threads in a listing.
 
 
-@dataclass(slots=True)
-class ThreadEntry:
-    """A thread in a listing."""
-
-    thread_id: str
-    oldest: str
-    newest: str
-    head: str | None = None
-    checkpoints: int = 0
-    namespaces: int = 0
-
-    def thread(self) -> Thread:
-        return Thread(
-            self.thread_id, self.head, self.oldest, self.newest, self.checkpoints, self.namespaces
-        )
-
-
-def threads_of(namespaces: Iterable[ListedNamespace]) -> list[ThreadEntry]:
+def threads_of(namespaces: Iterable[ListedNamespace]) -> list[Thread]:
     """The threads of these namespaces, the one with the newest checkpoint first."""
-    known: dict[str, ThreadEntry] = {}
+    known: dict[str, list[ListedNamespace]] = {}
     for one in namespaces:
-        found = known.get(one.thread_id)
-        if found is None:
-            found = known[one.thread_id] = ThreadEntry(one.thread_id, one.oldest, one.newest)
-        found.oldest, found.newest = min(found.oldest, one.oldest), max(found.newest, one.newest)
-        found.checkpoints += one.checkpoints
-        found.namespaces += 1
-        if one.checkpoint_ns == "":
-            found.head = one.head or one.newest
-    ordered = sorted(known.values(), key=lambda one: one.thread_id)
-    ordered.sort(key=lambda one: one.newest, reverse=True)
-    return ordered
+        known.setdefault(one.thread_id, []).append(one)
+    found = [
+        Thread(
+            thread_id,
+            next((one.head or one.newest for one in some if not one.checkpoint_ns), None),
+            min(one.oldest for one in some),
+            max(one.newest for one in some),
+            sum(one.checkpoints for one in some),
+            len(some),
+        )
+        for thread_id, some in sorted(known.items())
+    ]
+    found.sort(key=lambda one: str(one.last), reverse=True)
+    return found

@@ -36,6 +36,7 @@ from ckpt_backends.redis.engine.changes import STAGED, carry_out_all, receive_th
 from ckpt_backends.redis.engine.connection import (
     Command,
     RedisConnection,
+    Watch,
     connect,
     explained,
     explained_change,
@@ -54,6 +55,7 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
     stored_of,
     text,
+    time_now,
 )
 from ckpt_backends.redis.engine.layout import CommandPlan, RedisLayout, purge_lock
 from ckpt_backends.redis.engine.store import open_layout
@@ -89,7 +91,7 @@ def _replace(connection: RedisConnection, thread_id: str, edits: Sequence[RowEdi
     if not names:
         return
 
-    def checked() -> Iterator[Command]:
+    def checked(_: Watch) -> Iterator[Command]:
         stored = stored_of(connection, [one.stored for one in edits])
         for one, found in zip(edits, stored, strict=True):
             if not _is_as_read(one.stored, found):
@@ -98,7 +100,7 @@ def _replace(connection: RedisConnection, thread_id: str, edits: Sequence[RowEdi
             yield from _replacing(one)
 
     try:
-        answers = connection.change(names, checked())
+        answers = connection.change(names, checked)
     except exceptions.WatchError:
         raise moved(thread_id) from None
     for answer in answers:
@@ -153,7 +155,7 @@ def restore_rows(
     Raises `StoreChanged` if a key exists with different contents, and `Unsupported` if the layout
     has no such kind of key.
     """
-    now = _now(connection)
+    now = time_now(connection)
     added = there = expired = 0
     with connection.driver.client() as own:
         link: Any = own.connection
@@ -181,11 +183,6 @@ def restore_rows(
             # Disconnecting discards a transaction that was not executed.
             link.disconnect()
     return Restored(added, there, expired)
-
-
-def _now(connection: RedisConnection) -> int:
-    """The server's clock, in milliseconds since 1970."""
-    return int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
 
 
 def _expiry(row: Row) -> int | None:
@@ -252,7 +249,7 @@ class WritableRedisStore(BaseWritableStore):
             )
         try:
             with explained_change(self._url, "nothing was written"):
-                answers = self._transaction(self._layout.plan(self._layout, change))
+                answers = self._carry_out(self._layout.plan(self._layout, change))
         except exceptions.WatchError:
             raise moved(change.thread_id) from None
         failed = [one for one in answers if isinstance(one, Exception)]
@@ -262,23 +259,20 @@ class WritableRedisStore(BaseWritableStore):
                 hint="Redis does not roll back a transaction; check the thread, then run ckpt undo",
             )
 
-    def _transaction(self, plan: CommandPlan[Any]) -> Sequence[object]:
-        commands: list[Command] = []
-        if not plan.watched:
-            commands += plan.commands()
-        with self._connection.transaction(plan.watched or plan.touched) as pipe:
-            _watch(pipe, plan.watched)
-            commands = commands or list(plan.commands())
-            named = [name for command in commands for name in keys_of(command)]
-            self._connection.check_together([*plan.watched, *plan.touched, *plan.beside, *named])
-            _watch(pipe, plan.touched)
+    def _carry_out(self, plan: CommandPlan[Any]) -> list[Any]:
+        connection = self._connection
+        early = [] if plan.watched else list(plan.commands())
+
+        def commands(watch: Watch) -> Iterator[Command]:
+            made = early or list(plan.commands())
+            named = [name for command in made for name in keys_of(command)]
+            connection.check_together([*plan.watched, *plan.touched, *plan.beside, *named])
+            watch(plan.touched)
             plan.check()
-            commands += plan.last()
-            pipe.multi()
-            for command in commands:
-                pipe.execute_command(*command)
-            found: Sequence[object] = pipe.execute(raise_on_error=False)
-            return found
+            yield from made
+            yield from plan.last()
+
+        return connection.change(plan.watched, commands, () if plan.watched else plan.touched)
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         with (
@@ -315,11 +309,6 @@ class WritableRedisStore(BaseWritableStore):
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _watch(pipe: Any, names: Sequence[bytes]) -> None:
-    if names:
-        pipe.watch(*names)
 
 
 def open_writable(url: StoreUrl) -> WritableStore:

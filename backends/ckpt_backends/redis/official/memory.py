@@ -435,7 +435,7 @@ class WritableRedisMemory(WritableMemoryStore):
 
         try:
             with explained_change(self._url, "nothing was removed"):
-                self._connection.change(list(keys), checked())
+                self._connection.change(list(keys), lambda _: checked())
         except exceptions.WatchError:
             raise StoreChanged(
                 f"an item of '{self._url}' changed meanwhile, so nothing was removed",
