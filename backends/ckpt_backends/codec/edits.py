@@ -71,16 +71,6 @@ def set_json_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
     return made
 
 
-def append_json(data: bytes, item: bytes) -> bytes:
-    """The list with one more item. Raises ValueError if it is not a list."""
-    text = data.rstrip()
-    if not (text.startswith(b"[") and text.endswith(b"]")):
-        raise ValueError("not a list")
-    inner = text[1:-1].rstrip()
-    comma = b", " if b", " in inner else b","
-    return b"[" + inner + (comma if inner else b"") + item + b"]"
-
-
 def _comma(data: bytes) -> bytes:
     """The comma between the items of a list, with its spaces."""
     text = data.decode("utf-8", "surrogatepass")
@@ -135,13 +125,6 @@ def set_msgpack_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
     if cursor.pos != len(data):
         raise ValueError("something follows it")
     return changed
-
-
-def append_msgpack(data: bytes, item: bytes) -> bytes:
-    """The list with one more item. Raises ValueError if it is not a list."""
-    cursor = Cursor(data)
-    count = cursor.enter(ARRAY, "not a list")
-    return write_header(ARRAY, count + 1) + data[cursor.pos :] + item
 
 
 def _set_msgpack_keys(cursor: Cursor, edits: Mapping[str, Edit]) -> bytes:
@@ -366,17 +349,11 @@ def set_keys(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
 
 
 def append_item(stored: TypedBytes, item: bytes) -> TypedBytes:
-    """The stored list with one more item; all other bytes stay the same.
+    """The stored list with one more item; those that it has keep their bytes.
 
     Raises `Unsupported` if the value is not a list, or is stored with an unknown type.
     """
-    if stored.type not in ("msgpack", *JSON_TYPES):
-        raise Unsupported(f"cannot append to a value of type '{stored.type}'")
-    append = append_msgpack if stored.type == "msgpack" else append_json
-    try:
-        return TypedBytes(stored.type, append(stored.data, item))
-    except ValueError as error:
-        raise Unsupported("cannot append to a value that is not a list") from error
+    return list_of([*stored_items(stored), TypedBytes(stored.type, item)], stored)
 
 
 def stored_items(stored: TypedBytes) -> list[TypedBytes]:

@@ -7,8 +7,9 @@ The nodes are no tuples, which would be taken for values of the store.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ckpt_backends.model import TypedBytes
 
@@ -78,6 +79,18 @@ def items_of(value: Value) -> list[Value] | None:
     if isinstance(value, Tagged) and value.type == TUPLE:
         value = value.payload
     return value if isinstance(value, list) else None
+
+
+def inner_values(root: Any) -> Iterator[Any]:
+    """A value and all that are inside its dicts and lists, without keys. Never recurses."""
+    todo = [root]
+    while todo:
+        item = todo.pop()
+        yield item
+        if isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            todo.extend(item)
 
 
 CHANNELS = "channel_values"

@@ -30,6 +30,7 @@ from ckpt_backends.codec.values import (
     PastLimit,
     Tagged,
     Value,
+    inner_values,
 )
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.form import CannotHold, Form, NoEqualForm
@@ -406,29 +407,20 @@ def _leaf(leaf: TypedBytes) -> Any:
 
 def _plain_document(root: Value) -> Value:
     """A decoded document. Raises `NoEqualForm` if it has values that only BSON has."""
-    todo: list[Any] = [root]
-    while todo:
-        item = todo.pop()
+    for item in inner_values(root):
         if isinstance(item, Tagged):
             raise NoEqualForm(f"has a value of type '{item.type}', which cannot be converted")
-        todo.extend(
-            item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-        )
     return root
 
 
 def _check_redis(root: Any) -> None:
     """Raise `NoEqualForm` if RedisSaver reads something else than `json.loads`."""
-    todo = [root]
-    while todo:
-        item = todo.pop()
+    for item in inner_values(root):
         if isinstance(item, dict):
             if looks_marked(item):
                 raise NoEqualForm("has a dict from which RedisSaver makes an object")
-            todo.extend(item)
-            todo.extend(item.values())
-        elif isinstance(item, list):
-            todo.extend(item)
+            for name in item:
+                name.encode()
         elif isinstance(item, int) and not _LEAST_INT <= item <= _MOST_INT:
             raise NoEqualForm(f"has the integer {item}, which RedisSaver reads as a float")
         elif isinstance(item, str):
@@ -447,22 +439,17 @@ def _json_entries(entries: dict[str, Any]) -> bytes:
 
 
 def _redis_json(entries: dict[str, Any]) -> bytes:
+    made = _json_entries(entries)
     _check_redis(entries)
-    return _json_entries(entries)
+    return made
 
 
 def _check_keys(root: Any) -> None:
     """Raise `NoEqualForm` for keys that are not texts, which `json` would convert to texts."""
-    todo = [root]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, dict):
-            if not all(isinstance(key, str) for key in item):
-                raise NoEqualForm("has keys that are not texts, and JSON has only texts")
-            todo.extend(item.values())
-        elif isinstance(item, list):
-            todo.extend(item)
-        elif isinstance(item, Ext | bytes):
+    for item in inner_values(root):
+        if isinstance(item, dict) and not all(isinstance(key, str) for key in item):
+            raise NoEqualForm("has keys that are not texts, and JSON has only texts")
+        if isinstance(item, Ext | bytes):
             raise NoEqualForm("has a value that JSON cannot represent")
 
 

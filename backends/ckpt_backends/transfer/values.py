@@ -18,11 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
-from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias
 
 from ckpt_backends.codec.cursor import READ_EXT, depth_bound, skip
-from ckpt_backends.codec.json import BOM, looks_marked
+from ckpt_backends.codec.json import BOM, looks_marked, measure
 from ckpt_backends.codec.lossless import Ext, pack_lossless, unpack_lossless
 from ckpt_backends.codec.pickle import (
     OLD_MODULES,
@@ -36,7 +35,16 @@ from ckpt_backends.codec.pickle import (
     Set,
     build,
 )
-from ckpt_backends.codec.values import CHANNELS, REDIS_JSON, TUPLE, Limits, PastLimit, Tagged, Value
+from ckpt_backends.codec.values import (
+    CHANNELS,
+    REDIS_JSON,
+    TUPLE,
+    Limits,
+    PastLimit,
+    Tagged,
+    Value,
+    inner_values,
+)
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.form import CannotHold, NoEqualForm, Serializer
 
@@ -695,9 +703,6 @@ _FLOAT = b"\xcb"
 _DEEPEST = 200
 _LEVELS = 120
 """RedisJSON reads 127 levels; three of them are above the values."""
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_STEPS = dict.fromkeys(b"[{", 1) | dict.fromkeys(b"]}", -1)
-_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in _STEPS)
 
 
 class _Made(dict[str, Any]):
@@ -729,9 +734,10 @@ def redis_document(data: bytes) -> bytes:
         raise NoEqualForm(f"cannot become JSON: {error}") from None
     if _FLOAT in data:
         text = exact_floats(text)
-    made = text.encode()
-    _check_depth(made)
-    return made
+    opened = text.count("[") + text.count("{")
+    if opened > _LEVELS and (deepest := measure(text, 0).depth) > _LEVELS:
+        raise NoEqualForm(f"is nested {deepest} levels deep, and RedisJSON reads only {_LEVELS}")
+    return text.encode()
 
 
 def _on_bytes(value: object) -> dict[str, str]:
@@ -789,7 +795,11 @@ class _Reader:
             raise NoEqualForm(f"holds an ext type {code} of an unknown form")
         name = parts[0], parts[1]
         made = _envelope(code, name, parts[2], parts[3:])
-        if "__send__" not in made and any(one in data for one in _BYTES) and _has_bytes(made):
+        if (
+            "__send__" not in made
+            and any(one in data for one in _BYTES)
+            and any(isinstance(one, bytes) for one in inner_values(made))
+        ):
             raise NoEqualForm(
                 f"holds bytes inside a {_words(name)}, which RedisSaver gives back as a dict"
             )
@@ -859,42 +869,14 @@ def _are_texts(items: Iterable[object]) -> bool:
     return all(isinstance(item, str) for item in items)
 
 
-def _has_bytes(root: Any) -> bool:
-    todo = [root]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, bytes):
-            return True
-        if isinstance(item, dict):
-            todo.extend(item.values())
-        elif isinstance(item, list):
-            todo.extend(item)
-    return False
-
-
 def _check_dicts(root: Any) -> None:
     """Raise `NoEqualForm` if RedisSaver or ckpt would take a dict for an object."""
-    todo = [root]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, list):
-            todo.extend(item)
-        elif isinstance(item, dict):
-            todo.extend(item.values())
-            if not isinstance(item, _Made) and looks_marked(item):
-                names = ", ".join(f"'{key}'" for key in list(item)[:4])
-                raise NoEqualForm(
-                    f"holds a dict that RedisSaver would take for an object: its keys are {names}"
-                )
-
-
-def _check_depth(text: bytes) -> None:
-    if text.count(b"[") + text.count(b"{") <= _LEVELS:
-        return
-    brackets = _TEXT.sub(b"", text).translate(None, _NOT_BRACKETS)
-    deepest = max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
-    if deepest > _LEVELS:
-        raise NoEqualForm(f"is nested {deepest} levels deep, and RedisJSON reads only {_LEVELS}")
+    for item in inner_values(root):
+        if isinstance(item, dict) and not isinstance(item, _Made) and looks_marked(item):
+            names = ", ".join(f"'{key}'" for key in list(item)[:4])
+            raise NoEqualForm(
+                f"holds a dict that RedisSaver would take for an object: its keys are {names}"
+            )
 
 
 # Converts pickles to msgpack of LangGraph's serializer, without calling anything.
