@@ -195,12 +195,12 @@ for name in {"bson", *(one.driver.partition(".")[0] for one in every if one.driv
     sys.modules[name] = None
 for one in every:
     for place in (one.records, one.edits):
-        if place and one.engine != "redis":
+        if place:
             load(place)
 """
 
 
 def test_archives_are_read_without_a_driver() -> None:
-    """What rows hold is known where no driver is installed; rows of Redis still need one."""
+    """What rows hold is known where no driver is installed."""
     command = [sys.executable, "-c", _WITHOUT_DRIVERS]
     subprocess.run(command, check=True)

@@ -50,12 +50,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.records import copied_from
-from ckpt_backends.redis.engine.connection import (
-    Command,
-    RedisConnection,
-    with_contents,
-    with_sizes,
-)
+from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.keyspace import (
     CALL,
     CHECKPOINT,
@@ -81,6 +76,8 @@ from ckpt_backends.redis.engine.keyspace import (
     rest_of,
     row_name,
     text,
+    with_contents,
+    with_sizes,
 )
 from ckpt_backends.redis.engine.layout import (
     KEYS_AT_ONCE,

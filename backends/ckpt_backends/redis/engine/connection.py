@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 import redis
@@ -20,9 +20,8 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unsupported, UsageError
-from ckpt_backends.model import in_batches, in_chunks
+from ckpt_backends.model import in_chunks
 from ckpt_backends.servers import (
     NETWORK,
     first_line,
@@ -170,8 +169,8 @@ def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
 
 SCAN_COUNT = 5000
 """Keys per SCAN call. One call blocks the server for two or three milliseconds."""
-AT_ONCE, NAMES_AT_ONCE, _BYTES_AT_ONCE = 500, 1000, 4 << 20
-"""Commands, keys of one command, and bytes of answers that are sent together."""
+AT_ONCE, NAMES_AT_ONCE = 500, 1000
+"""Commands, and keys of one command, that are sent together."""
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
     | {"GETRANGE", "HGETALL", "HKEYS", "HSCAN", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
@@ -186,7 +185,6 @@ _ELSEWHERE = (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAg
 Command = Sequence[bytes | str | int]
 Watch = Callable[[Sequence[bytes]], None]
 """Watches keys until the end of a transaction."""
-_Item = TypeVar("_Item")
 
 
 class RedisConnection:
@@ -390,39 +388,6 @@ def client(settings: Mapping[str, Any]) -> Any:
     if given["password"] and not is_encrypted and not is_local(given["host"]):
         warn_unencrypted(given["host"], "use rediss:// if the server has TLS")
     return redis.Redis(ssl=is_encrypted, **given)
-
-
-def with_sizes(
-    items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
-) -> Iterator[list[tuple[_Item, int]]]:
-    """The items with their sizes, in order, in batches of a few megabytes.
-
-    `measure` returns the size of each item. A single item may exceed the size of a batch. Items
-    that are too large to read, or have the size None, count as 0.
-    """
-    for part in in_chunks(items, AT_ONCE):
-        sizes = (int(told or 0) for told in measure(part))
-        yield from in_batches(zip(part, sizes, strict=True), _bytes_read, _BYTES_AT_ONCE)
-
-
-def with_contents(
-    connection: RedisConnection,
-    items: Sequence[_Item],
-    measure: Callable[[_Item], Command],
-    read: Callable[[_Item], Command],
-) -> Iterator[tuple[_Item, int, Any]]:
-    """The items with their sizes and contents, in order, by two commands for each.
-
-    The contents are None for an item that is too large to read, or does not exist any more.
-    """
-    for some in with_sizes(items, lambda part: connection.ask_all(map(measure, part))):
-        answers = connection.ask_all(read(item) for item, size in some if size <= MOST_BYTES)
-        for item, size in some:
-            yield item, size, next(answers) if size <= MOST_BYTES else None
-
-
-def _bytes_read(item: tuple[Any, int]) -> int:
-    return item[1] if item[1] <= MOST_BYTES else 0
 
 
 # A connection to a Redis Cluster, where each key is on the server of its slot.

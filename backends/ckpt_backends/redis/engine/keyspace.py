@@ -1,4 +1,4 @@
-"""Helpers for the names of keys, and what is known of a key by its name."""
+"""Helpers for the names of keys, and what is known of a key by its name. Imports no driver."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
 from os.path import commonprefix
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import BlobKey, CheckpointKey, TypedBytes, time_of
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_sizes
+from ckpt_backends.model import BlobKey, CheckpointKey, TypedBytes, in_batches, in_chunks, time_of
 from ckpt_backends.rows import Cell, Row, elements, no_table
+
+if TYPE_CHECKING:
+    from ckpt_backends.redis.engine.connection import Command, RedisConnection
 
 CHECKPOINT, APART = "checkpoint", "checkpoint_blob"
 """The kinds of the keys of checkpoints and of separate values, as archives name them."""
@@ -196,6 +199,47 @@ class KeysByCheckpoint:
         for ns in sorted(self.shared, reverse=True):
             found += [(kind, name) for kind, names in self.shared[ns].items() for name in names]
         return found
+
+
+# Reads many keys, with few bytes in memory at a time.
+
+
+_AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
+"""Keys that are measured together, and bytes of contents that are read together."""
+_Item = TypeVar("_Item")
+
+
+def with_sizes(
+    items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
+) -> Iterator[list[tuple[_Item, int]]]:
+    """The items with their sizes, in order, in batches of a few megabytes.
+
+    `measure` returns the size of each item. A single item may exceed the size of a batch. Items
+    that are too large to read, or have the size None, count as 0.
+    """
+    for part in in_chunks(items, _AT_ONCE):
+        sizes = (int(told or 0) for told in measure(part))
+        yield from in_batches(zip(part, sizes, strict=True), _bytes_read, _BYTES_AT_ONCE)
+
+
+def with_contents(
+    connection: RedisConnection,
+    items: Sequence[_Item],
+    measure: Callable[[_Item], Command],
+    read: Callable[[_Item], Command],
+) -> Iterator[tuple[_Item, int, Any]]:
+    """The items with their sizes and contents, in order, by two commands for each.
+
+    The contents are None for an item that is too large to read, or does not exist any more.
+    """
+    for some in with_sizes(items, lambda part: connection.ask_all(map(measure, part))):
+        answers = connection.ask_all(read(item) for item, size in some if size <= MOST_BYTES)
+        for item, size in some:
+            yield item, size, next(answers) if size <= MOST_BYTES else None
+
+
+def _bytes_read(item: tuple[Any, int]) -> int:
+    return item[1] if item[1] <= MOST_BYTES else 0
 
 
 # The names of the cells in which rows have the contents of keys; see `rows_of`.

@@ -26,9 +26,8 @@ from ckpt_backends.redis.engine.connection import (
     RedisConnection,
     connect,
     explained_change,
-    with_contents,
 )
-from ckpt_backends.redis.engine.keyspace import STRING, raw, text
+from ckpt_backends.redis.engine.keyspace import STRING, raw, text, with_contents
 from ckpt_backends.servers import understanding, understood
 from ckpt_backends.url import StoreUrl
 

@@ -20,7 +20,7 @@ BACKEND = Backend(
     engine_faults=("keys-evicted", "ttl-partial"),
     mended_faults=("ttl-partial",),
     forms={"redis-hash": (_FORM,), "redis-hash-colon": (_FORM,)},
-    records="ckpt_backends.redis.hashes.layout:records_of",
-    edits="ckpt_backends.redis.hashes.layout:edited_row",
+    records="ckpt_backends.redis.hashes.records:records_of",
+    edits="ckpt_backends.redis.hashes.records:edited_row",
     recognise="ckpt_backends.redis.hashes.layout:HashRecogniser",
 )

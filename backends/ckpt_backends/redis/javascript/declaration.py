@@ -32,7 +32,7 @@ BACKEND = Backend(
         "state-by-library": CLEARS,
     },
     forms={"redis-js": (_FULL,), "redis-js-shallow": (_FULL._replace(receives=False),)},
-    records="ckpt_backends.redis.javascript.documents:records_of",
-    edits="ckpt_backends.redis.javascript.documents:edited_row",
+    records="ckpt_backends.redis.javascript.records:records_of",
+    edits="ckpt_backends.redis.javascript.records:edited_row",
     recognise="ckpt_backends.redis.javascript.documents:JavaScriptRecogniser",
 )

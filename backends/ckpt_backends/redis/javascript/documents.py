@@ -26,14 +26,12 @@ Source: `index.js` and `shallow.js` of @langchain/langgraph-checkpoint-redis 1.0
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from itertools import groupby
 from typing import Any
 
 from redis import exceptions
@@ -57,38 +55,27 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.redis.engine.changes import KeyRemoval, ListOfWrites, exact_json
-from ckpt_backends.redis.engine.connection import Command, RedisConnection, with_contents
+from ckpt_backends.redis.engine.connection import Command, RedisConnection
 from ckpt_backends.redis.engine.documents import (
     OF_WRITE,
-    WRITE,
     JsonDocuments,
     JsonPlan,
-    StoredDocument,
-    edited_member,
     hidden_writes,
-    joined,
-    members_of,
-    place_of,
-    rows_of_heads,
-    with_members,
     writes_by_checkpoint,
 )
 from ckpt_backends.redis.engine.keyspace import (
     APART,
-    CHECKPOINT,
     USUAL,
     CheckpointEntry,
     ListedNamespace,
     ThreadKeys,
     WriteEntry,
-    document,
     fields_at,
     literally,
     meant_ns,
     quoted,
     raw,
-    source_and_step,
-    stored_ns,
+    with_contents,
 )
 from ckpt_backends.redis.engine.layout import (
     KEYS_AT_ONCE,
@@ -103,10 +90,21 @@ from ckpt_backends.redis.engine.layout import (
     unlink,
 )
 from ckpt_backends.redis.engine.search import indexes, is_of_javascript, prefixes_of
+from ckpt_backends.redis.engine.stored_documents import joined, members_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
-from ckpt_backends.rows import ChangeValue, Row, ValueKind
+from ckpt_backends.redis.javascript.records import (
+    JSON,
+    REFUSED,
+    UNDEFINED,
+    blob_name,
+    checkpoint_document,
+    part_of,
+    place_in_order,
+    value_document,
+    versions_of,
+    write_document,
+)
 from ckpt_backends.transfer.bodies import version_text
-from ckpt_backends.transfer.convert import KeptValues
 from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold
 
@@ -249,7 +247,6 @@ def _is_old(ids: Sequence[object], newest: str | None) -> bool:
 
 
 BLOBS = f"{APART}:*"
-_JSON = "json"
 _BLOB = ("thread_id", "checkpoint_ns", "channel", "version")
 
 
@@ -261,7 +258,7 @@ class JavaScriptDocuments(JsonDocuments):
     capabilities = BACKEND.layouts["redis-js"]
     removal = JavaScriptRemoval
     plan = JavaScriptPlan
-    dialect = _JSON
+    dialect = JSON
     is_of_python = False
     is_by_arrival = True
     value = "value"
@@ -310,7 +307,7 @@ class JavaScriptDocuments(JsonDocuments):
 
     def _value(self, name: bytes, size: int) -> TypedBytes:
         if size > MOST_BYTES:
-            return unread(_JSON, size)
+            return unread(JSON, size)
         return _only(self.connection.ask("JSON.GET", name, "$.value"))
 
     def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
@@ -325,14 +322,14 @@ class JavaScriptDocuments(JsonDocuments):
     ) -> Iterator[Write]:
         names = [one.name for one in places]
         told = list(fields_at(self.connection, names, (*OF_WRITE, "global_idx")))
-        told.sort(key=lambda one: _number(one[1][-1]))
+        told.sort(key=lambda one: place_in_order(one[1][-1]))
         for (_, (*fields, _)), size, answer in with_contents(
             self.connection,
             told,
             lambda one: ("MEMORY USAGE", one[0]),
             lambda one: ("JSON.GET", one[0], "$.value"),
         ):
-            value = unread(_JSON, size) if size > MOST_BYTES else _only(answer)
+            value = unread(JSON, size) if size > MOST_BYTES else _only(answer)
             if (found := self.write(fields, value, values)) is not None:
                 yield found
 
@@ -340,7 +337,7 @@ class JavaScriptDocuments(JsonDocuments):
         yield from super().usage(found)
         for _, thread, key, size in self.blobs(found):
             where = (BLOBS, "value", thread, key.checkpoint_ns)
-            yield "", Usage(*where, key.channel, _JSON, 1, size)
+            yield "", Usage(*where, key.channel, JSON, 1, size)
 
     def thread_faults(self, thread_id: str, found: ThreadKeys) -> Iterator[Fault]:
         yield from super().thread_faults(thread_id, found)
@@ -390,22 +387,14 @@ def _apart(one: Checkpoint) -> dict[str, tuple[str, str]]:
 
 def _blob(value: TypedBytes | None, size: int) -> Blob:
     if value is None:
-        return Blob(_JSON, size)
-    return Blob(_JSON, len(value.data) if value.whole is None else value.whole, value)
-
-
-def _number(found: object) -> float:
-    """The order number of a write, from a clock that starts with the saver's process.
-
-    0 if there is none: the shallow saver does not store it.
-    """
-    return found if isinstance(found, int | float) else 0
+        return Blob(JSON, size)
+    return Blob(JSON, len(value.data) if value.whole is None else value.whole, value)
 
 
 def _only(answer: Any) -> TypedBytes:
     """The value from the answer of JSON.GET with one path, with the server's exact bytes."""
     data = bytes(answer or b"")[1:-1]
-    return TypedBytes(_JSON, data) if data else TypedBytes(_JSON, UNDEFINED)
+    return TypedBytes(JSON, data) if data else TypedBytes(JSON, UNDEFINED)
 
 
 class JavaScriptRecogniser(Recogniser):
@@ -567,203 +556,3 @@ def _digest(value: str | None) -> bytes:
         return _ABSENT
     canonical = json.dumps(json.loads(value), sort_keys=True)
     return blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-# Makes the documents of LangGraph.js, and names and finds its separate values.
-
-
-UNDEFINED = b'{"lc":2,"type":"undefined"}'
-"""The value of a document without `value`: JSON omits members that are undefined in JavaScript."""
-
-REFUSED = re.compile(r"[*?[\]\\]")
-"""Characters that the saver refuses in ids. Source: `assertSafeKeyComponent` in its `utils.js`."""
-
-
-def blob_name(key: CheckpointKey, blob: tuple[str, str]) -> bytes:
-    """The key of a value in the thread and namespace of a checkpoint, by channel and version."""
-    return raw(":".join((APART, key.thread_id, key.checkpoint_ns, *blob)))
-
-
-def versions_of(body: TypedBytes | None) -> dict[str, tuple[str, str]]:
-    """By channel of a body, (channel, version as text); empty if the body cannot be read."""
-    versions = part_of(body, "channel_versions")
-    return {
-        channel: (channel, str(version))
-        for channel, version in versions.items()
-        if isinstance(version, str | int | float)
-    }
-
-
-def part_of(body: TypedBytes | None, name: str) -> dict[str, Any]:
-    """An object inside a body; empty if the body cannot be read."""
-    try:
-        fields = json.loads(body.data) if body is not None else None
-    except (ValueError, RecursionError):
-        return {}
-    part = fields.get(name) if isinstance(fields, dict) else None
-    return part if isinstance(part, dict) else {}
-
-
-def checkpoint_document(record: Record, ts: float, *, has_writes: bool) -> bytes:
-    """The document of a checkpoint. `ts` is its time, in milliseconds since 1970."""
-    first = {
-        "thread_id": record.key.thread_id,
-        "checkpoint_ns": stored_ns(record.key.checkpoint_ns),
-        "checkpoint_id": record.key.checkpoint_id,
-        "parent_checkpoint_id": record.parent,
-    }
-    records = {"checkpoint": record.value.data, "metadata": record.metadata.data}
-    last = {"checkpoint_ts": ts, "has_writes": "true" if has_writes else "false"}
-    return document(
-        first, records, last | source_and_step(record.metadata) | _beside(record.metadata)
-    )
-
-
-def _beside(metadata: TypedBytes) -> dict[str, Any]:
-    """What the saver also stores beside metadata, to search for it."""
-    fields = json.loads(metadata.data)
-    found = fields if isinstance(fields, dict) else {}
-    made = {"score": found["score"]} if "score" in found else {}
-    if "writes" in found:
-        writes = found["writes"]
-        is_object = writes is None or isinstance(writes, dict | list)
-        made["writes"] = json.dumps(writes, separators=(",", ":")) if is_object else writes
-    return made
-
-
-def write_document(record: Record, number: float) -> bytes:
-    """The document of a write. `number` is its place in the order of arrival."""
-    value = record.value.data
-    fields = {
-        "thread_id": record.key.thread_id,
-        "checkpoint_ns": record.key.checkpoint_ns,
-        "checkpoint_id": record.key.checkpoint_id,
-        "task_id": record.task_id,
-        "idx": record.idx,
-        "channel": record.channel,
-        "type": "json" if value[:1] in {b"{", b"[", b"n"} else "string",
-        "timestamp": number,
-        "global_idx": number,
-    }
-    return document(fields, {} if value == UNDEFINED else {"value": value}, {})
-
-
-def value_document(owner: CheckpointKey, channel: str, version: str, value: bytes) -> bytes:
-    """The document of a separate value, which a checkpoint was the first to have."""
-    fields = {
-        "thread_id": owner.thread_id,
-        "checkpoint_ns": stored_ns(owner.checkpoint_ns),
-        "checkpoint_id": owner.checkpoint_id,
-        "channel": channel,
-        "version": version,
-        "type": "json",
-    }
-    return document(fields, {"value": value}, {})
-
-
-# The records of a thread in the documents of LangGraph.js. Needs no server.
-#
-# A body has the values that changed in its step; the others are stored under their versions. A
-# record has all of them, as LangGraph.js reads them: those in the body take precedence.
-
-
-_PLACE = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id"})
-_OF_CHECKPOINT = _PLACE | {"parent_checkpoint_id", "checkpoint", "metadata", "checkpoint_ts"}
-_OF_CHECKPOINT |= {"has_writes", "source", "step", "writes", "score"}
-_OF_VALUE = _PLACE | {"channel", "version", "type", "value"}
-_OF_WRITE = _PLACE | {"task_id", "idx", "channel", "type", "value", "timestamp", "global_idx"}
-
-
-def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
-    """The records that the rows of one thread hold. Raises `CannotHold`.
-
-    The writes of a checkpoint come in the order of arrival, as LangGraph.js reads them.
-    """
-    if layout == "redis-js-shallow":
-        rows = rows_of_heads(rows)
-    with closing(KeptValues()) as values:
-        for kind, some in groupby(rows, lambda row: row.table):
-            documents = map(StoredDocument, some)
-            if kind == APART:
-                for found in documents:
-                    _keep(found, values)
-            elif kind == WRITE:
-                for _, written in groupby(documents, lambda found: found.raw("checkpoint_id")):
-                    yield from map(
-                        _write_record,
-                        sorted(written, key=lambda found: _number(found.get("global_idx"))),
-                    )
-            elif kind == CHECKPOINT:
-                for found in documents:
-                    yield _checkpoint_record(found, values)
-
-
-def _keep(found: StoredDocument, values: KeptValues) -> None:
-    found.check_members(_OF_VALUE)
-    place = meant_ns(found.text("checkpoint_ns")), found.text("channel"), found.text("version")
-    if "value" in found.members:  # JSON has no undefined
-        values.put(place, TypedBytes("json", found.raw("value")))
-
-
-def _write_record(found: StoredDocument) -> Record:
-    found.check_members(_OF_WRITE)
-    idx = found.get("idx")
-    return Record.write(
-        _key(found),
-        found.text("task_id"),
-        "",
-        idx if isinstance(idx, int) else 0,
-        found.text("channel"),
-        TypedBytes("json", found.raw("value") if "value" in found.members else UNDEFINED),
-        found.expires_at,
-    )
-
-
-def _checkpoint_record(found: StoredDocument, values: KeptValues) -> Record:
-    found.check_members(_OF_CHECKPOINT)
-    key = _key(found)
-    try:
-        body = _whole(found.members["checkpoint"], key.checkpoint_ns, values)
-    except (KeyError, ValueError) as error:
-        raise CannotHold(f"the document '{found.name}' has no body: {error}") from None
-    return Record.checkpoint(
-        key,
-        found.text("parent_checkpoint_id") or None,
-        TypedBytes("json", body.encode("utf-8", "surrogatepass")),
-        TypedBytes("json", found.raw("metadata")),
-        found.expires_at,
-    )
-
-
-def _whole(body: str, ns: str, values: KeptValues) -> str:
-    """The text of a body with all its values."""
-    fields = members_of(body)
-    inside = members_of(fields.get("channel_values", "{}"))
-    for channel, version in json.loads(fields.get("channel_versions", "{}")).items():
-        if channel not in inside:
-            value = values.get((ns, channel, version_text(version)))
-            if value is not None:
-                inside[channel] = value.data.decode("utf-8", "surrogatepass")
-    return joined(fields | {"channel_values": joined(inside)})
-
-
-def _key(found: StoredDocument) -> CheckpointKey:
-    return place_of(found, found.text("thread_id"))
-
-
-# Changes the values in documents of LangGraph.js.
-
-
-def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
-    """The row with the values that `change` returns; the same row if they are equal."""
-    if row.table == CHECKPOINT:
-        found = StoredDocument(row)
-        body = edited_member(found, "checkpoint", _JSON, ValueKind.BODY, change)
-        metadata = edited_member(found, "metadata", _JSON, ValueKind.METADATA, change)
-        return with_members(row, found, {"checkpoint": body, "metadata": metadata})
-    if row.table in (WRITE, APART):
-        found = StoredDocument(row)
-        kind = ValueKind.WRITE if row.table == WRITE else ValueKind.VALUE
-        value = edited_member(found, "value", _JSON, kind, change)
-        return with_members(row, found, {"value": value})
-    return row

@@ -28,7 +28,7 @@ BACKEND = Backend(
         "plaintext-among-encrypted": "its saver does not encrypt",
     },
     forms={"redis": (_FULL,), SHALLOW: (_FULL._replace(receives=False),)},
-    records="ckpt_backends.redis.official.documents:records_of",
-    edits="ckpt_backends.redis.official.documents:edited_row",
+    records="ckpt_backends.redis.official.records:records_of",
+    edits="ckpt_backends.redis.official.records:edited_row",
     recognise="ckpt_backends.redis.official.documents:DocumentRecogniser",
 )

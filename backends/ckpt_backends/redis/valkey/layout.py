@@ -28,7 +28,7 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import CheckpointQuery
 from ckpt_backends.records import copied_from
 from ckpt_backends.redis.engine.changes import KeyRemoval, expiring_at
-from ckpt_backends.redis.engine.connection import Command, with_contents
+from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.keyspace import (
     CHECKPOINT,
     LIST,
@@ -48,6 +48,7 @@ from ckpt_backends.redis.engine.keyspace import (
     rest_of,
     row_name,
     text,
+    with_contents,
 )
 from ckpt_backends.redis.engine.layout import (
     NO_EXPIRY,
