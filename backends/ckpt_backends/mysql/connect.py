@@ -293,7 +293,7 @@ _READING = (
 _WRITING = ("START TRANSACTION",)
 Values = Mapping[str, object] | Sequence[object]
 
-DUPLICATE, LOCKED, DEADLOCK = 1062, 1205, 1213
+DUPLICATE = 1062
 DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
 READ_ONLY_CODES = frozenset({1290, 1792, 1836})
 UNSUPPORTED = frozenset({1064, 1105, 1193, 1235, 1305})

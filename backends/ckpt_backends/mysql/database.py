@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import md5, sha256
 from typing import TYPE_CHECKING
@@ -30,13 +30,11 @@ import pymysql
 
 from ckpt_backends import shell
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import CkptError, StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Fault, HiddenRows, Progress, Space
 from ckpt_backends.mysql.connect import (
-    DEADLOCK,
     DENIED,
     DUPLICATE,
-    LOCKED,
     READ_ONLY_CODES,
     UNFIT,
     UNSUPPORTED,
@@ -47,13 +45,17 @@ from ckpt_backends.mysql.connect import (
     unavailable,
 )
 from ckpt_backends.sql.database import (
-    READ_ONLY_HINT,
+    HELD,
     Loaded,
     QueryRow,
     RowRefused,
     WritableDatabase,
+    changed_meanwhile,
+    committed,
     hidden_by_views,
     text,
+    unsupported,
+    unwritten,
 )
 from ckpt_backends.sql.tables import (
     BLOBS,
@@ -334,7 +336,7 @@ def lock(connection: MySQLConnection, thread_id: str) -> Iterator[None]:
     # Start a new snapshot, to see what was committed while waiting for the lock.
     connection.restart()
     if got != 1:
-        raise _locked(connection.url)
+        raise unwritten(connection.url, *HELD)
     try:
         yield
     finally:
@@ -343,53 +345,24 @@ def lock(connection: MySQLConnection, thread_id: str) -> Iterator[None]:
             connection.restart()
 
 
-@contextmanager
-def transaction(connection: MySQLConnection) -> Iterator[None]:
+def transaction(connection: MySQLConnection) -> AbstractContextManager[None]:
     """One transaction. Raises `StoreChanged` or `StoreUnavailable`; nothing is written then."""
-    try:
-        yield
-        connection.commit()
-    except BaseException as error:
-        connection.restart_quietly()
-        if isinstance(error, pymysql.Error | OSError):
-            raise _explained(connection.url, error) from None
-        raise
+    return committed(connection, (pymysql.Error, OSError), _refused, unavailable)
 
 
-def unsupported(url: StoreUrl, reason: str) -> Unsupported:
-    """The error for a server that lacks what a change needs."""
-    return Unsupported(f"cannot write to '{url}': {reason}", hint=READ_ONLY_HINT)
-
-
-def _locked(url: StoreUrl) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"cannot write to '{url}': another session holds a lock",
-        hint="another command may be changing this thread; run the command again",
-    )
-
-
-def _explained(url: StoreUrl, error: Exception) -> StoreChanged | StoreUnavailable:
-    code = code_of(error)
-    if code in {DUPLICATE, DEADLOCK}:
-        return StoreChanged(
-            f"'{url}' changed meanwhile, so nothing was written", hint="run the command again"
-        )
-    if code == LOCKED:
-        return _locked(url)
-    if code in DENIED:
-        return StoreUnavailable(
-            f"cannot write to '{url}': permission denied",
-            hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
-            " checkpoint tables",
-        )
-    if code in READ_ONLY_CODES:
-        return StoreUnavailable(
-            f"cannot write to '{url}': the server is read-only",
-            hint="name the primary server in the URL",
-        )
-    found = unavailable(url, error)
-    found.message = f"{found.message}; nothing was written"
-    return found
+def _refused(url: StoreUrl, error: Exception) -> CkptError | None:
+    match code_of(error):
+        case 1062 | 1213:
+            return changed_meanwhile(url)
+        case 1205:
+            return unwritten(url, *HELD)
+        case code if code in DENIED:
+            needed = "SELECT, INSERT and, for undo, DELETE on the three checkpoint tables"
+            return unwritten(url, "permission denied", f"a change needs {needed}")
+        case code if code in READ_ONLY_CODES:
+            hint = "name the primary server in the URL"
+            return unwritten(url, "the server is read-only", hint)
+    return None
 
 
 def lock_name(thread_id: str) -> str:

@@ -154,13 +154,6 @@ class Fetcher:
             for place in chunk:
                 yield found[place]
 
-    def values(
-        self, table: str, key: Sequence[str], places: Sequence[tuple[int, Place]]
-    ) -> Iterator[bytes]:
-        """The column `blob` of the rows with these keys, in the order of the keys."""
-        for (blob,) in self.each(table, key, ["c.`blob`"], places):
-            yield blob
-
 
 GROUPED = f"""
     SELECT {exact("thread_id")} AS thread, MAX(CASE WHEN ns = %(root)s THEN last_id END) AS head,
@@ -259,8 +252,8 @@ def read_blobs(
     large = [
         (found[place].size, place) for place in wanted if SMALL < found[place].size <= MOST_BYTES
     ]
-    fetched = fetcher.values(layout.blobs.sql, key, large)
-    read = {place: blob for (_, place), blob in zip(large, fetched, strict=True)}
+    fetched = fetcher.each(layout.blobs.sql, key, ["c.`blob`"], large)
+    read = {place: blob for (_, place), (blob,) in zip(large, fetched, strict=True)}
     for checkpoint, one in zip(checkpoints, named, strict=True):
         yield checkpoint._replace(
             blobs={
@@ -509,12 +502,12 @@ class MySQLStore(SqlStore):
                 if one.value is not None and SMALL < one.size <= MOST_BYTES
             ]
             key = (*self._key, "task_id", "idx")
-            fetched = self._fetcher.values(self._tables.writes.sql, key, large)
+            fetched = self._fetcher.each(self._tables.writes.sql, key, ["c.`blob`"], large)
             for one, _ in writes:
                 if one.value is None or not SMALL < one.size <= MOST_BYTES:
                     yield one
                 else:
-                    yield one._replace(value=typed(one.value.type, one.size, next(fetched)))
+                    yield one._replace(value=typed(one.value.type, one.size, next(fetched)[0]))
 
     @property
     def _key(self) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from psycopg import errors
 from ckpt_backends import shell
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.declaration import declared_for
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_backends.memory import STORE
 from ckpt_backends.model import Fault, HiddenRows, Progress, Space
 from ckpt_backends.postgres.connect import (
@@ -41,14 +41,18 @@ from ckpt_backends.postgres.connect import (
 )
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import (
-    READ_ONLY_HINT,
+    HELD,
     REMEDY,
     Loaded,
     QueryRow,
     Values,
     WritableDatabase,
     base_of,
+    changed_meanwhile,
+    committed,
     may_hide,
+    unsupported,
+    unwritten,
 )
 from ckpt_backends.sql.tables import (
     BLOBS,
@@ -348,17 +352,9 @@ def of_application(
 # Runs the transaction of a change, and converts the driver's errors.
 
 
-@contextmanager
-def transaction(connection: PostgresConnection) -> Iterator[None]:
+def transaction(connection: PostgresConnection) -> AbstractContextManager[None]:
     """One transaction. Raises `StoreChanged` or `StoreUnavailable`; nothing is written then."""
-    try:
-        yield
-        connection.commit()
-    except BaseException as error:
-        connection.restart_quietly()
-        if isinstance(error, psycopg.Error):
-            raise _explained(connection.url, error) from None
-        raise
+    return committed(connection, (psycopg.Error,), _refused, unavailable)
 
 
 _LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
@@ -380,31 +376,21 @@ def lock_number(thread_id: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def _explained(url: StoreUrl, error: psycopg.Error) -> StoreChanged | StoreUnavailable:
+def _refused(url: StoreUrl, error: psycopg.Error) -> CkptError | None:
     match error:
         case errors.UniqueViolation() | errors.SerializationFailure():
-            return StoreChanged(
-                f"'{url}' changed meanwhile, so nothing was written", hint="run the command again"
-            )
+            return changed_meanwhile(url)
         case errors.LockNotAvailable():
-            return StoreUnavailable(
-                f"cannot write to '{url}': another session holds a lock",
-                hint="another command may be changing this thread; run the command again",
-            )
+            return unwritten(url, *HELD)
         case errors.InsufficientPrivilege():
-            return StoreUnavailable(
-                f"cannot write to '{url}': {error.diag.message_primary}",
-                hint="a change needs SELECT, INSERT and, for what removes rows, DELETE on its"
-                " tables",
+            needed = (
+                "a change needs SELECT, INSERT and, for what removes rows, DELETE on its tables"
             )
+            return unwritten(url, str(error.diag.message_primary), needed)
         case errors.ReadOnlySqlTransaction():
-            return StoreUnavailable(
-                f"cannot write to '{url}': the server is read-only",
-                hint="add ?target_session_attrs=read-write to the URL",
-            )
-    found = unavailable(url, error)
-    found.message = f"{found.message}; nothing was written"
-    return found
+            hint = "add ?target_session_attrs=read-write to the URL"
+            return unwritten(url, "the server is read-only", hint)
+    return None
 
 
 _SIZE = """
@@ -588,8 +574,7 @@ class PostgresDatabase(PostgresConnection, WritableDatabase):
             raise self._without(locks)
 
     def _without(self, locks: str) -> Unsupported:
-        reason = f"the server has no {locks} that work as PostgreSQL's do"
-        return Unsupported(f"cannot write to '{self.url}': {reason}", hint=READ_ONLY_HINT)
+        return unsupported(self.url, f"the server has no {locks} that work as PostgreSQL's do")
 
     def load(self, table: str, sql: str, columns: Sequence[str], rows: Sequence[Loaded]) -> None:
         kinds = [self._tables[table].columns[column] for column in columns]

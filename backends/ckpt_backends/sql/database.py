@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ckpt_backends import shell
-from ckpt_backends.errors import Closing, Refused
+from ckpt_backends.errors import (
+    CkptError,
+    Closing,
+    Refused,
+    StoreChanged,
+    StoreUnavailable,
+    Unsupported,
+)
 from ckpt_backends.model import Capability, Fault, HiddenRows, Space
 
 if TYPE_CHECKING:
     from ckpt_backends.changes import Remains
     from ckpt_backends.model import Progress
+    from ckpt_backends.url import StoreUrl
 
 
 READ_ONLY_HINT = 'ckpt reads this store; see "Servers that speak these protocols" in docs/stores.md'
@@ -211,6 +219,58 @@ class WritableDatabase(Database):
     @abstractmethod
     def erase_remains(self, tables: Sequence[str], *, rewrite: bool, progress: Progress) -> Remains:
         """Erase what was removed from tables before; see `WritableStore.erase_remains`."""
+
+
+# The transaction of a change, and the words for what the server did not carry out.
+
+
+HELD = (
+    "another session holds a lock",
+    "another command may be changing this thread; run the command again",
+)
+"""A reason and a hint for `unwritten`."""
+
+
+def unwritten(url: StoreUrl, reason: str, hint: str) -> StoreUnavailable:
+    """The error for a change that the server refuses."""
+    return StoreUnavailable(f"cannot write to '{url}': {reason}", hint=hint)
+
+
+def unsupported(url: StoreUrl, reason: str) -> Unsupported:
+    """The error for a server that lacks what a change needs."""
+    return Unsupported(f"cannot write to '{url}': {reason}", hint=READ_ONLY_HINT)
+
+
+def changed_meanwhile(url: StoreUrl) -> StoreChanged:
+    """The error for a change that another one prevents."""
+    return StoreChanged(
+        f"'{url}' changed meanwhile, so nothing was written", hint="run the command again"
+    )
+
+
+@contextmanager
+def committed(
+    connection: Any,
+    errors: tuple[type[Exception], ...],
+    refused: Callable[[StoreUrl, Any], CkptError | None],
+    unavailable: Callable[[StoreUrl, Any], CkptError],
+) -> Iterator[None]:
+    """One transaction, committed at the end; nothing is written after an error.
+
+    The driver's `errors` are raised as what `refused` returns, or else `unavailable`.
+    """
+    try:
+        yield
+        connection.commit()
+    except BaseException as error:
+        connection.restart_quietly()
+        if not isinstance(error, errors):
+            raise
+        found = refused(connection.url, error)
+        if found is None:
+            found = unavailable(connection.url, error)
+            found.message += "; nothing was written"
+        raise found from None
 
 
 def text(cell: object) -> str:
