@@ -61,7 +61,8 @@ def run_fixes(url: str) -> None:
     """Run each fix as redis-cli would."""
     for faults in found(url).values():
         for one in faults:
-            run_redis(url, one.fix)
+            if one.fix:
+                run_redis(url, one.fix)
 
 
 def ids(url: str, thread_id: str) -> list[str]:
@@ -466,7 +467,9 @@ def test_lists_of_valkey_that_contradict_checkpoints(redis_url: str, seconds: in
         expected["older"] = [("index-stale", "", of["older"][1])]
     assert places(redis_url) == expected
     run_fixes(redis_url)
-    assert found(redis_url) == {}
+    run_fixes(redis_url)  # a list that is stored again gets its time to live
+    # Whether a checkpoint that is in no list belongs there, nobody can tell.
+    assert places(redis_url) == {"unlisted": expected["unlisted"]}
     assert admin.lrange("thread:{listless}:", 0, -1) == kept
     assert "items" in graph_of(valkey_of(redis_url)).get_state(config_of("head")).values
 
