@@ -25,7 +25,6 @@ from ckpt_backends.dynamodb import connect as clients
 from ckpt_backends.dynamodb.records import decompressed, writes_partition
 from ckpt_backends.dynamodb.store import _owner
 from ckpt_backends.dynamodb.write import PARTITION
-from ckpt_backends.encryption import NO_KEY
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.open_for_writing import open_writable
@@ -242,29 +241,6 @@ def test_a_gzip_bomb_is_not_unpacked(place: DynamoDbHarness) -> None:
     change(place, entry(head), compression={"S": "gzip"})
     shown = ckpt("-s", place.url, "show", "trip", "-o", "json")
     assert "decompresses to more than 256 MiB, not read" in shown.out
-
-
-def test_a_payload_that_is_encrypted_is_decrypted_before_it_is_split(
-    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-
-    key = "0123456789abcdef"
-    config = config_of("closed")
-    with place.saver() as saver:
-        saver.serializer.serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
-        graph_of(saver).invoke({"items": ["secret"]}, config)
-    assert NO_KEY in ckpt("-s", place.url, "show", "closed").out
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
-    shown = ckpt("-s", place.url, "show", "closed", "-o", "json").json
-    assert shown["values"]["items"] == ["secret", "from a", "from b"]
-    assert shown["source"] == "loop"
-    done = ckpt("-s", place.url, "rollback", "closed@~1", "--yes")
-    assert done.code == 0, done.err
-    with place.saver() as saver:
-        saver.serializer.serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
-        assert graph_of(saver).get_state(config).next == ("b",)
-        assert graph_of(saver).invoke(None, config)["items"] == ["secret", "from a", "from b"]
 
 
 def test_a_namespace_with_a_hash_sign_is_whole(place: DynamoDbHarness) -> None:

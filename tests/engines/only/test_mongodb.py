@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import pymongo
 import pytest
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pymongo.monitoring import CommandListener
 
 from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
@@ -256,23 +255,6 @@ def test_parallel_writes_of_a_delta_channel_come_in_order(place: Place) -> None:
         assert sorted(theirs["items"]) == sorted(values["items"])
         differ.append(theirs["items"] != theirs["items_plain"])
     assert any(differ)
-
-
-def test_encrypted_values_and_leaves(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = b"0123456789abcdef"
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=key)
-    place.fill("trip", saver=place.saver(serde=serde))
-    closed = ckpt("-s", place.url, "history", "trip", "-o", "json")
-    assert closed.code == 0
-    assert "encrypted" in closed.err
-    assert {row["source"] for row in closed.json} == {None}
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", key.decode())
-    rows = ckpt("-s", place.url, "history", "trip", "-o", "json").json
-    assert [row["source"] for row in rows] == ["loop", "loop", "loop", "input"]
-    assert [row["metadata"]["step"] for row in rows] == [2, 1, 0, -1]
-    assert items(place.url) == ["in trip", "from a", "from b"]
-    assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 0
-    assert items(place.url) == ["in trip", "from a"]
 
 
 def test_a_collection_with_a_collation_of_its_own(place: Place) -> None:

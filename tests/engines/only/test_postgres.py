@@ -9,7 +9,6 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from ckpt_backends.codec import decode
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.registry import open_store
@@ -326,21 +325,6 @@ def test_inline_sends_of_the_first_savers_are_decoded() -> None:
     assert sends('["json", "WzFd"]') == [1]
     assert sends("[]") is None
     assert sends('["json", "?"]') is not None
-
-
-def test_an_answer_in_json_of_what_a_state_holds(filled_url: str) -> None:
-    with open_store(filled_url) as store:
-        (head,) = store.checkpoints(
-            "trip",
-            checkpoint_ids=[store.thread("trip").head or ""],  # type: ignore[union-attr]
-            body=True,
-            values=["items"],
-        )
-    assert head.blobs is not None
-    assert head.body is not None
-    value = head.blobs["items"].value
-    assert value is not None
-    assert decode(value) == ["in trip", "from a", "from b"]
 
 
 def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,6 @@ from ormsgpack import packb, unpackb
 
 from ckpt_backends.redis.engine import search as search_index
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.official import drive
-from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.engines.commands import COMMANDS
 from tests.kit.agents.steps import graph_of, talk
@@ -393,28 +391,6 @@ def test_writes_that_come_before_their_checkpoint_are_shown(redis_stack_url: str
     shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
     assert shown["checkpoint_id"] == new["id"]
     assert [(one["channel"], one["value"]) for one in shown["writes"]] == [("items", ["early"])]
-
-
-def test_ids_that_differ_in_case_are_listed_apart(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "abc", "ABC")
-    with RedisSaver.from_conn_string(redis_stack_url) as saver:
-        saver.setup()
-        official = list(saver.list({"configurable": {"thread_id": "ABC", "checkpoint_ns": ""}}))
-    assert len(official) == 8
-    assert len(ckpt("-s", redis_stack_url, "history", "ABC", "-o", "json").json) == 4
-
-
-def test_the_root_is_listed_without_its_subgraphs(redis_stack_url: str) -> None:
-    with RedisSaver.from_conn_string(redis_stack_url) as saver:
-        saver.setup()
-        drive(saver, SCENARIOS["subgraph"])
-        root: Any = {"configurable": {"thread_id": "subgraph", "checkpoint_ns": ""}}
-        official = {one.checkpoint["id"] for one in saver.list(root)}
-    ours = ckpt("-s", redis_stack_url, "history", "subgraph", "-o", "json").json
-    everywhere = ckpt("-s", redis_stack_url, "history", "subgraph", "--all-ns", "-o", "json").json
-    assert {one["checkpoint_id"] for one in ours} < official
-    assert {one["checkpoint_id"] for one in everywhere} == official
-    assert {one["checkpoint_ns"] for one in ours} == {""}
 
 
 def test_what_a_saver_left_of_a_checkpoint_is_none(redis_stack_url: str) -> None:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from ckpt_backends.registry import open_store
 from tests.kit.agents.steps import config_of, graph_of
@@ -222,32 +221,6 @@ def test_many_agents_and_rollbacks_lose_nothing(redis_url: str) -> None:
 
 
 # Contents
-
-
-def test_an_encrypted_thread_is_read_copied_and_resumed(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = "0123456789abcdef"
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
-    fill_valkey(redis_url, "trip", serde=serde)
-    assert b'"msgpack+aes"' in client(redis_url).get(name_of(redis_url, "checkpoint"))
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
-    shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
-    assert shown["values"]["items"] == ["in trip", "from a", "from b"]
-    assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 0
-    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
-    done = ckpt("-s", redis_url, "copy", "trip@~1", "--as", "new", "--yes", "-o", "json")
-    assert done.code == 0, done.err
-    stored = client(redis_url).get(name_of(redis_url, "checkpoint", "new"))
-    assert b'"thread_id":"new"' in stored
-    assert b'"msgpack+aes"' in stored
-    saver = valkey_of(redis_url, serde=serde)
-    went_on = graph_of(saver).invoke(None, {"configurable": done.json["configurable"]})
-    assert went_on["items"] == ["in trip", "from a", "from b"]
-    # The body of the new checkpoint has a new id, and is encrypted again.
-    assert ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes").code == 0
-    assert b'"msgpack+aes"' in client(redis_url).get(name_of(redis_url, "checkpoint"))
-    assert items(redis_url, "trip", serde=serde) == ["in trip", "from a"]
 
 
 DEEP, NESTED = "[" * 50_000, "[" * 900 + "]" * 900

@@ -7,17 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-import psycopg
-
-from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import StoredRows, TestServer
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.savers.kagent import AddressedSaver, CorrectedSaver, made, saver_on
-
-_HELD = {
-    "lg_checkpoint": ("checkpoints", "octet_length(checkpoint) + octet_length(metadata)"),
-    "lg_checkpoint_write": ("writes", "octet_length(value)"),
-}
 
 
 class KagentHarness(PostgresHarness):
@@ -25,6 +17,10 @@ class KagentHarness(PostgresHarness):
 
     TABLES: tuple[str, ...] = ("lg_checkpoint", "lg_checkpoint_write")
     name: ClassVar[str] = "kagent"
+    besides: ClassVar[tuple[str, ...]] = ()
+    holds: ClassVar[Mapping[str, str]] = dict(zip(TABLES, ("checkpoints", "writes"), strict=True))
+    size_of_body: ClassVar[str] = "octet_length(checkpoint) + octet_length(metadata)"
+    size_of_value: ClassVar[str] = "octet_length(value)"
     has_task_paths: ClassVar[bool] = False
     values_as_text: ClassVar[bool] = True
     row_kinds: ClassVar[Mapping[str, str]] = {
@@ -55,13 +51,6 @@ class KagentHarness(PostgresHarness):
     def corrected_saver(self, saver: Any) -> Any:
         return CorrectedSaver(saver.connection)
 
-    def fingerprint(self) -> object:
-        with psycopg.connect(self.url) as connection:
-            query = "SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {} t"
-            return [
-                connection.execute(query.format(name).encode()).fetchone() for name in self.TABLES
-            ]
-
     def rows(self, thread_id: str) -> StoredRows:
         times = "user_id, created_at, updated_at, deleted_at"
         columns = {
@@ -70,22 +59,10 @@ class KagentHarness(PostgresHarness):
             "lg_checkpoint_write": f"write_idx, task_id, channel, value_type, value, {times}",
         }
         return {
-            table: [
-                tuple(row.values())
-                for row in self.connection.execute(
-                    f"SELECT checkpoint_ns, checkpoint_id, {listed} FROM {table}"
-                    " WHERE thread_id = %s ORDER BY 1, 2, 3, 4".encode(),
-                    [thread_id],
-                )
-            ]
+            table: self.run(
+                f"SELECT checkpoint_ns, checkpoint_id, {listed} FROM {table}"
+                " WHERE thread_id = %s ORDER BY 1, 2, 3, 4",
+                thread_id,
+            )
             for table, listed in columns.items()
         }
-
-    def count(self) -> Count:
-        found = Count()
-        with psycopg.connect(self.url) as connection:
-            for table, (what, size) in _HELD.items():
-                query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
-                ((rows, total),) = connection.execute(query.encode()).fetchall()
-                found.add(table, what, int(total), rows)
-        return found

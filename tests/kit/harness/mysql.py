@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 
 import pymysql
 
-from ckpt_backends.testing.counting import Count
-from ckpt_backends.testing.harness import Harness, Refusal, StoredRows, TestServer
-from tests.kit.harness.counting import HOLDS, sized
+from ckpt_backends.testing.harness import Refusal, TestServer
+from tests.kit.harness.sql import SqlHarness
 from tests.kit.savers.mysql import exactly
 from tests.kit.servers import Server, mysql_connection, mysql_database
 
 
-class MySQLHarness(Harness):
+class MySQLHarness(SqlHarness):
     """langgraph-checkpoint-mysql on a separate database.
 
     The server compares ids by its default collation, which treats `User` and `user` as equal. The
@@ -26,12 +25,14 @@ class MySQLHarness(Harness):
     `User` would be a turn of the thread `user`.
     """
 
-    TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
     name: ClassVar[str] = "mysql"
     server: ClassVar[str | None] = "mysql"
     failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-floats"})
     """JSON has no NaN."""
     scenario_errors: ClassVar[Refusal] = pymysql.Error
+    of_thread: ClassVar[str] = "BINARY thread_id = %s"
+    size_of_body: ClassVar[str] = "octet_length(checkpoint) + octet_length(metadata)"
+    size_of_value: ClassVar[str] = "coalesce(octet_length(`blob`), 0)"
     options_of_database: ClassVar[str] = ""
 
     def create(self, folder: Path, server: TestServer | None) -> str:
@@ -60,54 +61,18 @@ class MySQLHarness(Harness):
                 found[name] = sorted(map(repr, cursor.fetchall()))
         return found
 
-    def rows(self, thread_id: str) -> StoredRows:
-        found: StoredRows = {}
-        for table in self.TABLES:
-            columns = ", ".join(self._columns(table))
-            query = f"SELECT {columns} FROM {table} WHERE BINARY thread_id = %s ORDER BY 1, 2, 3, 4"
-            found[table] = [*self._run(query, thread_id)]
-        return found
+    def run(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(query, values)
+            return [*cursor.fetchall()]
 
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for table in self.TABLES:
-            columns = ", ".join(self._columns(table))
-            only = "" if table == "checkpoint_blobs" else f" AND checkpoint_id <= '{until}'"
-            self._run(
-                f"INSERT INTO {table} (thread_id, {columns})"
-                f" SELECT %s, {columns} FROM {table} WHERE BINARY thread_id = %s{only}",
-                new_id,
-                thread_id,
-            )
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        query = "SELECT 1 FROM checkpoints WHERE BINARY thread_id = %s AND checkpoint_ns > ''"
-        return bool(self._run(f"{query} AND LOCATE(':', checkpoint_ns) = 0", thread_id))
-
-    def forget(self, thread_id: str) -> None:
-        for table in self.TABLES:
-            self._run(f"DELETE FROM {table} WHERE BINARY thread_id = %s", thread_id)
-
-    def _columns(self, table: str) -> list[str]:
-        found = self._run(
+    def columns(self, table: str) -> list[str]:
+        found = self.run(
             "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE()"
             " AND table_name = %s AND column_name <> 'thread_id' ORDER BY ordinal_position",
             table,
         )
         return [f"`{name}`" for (name,) in found]
-
-    def _run(self, query: str, *values: str) -> tuple[tuple[Any, ...], ...]:
-        with self.connection.cursor() as cursor:
-            cursor.execute(query, values)
-            return tuple(cursor.fetchall())
-
-    def count(self) -> Count:
-        found = Count()
-        with mysql_connection(self.url) as connection, connection.cursor() as cursor:
-            for table, query in sized("octet_length(checkpoint) + octet_length(metadata)"):
-                cursor.execute(query)
-                ((rows, size),) = cursor.fetchall()
-                found.add(table, HOLDS[table], int(size), rows)
-        return found
 
 
 class ShallowMySQLHarness(MySQLHarness):

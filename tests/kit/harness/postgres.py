@@ -10,21 +10,24 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from ckpt_backends.testing.counting import Count
-from ckpt_backends.testing.harness import Harness, Refusal, StoredRows, TestServer
-from tests.kit.harness.counting import HOLDS, sized
+from ckpt_backends.testing.harness import Refusal, TestServer
+from tests.kit.harness.sql import SqlHarness
 from tests.kit.servers import Server, postgres_database
 
 
-class PostgresHarness(Harness):
+class PostgresHarness(SqlHarness):
     """langgraph-checkpoint-postgres on a separate database."""
 
-    TABLES: tuple[str, ...] = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
     name: ClassVar[str] = "postgres"
     server: ClassVar[str | None] = "postgres"
     failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
     """JSONB has no NaN, and no text with a NUL."""
     scenario_errors: ClassVar[Refusal] = psycopg.DataError
+    besides: ClassVar[tuple[str, ...]] = ("checkpoint_migrations",)
+    """Tables without rows of threads."""
+    as_text: ClassVar[str] = "{}::text"
+    size_of_body: ClassVar[str] = "pg_column_size(checkpoint) + pg_column_size(metadata)"
+    size_of_value: ClassVar[str] = "coalesce(octet_length(blob), 0)"
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         assert isinstance(server, Server)
@@ -48,68 +51,20 @@ class PostgresHarness(Harness):
             yield saver
 
     def fingerprint(self) -> object:
-        names = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
-        with psycopg.connect(self.url) as connection:
-            return [
-                connection.execute(
-                    f"SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {name} t"
-                ).fetchone()
-                for name in names
-            ]
+        query = "SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {} t"
+        return [self.run(query.format(name)) for name in (*self.TABLES, *self.besides)]
 
-    def rows(self, thread_id: str) -> StoredRows:
-        return {
-            table: [
-                tuple(row.values())
-                for row in self.connection.execute(
-                    f"SELECT {', '.join(self._columns(table, '::text'))} FROM {table}"
-                    " WHERE thread_id = %s ORDER BY 1, 2, 3, 4".encode(),
-                    [thread_id],
-                )
-            ]
-            for table in self.TABLES
-        }
+    def run(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        cursor = self.connection.execute(query.encode(), values)
+        return [tuple(row.values()) for row in cursor.fetchall()] if cursor.description else []
 
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for table in self.TABLES:
-            columns = ", ".join(self._columns(table))
-            only = "" if table == "checkpoint_blobs" else f" AND checkpoint_id <= '{until}'"
-            self.connection.execute(
-                f"INSERT INTO {table} (thread_id, {columns})"
-                f" SELECT %s, {columns} FROM {table} WHERE thread_id = %s{only}".encode(),
-                [new_id, thread_id],
-            )
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        found = self.connection.execute(
-            f"SELECT 1 FROM {self.TABLES[0]} WHERE thread_id = %s AND checkpoint_ns > ''"
-            " AND strpos(checkpoint_ns, ':') = 0".encode(),
-            [thread_id],
-        )
-        return found.fetchone() is not None
-
-    def forget(self, thread_id: str) -> None:
-        for table in self.TABLES:
-            self.connection.execute(
-                f"DELETE FROM {table} WHERE thread_id = %s".encode(), [thread_id]
-            )
-
-    def _columns(self, table: str, cast: str = "") -> list[str]:
-        found = self.connection.execute(
+    def columns(self, table: str) -> list[str]:
+        found = self.run(
             "SELECT column_name FROM information_schema.columns WHERE table_name = %s"
-            " ORDER BY ordinal_position",
-            [table],
+            " AND column_name <> 'thread_id' ORDER BY ordinal_position",
+            table,
         )
-        names = [row["column_name"] for row in found]
-        return [f"{name}{cast}" for name in names if name != "thread_id"]
-
-    def count(self) -> Count:
-        found = Count()
-        with psycopg.connect(self.url) as connection:
-            for table, query in sized("pg_column_size(checkpoint) + pg_column_size(metadata)"):
-                ((rows, size),) = connection.execute(query.replace("`", '"').encode()).fetchall()
-                found.add(table, HOLDS[table], int(size), rows)
-        return found
+        return [name for (name,) in found]
 
 
 class ShallowPostgresHarness(PostgresHarness):

@@ -1,0 +1,75 @@
+"""What the layouts in tables of SQL have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ckpt_backends.testing.counting import Count
+from ckpt_backends.testing.harness import Harness, StoredRows
+from tests.kit.harness.counting import BLOBS, HOLDS, TABLES
+
+
+class SqlHarness(Harness):
+    """A layout whose threads have rows in tables."""
+
+    TABLES: tuple[str, ...] = TABLES
+    """The first has the checkpoints."""
+    holds: ClassVar[Mapping[str, str]] = HOLDS
+    """What each table holds, in the words of `Count.add`."""
+    of_thread: ClassVar[str] = "thread_id = %s"
+    """Chooses the rows of a thread, whose id is a value of the query."""
+    as_text: ClassVar[str] = "{}"
+    """How a column is read so that equal rows are equal tuples."""
+    size_of_body: ClassVar[str]
+    """The bytes of a checkpoint with its metadata, in SQL."""
+    size_of_value: ClassVar[str]
+    """The bytes of a value in another table."""
+
+    @abstractmethod
+    def run(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        """Run a statement on a connection of its own. Return its rows."""
+
+    @abstractmethod
+    def columns(self, table: str) -> list[str]:
+        """Return the columns of a table but the thread's id, as a query names them."""
+
+    def rows(self, thread_id: str) -> StoredRows:
+        return {
+            table: self.run(
+                f"SELECT {', '.join(map(self.as_text.format, self.columns(table)))} FROM {table}"
+                f" WHERE {self.of_thread} ORDER BY 1, 2, 3, 4",
+                thread_id,
+            )
+            for table in self.TABLES
+        }
+
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
+        for table in self.TABLES:
+            columns = ", ".join(self.columns(table))
+            only = "" if table == BLOBS else f" AND checkpoint_id <= '{until}'"
+            mark = self.of_thread.rpartition(" ")[2]
+            self.run(
+                f"INSERT INTO {table} (thread_id, {columns})"
+                f" SELECT {mark}, {columns} FROM {table} WHERE {self.of_thread}{only}",
+                new_id,
+                thread_id,
+            )
+
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
+        query = f"SELECT DISTINCT checkpoint_ns FROM {self.TABLES[0]} WHERE {self.of_thread}"
+        return any(ns and ":" not in ns for (ns,) in self.run(query, thread_id))
+
+    def forget(self, thread_id: str) -> None:
+        for table in self.TABLES:
+            self.run(f"DELETE FROM {table} WHERE {self.of_thread}", thread_id)
+
+    def count(self) -> Count:
+        found = Count()
+        for table in self.TABLES:
+            size = self.size_of_body if table == self.TABLES[0] else self.size_of_value
+            query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
+            ((rows, total),) = self.run(query)
+            found.add(table, self.holds[table], int(total), rows)
+        return found
