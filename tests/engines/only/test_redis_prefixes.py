@@ -17,7 +17,7 @@ from langgraph.types import interrupt
 
 from tests.kit.command import FIXTURES, ckpt, later
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis_threads import fill_plainredis
+from tests.kit.savers.redis_threads import client, fill_plainredis
 from tests.kit.stores import restore_javascript_keys
 
 
@@ -77,33 +77,19 @@ def check(url: str, *threads: str) -> None:
 
 
 @pytest.fixture(params=[True, False], ids=["indexes", "keys"])
-def server_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A Redis that has the search module, and a copy of its keys in one that has not."""
-    with redis_of_its_own(modules=True) as server:
-        if request.param:
-            yield server.url
-            return
-        with redis_of_its_own(modules=True, search=False) as bare:
-            filled[bare.url] = server.url
-            yield bare.url
-
-
-filled: dict[str, str] = {}
-"""The server with the search module that stands for one without."""
-
-
-def source_of(url: str) -> str:
-    return filled.get(url, url)
-
-
-def copied(url: str) -> None:
-    """Move what the savers wrote to the server that is read."""
-    if url in filled:
-        with redis.Redis.from_url(filled[url]) as source, redis.Redis.from_url(url) as target:
-            told: Any = list(source.scan_iter(count=1000))
-            for name in told:
-                data: Any = source.dump(name)
-                target.restore(name, 0, data)
+def read_url(request: pytest.FixtureRequest, redis_stack_url: str) -> Iterator[str]:
+    """Three stores in a Redis that has the search module, or a copy of its keys in one without."""
+    fill(redis_stack_url, "agenta", "agenta_write", "same", "one")
+    fill(redis_stack_url, "agentb", "written", "same", "two")
+    fill(redis_stack_url, "checkpoint", "checkpoint_write", "same")
+    if request.param:
+        yield redis_stack_url
+        return
+    with redis_of_its_own(modules=True, search=False) as bare:
+        source, target = client(redis_stack_url), client(bare.url)
+        for name in source.scan_iter(count=1000):
+            target.restore(name, 0, source.dump(name))
+        yield bare.url
 
 
 PAIRS = [
@@ -128,13 +114,8 @@ def test_the_only_store_is_found_with_its_writes(
     check(f"{redis_stack_url}?layout=redis", "trip")
 
 
-def test_the_stores_of_one_server_are_named_and_each_is_whole(server_url: str) -> None:
-    source = source_of(server_url)
-    fill(source, "agenta", "agenta_write", "same", "one")
-    fill(source, "agentb", "written", "same", "two")
-    fill(source, "checkpoint", "checkpoint_write", "same")
-    copied(server_url)
-    refused = ckpt("-s", server_url, "threads", "list")
+def test_the_stores_of_one_server_are_named_and_each_is_whole(read_url: str) -> None:
+    refused = ckpt("-s", read_url, "threads", "list")
     assert refused.code == 2
     assert "holds 3 stores" in refused.err
     assert [dict(parse_qsl(urlsplit(one).query)) for one in named(refused.err)] == [
@@ -147,9 +128,9 @@ def test_the_stores_of_one_server_are_named_and_each_is_whole(server_url: str) -
     check(two, "same", "two")
     check(usual, "same")
     for prefix, thread in (("agenta", "one"), ("agentb", "two")):
-        check(f"{server_url}?prefix={prefix}", "same", thread)
-    check(f"{server_url}?prefix=checkpoint", "same")
-    stores = ckpt("-s", server_url, "stores", "-o", "json").json
+        check(f"{read_url}?prefix={prefix}", "same", thread)
+    check(f"{read_url}?prefix=checkpoint", "same")
+    stores = ckpt("-s", read_url, "stores", "-o", "json").json
     assert [one["url"] for one in stores] == named(refused.err)
     assert {one["layout"] for one in stores} == {"redis"}
 
@@ -207,11 +188,11 @@ def test_a_prefix_that_is_not_there_is_refused_with_those_that_are(redis_stack_u
 def test_the_store_of_a_user_with_rights_to_its_keys_alone(redis_stack_url: str) -> None:
     fill(redis_stack_url, "agenta", "agenta_write", "trip")
     fill(redis_stack_url, "agentb", "agentb_write", "other")
-    with redis.Redis.from_url(redis_stack_url) as client:
+    with redis.Redis.from_url(redis_stack_url) as admin:
         rights = "+@read +@connection +info +json.get +json.mget +json.type +json.debug"
         keys = "~agenta* ~write_keys_zset:*"
         told = f"ACL SETUSER limited on >secret {keys} {rights}".split()
-        client.execute_command(*told)
+        admin.execute_command(*told)
     url = redis_stack_url.replace("redis://", "redis://limited:secret@")
     check(f"{url}?prefix=agenta", "trip")
 
@@ -224,8 +205,7 @@ def test_what_is_added_lands_where_the_saver_looks(redis_stack_url: str) -> None
         assert head is not None
         assert head.checkpoint["id"] == back["checkpoint_id"]
         assert ckpt("-s", redis_stack_url, "threads", "delete", "trip", "--yes").code == 0
-    with redis.Redis.from_url(redis_stack_url) as client:
-        assert not list(client.scan_iter())
+    assert not list(client(redis_stack_url).scan_iter())
 
 
 def test_the_prefixes_of_plainredis_are_named(redis_url: str) -> None:

@@ -37,6 +37,8 @@ from tests.kit.savers.redis_threads import (
     removal_of,
 )
 
+GC = ["gc", "--scope", "writes", "--grace", "0s", "--yes", "-o", "json"]
+
 
 @pytest.fixture(params=["redis", "redis-hash", *later("redis-shallow", "redis-hash-colon")])
 def layout(request: pytest.FixtureRequest) -> str:
@@ -107,18 +109,7 @@ def test_a_saver_with_a_prefix_of_its_own_loses_its_thread_only(redis_stack_url:
 @pytest.mark.parametrize("layout", ["redis", "redis-hash", "redis-hash-colon"], indirect=True)
 def test_writes_of_no_checkpoint_go_and_the_rest_stays(redis_stack_url: str, layout: str) -> None:
     FILLS[layout](redis_stack_url, "trip", "other")
-    words = [
-        "-s",
-        redis_stack_url,
-        "gc",
-        "--scope",
-        "writes",
-        "--grace",
-        "0s",
-        "--yes",
-        "-o",
-        "json",
-    ]
+    words = ["-s", redis_stack_url, *GC]
     assert ckpt(*words).json["threads"] == []
     with open_store(redis_stack_url) as store:
         lost = next(store.writes("trip")).key.checkpoint_id.encode()
@@ -137,18 +128,7 @@ def test_writes_of_no_checkpoint_go_and_the_rest_stays(redis_stack_url: str, lay
 def test_writes_that_a_shallow_saver_left_go(redis_stack_url: str) -> None:
     """Its list of them, which no checkpoint has of its own, is of those that stay."""
     fill_shallow(redis_stack_url, "trip", "other", asks=True)
-    words = [
-        "-s",
-        redis_stack_url,
-        "gc",
-        "--scope",
-        "writes",
-        "--grace",
-        "0s",
-        "--yes",
-        "-o",
-        "json",
-    ]
+    words = ["-s", redis_stack_url, *GC]
     shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
     done = ckpt(*words).json
     assert {one["thread_id"] for one in done["threads"]} == {"trip", "other"}

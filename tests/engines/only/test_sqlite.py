@@ -192,15 +192,6 @@ def test_a_path_with_odd_characters(sample: Path, as_url: bool) -> None:
     assert "trip-to-kyoto" in threads(f"sqlite:///{quote(str(odd))}" if as_url else str(odd))
 
 
-def test_a_damaged_file_ends_in_one_line(sample: Path) -> None:
-    data = bytearray(sample.read_bytes())
-    data[4096:40960] = b"\xff" * 36864
-    sample.write_bytes(data)
-    answer = ckpt("-s", sample, "threads", "list")
-    assert answer.code == 4
-    assert answer.err.startswith("ckpt: cannot ")
-
-
 @pytest.mark.parametrize(
     ("era", "saver"),
     [

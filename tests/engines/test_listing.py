@@ -1,9 +1,16 @@
-"""How each SQL engine lists threads, as its EXPLAIN says: from key indexes, without values."""
+"""How each SQL engine lists threads, as its EXPLAIN says: from key indexes, without values.
+
+And what the outlines of heads tell where an engine groups them, or reads only which values may make
+a node run.
+"""
 
 from __future__ import annotations
 
+import json
+import random
 import re
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +23,12 @@ from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite.database import OpenedDatabase
-from tests.kit.agents.steps import fill, graph_of
+from ckpt_cli.core.tasks import is_surely_done
+from tests.kit.agents.steps import fill, graph_of, saver_of
+from tests.kit.heads import CHANNELS, some_checkpoint
 from tests.kit.savers.mysql import fill as fill_mysql
 from tests.kit.savers.mysql import run as run_mysql
+from tests.kit.servers import mysql_connection
 
 TABLES = ("checkpoints", "checkpoint_writes", "checkpoint_blobs", "writes")
 COPIES = 200
@@ -57,7 +67,7 @@ def listing_plans(url: str, database: Any, explain: str, patch: pytest.MonkeyPat
     return found
 
 
-def test_postgres(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_lists_from_indexes(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(postgres_url, "trip")
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for table, columns in {
@@ -82,7 +92,7 @@ def test_postgres(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert kind.endswith(index), plan
 
 
-def test_mysql(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mysql_lists_from_indexes(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill_mysql(mysql_url, "trip")
     series = f"(SELECT seq AS n FROM seq_1_to_{COPIES}) n, (SELECT seq AS m FROM seq_1_to_10) m"
     if "mariadb" not in str(run_mysql(mysql_url, "SELECT VERSION()")).lower():
@@ -109,7 +119,7 @@ def test_mysql(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 assert "Using index" in extra or (kind, key) == ("ref", "PRIMARY"), plan
 
 
-def test_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_lists_from_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(path)) as saver:
         graph_of(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "trip"}})
@@ -130,3 +140,102 @@ def test_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _is_result(step: str) -> bool:
     """Whether a step of SQLite's plan reads what another one found."""
     return step in {"SCAN t", "SCAN h", "SCAN CONSTANT ROW"}
+
+
+# Outlines of heads
+
+_HEADS = 1500
+_COLUMNS = {
+    "checkpoints": "thread_id, checkpoint_id, checkpoint, metadata",
+    "checkpoint_blobs": "thread_id, channel, version, type",
+}
+
+_DONE: dict[str, Any] = {
+    "v": 4,
+    "channel_values": {"items": 1},
+    "channel_versions": {"items": 3, "__start__": 2, "branch:to:a": 3},
+    "versions_seen": {"__input__": {}, "__start__": {"__start__": 1}, "a": {"branch:to:a": 2}},
+}
+_PARTS: list[dict[str, Any]] = [
+    {},
+    {"v": 3},
+    {"channel_values": {}},
+    {"channel_values": None},
+    {"channel_values": {"items": 1, "__pregel_tasks": []}},
+    {"channel_values": {"items": 1, "__pregel_tasks": [1]}},
+    {"channel_values": {"items": 1, "branch:to:a": None}},
+    {"channel_versions": {"items": 3, "__start__": None, "branch:to:a": 3}},
+    {"channel_versions": {"items": 3, "__other__": 2, "another:one": 3}},
+    {"versions_seen": {}},
+    {"versions_seen": None},
+    {"versions_seen": {"a": {"items": 1}}},
+    {"versions_seen": {"a": {"other": 1}}},
+    {"channel_values": {}, "versions_seen": {"a": {"items": 1}}},
+    {"versions_seen": {"a": None}},
+    {"versions_seen": {"__interrupt__": {"items": 1}}},
+    {"versions_seen": {"the_interrupt": {"items": 1}}},
+]
+"""What differs from a head after which nothing runs."""
+
+
+@pytest.mark.engines
+def test_postgres_says_of_each_head_what_its_outline_says(postgres_url: str) -> None:
+    with saver_of(postgres_url) as saver:
+        saver.setup()
+    with psycopg.connect(postgres_url) as connection, connection.cursor() as cursor:
+        for table, rows in _made():
+            query = f"INSERT INTO {table} ({_COLUMNS[table]}) VALUES (%s, %s, %s, %s)"
+            cursor.executemany(query.encode(), rows)
+    assert _number_of_outlines(postgres_url) < _HEADS / 2
+
+
+@pytest.mark.engines
+def test_mysql_says_of_each_head_what_its_outline_says(mysql_url: str) -> None:
+    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
+
+    with PyMySQLSaver.from_conn_string(mysql_url) as saver:
+        saver.setup()
+    with mysql_connection(mysql_url) as connection, connection.cursor() as cursor:
+        for table, rows in _made():
+            query = f"INSERT INTO {table} ({_COLUMNS[table]}, checkpoint_ns_hash)"
+            cursor.executemany(f"{query} VALUES (%s, %s, %s, %s, UNHEX(MD5('')))", rows)
+        connection.commit()
+    assert _number_of_outlines(mysql_url) == _HEADS
+
+
+def _made() -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """The rows of heads: some at random, the others of a few that differ in one part each."""
+    chance = random.Random(7)
+    bodies = [{**_DONE, **parts} for parts in _PARTS]
+    bodies += [json.loads(one.body.data) for one in map(some_checkpoint, [chance] * 9) if one.body]
+    heads, blobs = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+    for n in range(_HEADS):
+        body = dict(chance.choice(bodies))
+        versions = body["channel_versions"] or {}
+        body["channel_versions"] = {
+            name: chance.randrange(9) if isinstance(one, int) else one
+            for name, one in versions.items()
+        }
+        source = chance.choice(["loop", "loop", "loop", "input"])
+        heads.append((f"t{n}", "head", json.dumps(body), json.dumps({"source": source})))
+        if chance.random() < 0.3:
+            name, kind = chance.choice(CHANNELS), chance.choice(["null", "empty"])
+            version = str(body["channel_versions"].get(name, 1))
+            blobs.append((f"t{n}", name, version, kind))
+    yield "checkpoints", heads
+    yield "checkpoint_blobs", blobs
+
+
+def _number_of_outlines(url: str) -> int:
+    with open_store(url) as store:
+        keys = [one.key for n in range(_HEADS) for one in store.checkpoints(f"t{n}")]
+        whole = {one.key: one for one in store.checkpoints_at(keys, body=True, metadata=True)}
+        outlines = list(store.outlines_at(keys))
+    assert sorted(key for _, alike in outlines for key in alike) == sorted(whole)
+    told = set()
+    for outline, alike in outlines:
+        says = is_surely_done(outline)
+        told.add(says)
+        assert {is_surely_done(whole[key]) for key in alike} == {says}, outline
+    assert told == {True, False}
+    return len(outlines)
