@@ -81,15 +81,12 @@ def test_deerflow_itself_notices_an_edit(
         assert path.stat().st_mtime != before
 
 
-def test_nothing_is_written_without_write(path: Path) -> None:
+def test_a_section_is_set_with_its_time_and_nothing_without_write(path: Path) -> None:
     before = path.read_bytes()
     answer = edit(path, KEY, "--set", "content=新的", "-o", "json")
     assert answer.json["changes"]["content"]["after"] == "新的"
     assert answer.json["written"] is False
     assert path.read_bytes() == before
-
-
-def test_a_section_is_set_with_its_time(path: Path) -> None:
     before = load(path)["user"]["workContext"]["updatedAt"]
     assert edit(path, "user/workContext", "--set", "summary=写 Go。", "--write").code == 0
     section = load(path)["user"]["workContext"]

@@ -75,19 +75,20 @@ def test_the_command_reference_is_up_to_date(generate: Any) -> None:
     assert stored == generate.schemas()
 
 
-def test_links_between_documents_lead_somewhere() -> None:
+def test_documents_are_linked_and_their_links_lead_somewhere() -> None:
     for path in (README, *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
             assert (path.parent / target).exists(), (path.name, target)
-
-
-def test_every_document_is_linked() -> None:
     names = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
     assert [name for name in names if f"(docs/{name})" not in README.read_text("utf-8")] == []
 
 
 def test_the_version_is_the_same_everywhere() -> None:
     assert version("langgraph-ckpt") == ckpt_cli.__version__
+    done = subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"ckpt {ckpt_cli.__version__}\n"
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +108,6 @@ def test_no_release_with_a_known_advisory_is_installed(
     needs = map(Requirement, chain.from_iterable(project["optional-dependencies"].values()))
     (need,) = (one for one in needs if one.name == package)
     assert not need.specifier.contains(last)
-
-
-def test_a_module_can_be_run() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "ckpt_cli", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"ckpt {ckpt_cli.__version__}\n"
 
 
 def test_the_code_of_the_readme_runs(

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 
 import ormsgpack
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
+from tests.kit.agents.small import chain, run
 from tests.kit.command import FIXTURES, ckpt, copy_store, first_now
 
 
@@ -44,11 +43,7 @@ def change_log(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> st
 def forged(tmp_path: Path) -> tuple[Path, str]:
     """A long list in which one text was changed in the newest checkpoint, and that one's id."""
     path = tmp_path / "store.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        graph: Any = StateGraph(Ticks)
-        agent = graph.add_node("tick", tick).add_edge(START, "tick").compile(checkpointer=saver)
-        for _ in range(3):
-            agent.invoke({"log": []}, {"configurable": {"thread_id": "t"}})
+    run(path, chain(Ticks, {"tick": tick}), *[{"log": []}] * 3)
 
     def change(log: list[dict[str, Any]]) -> None:
         assert log[149] == {"note": "tick 149"}

@@ -6,7 +6,6 @@ import operator
 import sqlite3
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.channels.topic import Topic
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import END, MessagesState
 from langgraph.graph.message import _messages_delta_reducer, add_messages
 from typing_extensions import TypedDict
 
@@ -28,6 +27,7 @@ from ckpt_cli.queries.replay import KeptReplay, written
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.replay import WRITTEN
+from tests.kit.agents.small import chain, run
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.planting import steps as planting
 from tests.kit.planting.steps import Rows, make_store
@@ -132,17 +132,6 @@ class SlowSaver(SqliteSaver):
         return super().put(*args, **options)
 
 
-def built(schema: Any, edges: str, **nodes: Callable[[Any], Any]) -> Any:
-    """Return a graph to compile; `edges` is `"START a, a b"`."""
-    builder: Any = StateGraph(schema)
-    for name, run in nodes.items():
-        builder.add_node(name, run)
-    for edge in edges.split(", "):
-        source, target = edge.split()
-        builder.add_edge(START if source == "START" else source, target)
-    return builder
-
-
 def two_turns(builder: Any, saver: Any) -> None:
     for text in ("hi", "again"):
         builder.compile(checkpointer=saver).invoke({"messages": [("user", text)]}, CONFIG)
@@ -155,10 +144,9 @@ class Trail(TypedDict, total=False):
 
 def aliased_topic(saver: Any) -> None:
     """An earlier row gets what later steps add to the same list."""
-    nodes = {
-        name: lambda _, name=name, n=n: {"trail": name, "step": n} for n, name in enumerate("abc")
-    }
-    builder = built(Trail, "START a, a b, b c", **nodes)
+    builder = chain(
+        Trail, {one: lambda _, x=one, n=n: {"trail": x, "step": n} for n, one in enumerate("abc")}
+    )
     builder.compile(checkpointer=saver).invoke({"step": 0}, CONFIG, durability="async")
 
 
@@ -179,9 +167,9 @@ def shared_dict(saver: Any) -> None:
 
         return run
 
-    edges = [f"first {name}, {name} last" for name in ("n1", "n2", "n3")]
-    nodes = {name: node(name) for name in ("first", "n1", "n2", "n3", "last")}
-    builder = built(Metrics, ", ".join(["START first", *edges]), **nodes)
+    builder = chain(Metrics, {"first": node("first")}).add_node("last", node("last"))
+    for name in ("n1", "n2", "n3"):
+        builder.add_node(name, node(name)).add_edge("first", name).add_edge(name, "last")
     builder.compile(checkpointer=saver).invoke({"m": {}}, CONFIG)
 
 
@@ -201,7 +189,8 @@ def assigned_calls(saver: Any) -> None:
         call = state["messages"][-1].tool_calls[0]["id"]
         return {"messages": [ToolMessage("found", tool_call_id=call)]}
 
-    builder = built(MessagesState, "START model, tools model", model=model, tools=tools)
+    builder = chain(MessagesState, {"model": model})
+    builder.add_node("tools", tools).add_edge("tools", "model")
     builder.add_conditional_edges(
         "model", lambda state: "tools" if state["messages"][-1].tool_calls else END
     )
@@ -217,7 +206,7 @@ def raw_calls(saver: Any) -> None:
         message.additional_kwargs = {"tool_calls": [{"id": "c", "function": function}]}
         return {"messages": [message]}
 
-    two_turns(built(MessagesState, "START model", model=model), saver)
+    two_turns(chain(MessagesState, {"model": model}), saver)
 
 
 def changed_in_place(saver: Any) -> None:
@@ -233,7 +222,7 @@ def changed_in_place(saver: Any) -> None:
     class Noted(MessagesState):
         note: str
 
-    builder = built(Noted, "START model, model censor", model=model, censor=censor)
+    builder = chain(Noted, {"model": model, "censor": censor})
     for text in ("one", "two"):
         agent = builder.compile(checkpointer=saver)
         agent.invoke({"messages": [HumanMessage(text)]}, CONFIG, durability="sync")
@@ -251,7 +240,7 @@ def cleared_in_place(saver: Any) -> None:
         return {"n": 1}
 
     nodes: Any = {"fill": lambda _: {"items": ["a"]}, "clear": clear, "last": lambda _: {"n": 2}}
-    builder = built(Listed, "START fill, fill clear, clear last", **nodes)
+    builder = chain(Listed, nodes)
     for turn in range(2):
         builder.compile(checkpointer=saver).invoke({"n": turn}, CONFIG, durability="sync")
 
@@ -265,7 +254,7 @@ def changed_and_written(saver: Any) -> None:
             state["messages"][2].content = "[removed]"
         return {"messages": [AIMessage(f"answer {number}")]}
 
-    builder = built(MessagesState, "START talk", talk=talk)
+    builder = chain(MessagesState, {"talk": talk})
     for turn in range(7):
         agent = builder.compile(checkpointer=saver)
         agent.invoke({"messages": [HumanMessage(f"q{turn}")]}, CONFIG, durability="sync")
@@ -277,8 +266,7 @@ def by(reducer: Any, first: Any, *writes: Any) -> Callable[[Any], None]:
     def run(saver: Any) -> None:
         schema: Any = TypedDict
         nodes: Any = {f"n{n}": lambda _, write=one: {"x": write} for n, one in enumerate(writes)}
-        edges = ", ".join(f"{one} {other}" for one, other in pairwise(["START", *nodes]))
-        builder = built(schema("Own", {"x": Annotated[type(first), reducer]}), edges, **nodes)
+        builder = chain(schema("Own", {"x": Annotated[type(first), reducer]}), nodes)
         builder.compile(checkpointer=saver).invoke({"x": first}, CONFIG, durability="sync")
 
     return run
@@ -397,7 +385,7 @@ def talk(saver: Any, schema: type, turns: int) -> None:
         number = len(state["messages"])
         return {"messages": [AIMessage(f"answer {number}", id=f"a{number}")], "note": "said"}
 
-    builder = built(schema, "START talk", talk=answer)
+    builder = chain(schema, {"talk": answer})
     for turn in range(turns):
         human = HumanMessage(f"q{turn}", id=f"q{turn}")
         builder.compile(checkpointer=saver).invoke({"messages": [human]}, CONFIG)
@@ -447,9 +435,7 @@ def test_a_thread_without_any_change_says_so(tmp_path: Path) -> None:
         note: str
 
     path = tmp_path / "store.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        builder = built(Empty, "START run", run=lambda _: None)
-        builder.compile(checkpointer=saver).invoke({}, CONFIG)
+    run(path, chain(Empty, {"run": lambda _: None}), {})
     answer = ckpt("-s", path, "replay", "t")
     assert answer.code == 0
     assert "nothing to verify" in answer.err

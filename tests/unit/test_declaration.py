@@ -135,8 +135,10 @@ _GOOD = Backend(
 )
 
 
-def test_a_good_declaration_has_no_problems() -> None:
+def test_a_declaration_is_checked_as_a_whole() -> None:
     assert check_declaration(_GOOD, declaration.bundled()) == []
+    assert set(field_types().values()) == TYPES.keys()
+    assert check_declaration({"title": "Toy"}) == ["it is of type dict, not Backend"]
 
 
 def _fails(path: str) -> bool:
@@ -173,11 +175,6 @@ def _fails(path: str) -> bool:
 def test_a_wrong_field_is_named(field: str, value: object, problem: str) -> None:
     wrong = _GOOD._replace(**{field: value})  # type: ignore[arg-type]
     assert problem in "\n".join(check_declaration(wrong, declaration.bundled()))
-
-
-def test_every_type_of_field_is_checked() -> None:
-    assert set(field_types().values()) == TYPES.keys()
-    assert check_declaration({"title": "Toy"}) == ["it is of type dict, not Backend"]
 
 
 @pytest.mark.parametrize("place", ["nosuchmodule:open", "ckpt_backends.url:nothing"])

@@ -55,11 +55,8 @@ def test_fish_has_other_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert word("it's é") == """'it'"'"'s é'"""
 
 
-def test_a_name_in_a_sentence_is_always_in_quotes() -> None:
+def test_names_are_quoted_and_ids_are_not_options() -> None:
     assert [name(one) for one in ("user-42", "user 42", "")] == ["'user-42'", "'user 42'", "''"]
-
-
-def test_ids_are_not_options() -> None:
     assert command("ckpt", "show", "--tree", ids=["user-42"]) == "ckpt show --tree user-42"
     assert command("ckpt", "diff", ids=["a", "-rf"]) == "ckpt diff -- a -rf"
     assert command("ckpt", "-s", "-x.db", "undo", ids=["-"]) == "ckpt -s -x.db undo -- -"

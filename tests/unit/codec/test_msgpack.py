@@ -34,15 +34,12 @@ def test_what_langgraph_stores(thing: Any, value: Value) -> None:
     assert decode(TypedBytes(*JsonPlusSerializer().dumps_typed(thing))) == value
 
 
-def test_messages_keep_their_fields() -> None:
+def test_messages_and_interrupts_keep_their_fields() -> None:
     call = {"name": "f", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
     message = AIMessage("hello", id="1", tool_calls=[call])
     value = read(JsonPlusSerializer().dumps_typed([message])[1])
     fields: Any = message.model_dump()
     assert value == [Tagged("langchain_core.messages.ai.AIMessage", fields)]
-
-
-def test_interrupts() -> None:
     found: Any = read(JsonPlusSerializer().dumps_typed((Interrupt("why?", id="i1"),))[1])
     (interrupt,) = found
     assert interrupt.type == "langgraph.types.Interrupt"

@@ -188,10 +188,15 @@ def test_a_sound_conversation_has_no_finding(items: list[Value]) -> None:
     assert codes(items) == []
 
 
-def test_a_message_with_two_results_is_moved_once() -> None:
+def test_results_come_behind_their_calls() -> None:
     blocks = [{"type": "tool_result", "tool_use_id": one} for one in ("a", "b")]
     items = [human(), human(content=blocks), ai("a", "b"), human()]
     assert mended(items, pair(items, Counterparts(len(items)))) == [0, 2, 1, 3]
+    items = [human(), ai("a", "b"), tool("b"), human(), tool("c"), ai("c"), human()]
+    order = mended(items, pair(items, Counterparts(len(items))))
+    names = [one if isinstance(one, int) else one.id for one in order]
+    assert names == [0, 1, 2, "a", 3, 5, 4, 6]
+    assert isinstance(items[0], Tagged)
 
 
 def test_what_may_be_answered_elsewhere_is_left_alone() -> None:
@@ -408,14 +413,6 @@ def test_a_mended_conversation_is_sound(items: list[Value]) -> None:
     assert len(again.awaited) == len(found.awaited)
     kept = [one for one in order if isinstance(one, int) and one not in found.orphaned]
     assert kept == [n for n in range(len(items)) if n not in found.orphaned]
-
-
-def test_new_results_come_behind_those_that_are_there() -> None:
-    items: list[Value] = [human(), ai("a", "b"), tool("b"), human(), tool("c"), ai("c"), human()]
-    order = mended(items, pair(items, Counterparts(len(items))))
-    names = [one if isinstance(one, int) else one.id for one in order]
-    assert names == [0, 1, 2, "a", 3, 5, 4, 6]
-    assert isinstance(items[0], Tagged)
 
 
 def test_an_anthropic_call_in_a_plain_dict_is_answered_by_the_user() -> None:

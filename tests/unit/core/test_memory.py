@@ -132,14 +132,6 @@ def test_any_text_may_be_compared(fact: str, texts: list[str]) -> None:
         assert found.sentence in texts[found.index]
 
 
-def test_a_value_may_name_its_thread() -> None:
-    assert named_source({"thread_id": "t"}) == Source("thread", "t")
-    assert named_source({"metadata": {"thread_id": "t"}}) == Source("thread", "t")
-    assert named_source({"source": {"threadId": "t"}}) == Source("thread", "t")
-    nothing: list[Value] = [{}, {"thread_id": ""}, {"thread_id": 5}, {"source": "t"}, ["x"], None]
-    assert [named_source(value) for value in nothing] == [None] * len(nothing)
-
-
 def fact_item(key: str, content: object, *, day: int = 1, thread: str | None = None) -> Item:
     data = json.dumps({"content": content}).encode()
     return Item(
@@ -182,12 +174,17 @@ def test_a_thread_is_looked_for_once() -> None:
     assert duplicates(items)[items[1].key] == items[0].key
 
 
-def test_what_an_item_says_and_where_it_came_from() -> None:
+def test_an_item_says_and_names_where_it_came_from() -> None:
     assert text_of(fact_item("a", "tea")) == "tea"
     data = b'{"a": "x", "b": [{"c": "y"}, 5], "thread_id": "t"}'
     other = Item(ItemKey((), "k"), None, None, len(data), value=TypedBytes("json", data))
     assert text_of(other).split("\n")[:2] == ["x", "y"]
     assert source_of(other) == Source("thread", "t")
+    assert named_source({"thread_id": "t"}) == Source("thread", "t")
+    assert named_source({"metadata": {"thread_id": "t"}}) == Source("thread", "t")
+    assert named_source({"source": {"threadId": "t"}}) == Source("thread", "t")
+    nothing: list[Value] = [{}, {"thread_id": ""}, {"thread_id": 5}, {"source": "t"}, ["x"], None]
+    assert [named_source(value) for value in nothing] == [None] * len(nothing)
 
 
 UI = Ui(NOW, width=0)

@@ -37,15 +37,12 @@ def nodes(found: list[TaskWrite]) -> list[str | None]:
     return [one.node for one in found]
 
 
-def test_a_message_is_followed_by_its_id() -> None:
+def test_a_place_is_followed_by_the_id_of_its_message_or_by_its_path() -> None:
     place = traced_path({"c": [message("1"), message("2", "x")]}, ("c", 1, "content"))
     assert place == TracedPath(("c", 1, "content"), "2")
     assert value_at({"c": [message("2", "y")]}, place) == (True, "y")
     assert value_at({"c": [message("1")]}, place) == (False, None)
     assert value_at({}, place) == (False, None)
-
-
-def test_other_values_are_followed_by_their_path() -> None:
     place = traced_path({"c": {"a": [1, 2]}}, ("c", "a", 1))
     assert value_at({"c": {"a": [0, 5]}}, place) == (True, 5)
     assert value_at({"c": {"a": []}}, place) == (False, None)
@@ -81,19 +78,13 @@ def test_a_message_is_found_by_its_id_alone_or_in_a_list() -> None:
     assert nodes(writers(SAID, TracedPath(("c", 2, "content"), "3"), "")) == ["b"]
 
 
-def test_an_update_and_a_step_are_made_by_other_writes() -> None:
+def test_some_writes_are_not_those_of_a_step() -> None:
     written = [wrote("a", 1), wrote("b", 2, path="~__interrupt__, 0")]
     assert nodes(applied_writes(written, "loop")) == ["a"]
     assert nodes(applied_writes(written, "update")) == ["b"]
     assert applied_writes(written, "input") == []
-
-
-def test_the_null_task_is_the_caller() -> None:
     assert is_caller(wrote("", 1, task=NULL_TASK_ID))
     assert not is_caller(wrote("a", 1))
-
-
-def test_old_metadata_names_the_nodes() -> None:
     writes: dict[Value, Value] = {"a": {"c": 1}, "b": {"d": 2}, "e": None}
     assert nodes_in_metadata({"writes": writes}, "c") == ["a"]
     assert nodes_in_metadata({"writes": None}, "c") == []

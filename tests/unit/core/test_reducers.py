@@ -226,12 +226,9 @@ def test_messages_are_removed_as_langgraph_removes_them() -> None:
         assert same(got, stored(add_messages(base, write)))  # type: ignore[arg-type]
 
 
-def test_members_of_large_sets_are_joined_once_each() -> None:
+def test_members_of_sets_are_joined_once_each_by_type() -> None:
     members: list[Value] = list(range(60_000))
     base, write = (Tagged("builtins.set", members[at : at + 40_000]) for at in (0, 20_000))
     assert fold(base, [write]) == (Tagged("builtins.set", members), "set_union")
-
-
-def test_members_of_sets_are_the_same_only_if_their_types_are() -> None:
     base, write = Tagged("builtins.set", [1, True]), Tagged("builtins.set", [1.0, 1])
     assert same(fold(base, [write])[0], Tagged("builtins.set", [1, True, 1.0]))

@@ -134,16 +134,10 @@ def told(*states: Value, stepwise: bool = True) -> list[list[str]]:
     return lines
 
 
-def test_a_message_that_stays_is_told_once_wherever_it_stands() -> None:
+def test_what_was_told_is_told_once_wherever_it_stands() -> None:
     one, two, three = message("1", "a"), message("2", "b"), message("3", "a")
     assert told([one], [one, two], [two, three], [one, two]) == [["a"], ["b"], ["a"], []]
-
-
-def test_equal_items_of_a_list_are_counted() -> None:
     assert told(["x"], ["x", "x"], ["y", "x", "x"], ["x"]) == [["x"], ["x"], ["y"], []]
-
-
-def test_of_a_text_that_grows_only_new_lines_are_told() -> None:
     assert told("a\nb", "a\nb\nc", "a\nB\nc") == [["a", "b"], ["c"], ["B"]]
 
 
@@ -240,8 +234,13 @@ def test_a_letter_of_such_a_text_has_no_other_case_outside_of_ascii(library: Any
     assert set(library.findall(f"[{letters}]", every, library.IGNORECASE)) == set(letters)
 
 
-def test_a_plain_text_is_needed_as_it_is() -> None:
+def test_plain_texts_are_needed_and_values_of_other_types_may_hold_them() -> None:
     assert needed_texts("a.*Z?", fixed=True, ignore_case=False) == ("a.*Z?",)
+    wanted = StoredTexts(["Kanra"])
+    for tag in ("pickle", "msgpack+aes", "redis-json", "merged"):
+        assert wanted.may_be_in(tag, b"")
+    assert not wanted.may_be_in("msgpack", b"\xa5kanra")
+    assert not wanted.may_be_in("null", b"")
 
 
 @given(st.text(), st.integers(0, 50), st.integers(1, 20))
@@ -261,14 +260,6 @@ def test_a_text_stands_in_stored_bytes(text: str, start: int, length: int) -> No
     if is_findable_in_any_case(part):
         in_other_case = StoredTexts([part.swapcase()], ignore_case=True)
         assert in_other_case.may_be_in(tag, stored)
-
-
-def test_values_of_other_types_may_hold_everything() -> None:
-    wanted = StoredTexts(["Kanra"])
-    for tag in ("pickle", "msgpack+aes", "redis-json", "merged"):
-        assert wanted.may_be_in(tag, b"")
-    assert not wanted.may_be_in("msgpack", b"\xa5kanra")
-    assert not wanted.may_be_in("null", b"")
 
 
 def test_arrays_of_texts_have_their_mark() -> None:

@@ -102,14 +102,11 @@ def test_the_id_in_the_oldest_library_holds_the_place_in_the_task_list() -> None
     assert not is_among(after_three_sends, tasks.pull_ids(made_in, "audit", [["plan"]], 4))
 
 
-def test_the_id_of_an_error_handler() -> None:
+def test_the_ids_of_error_handlers_and_updates() -> None:
     made_in = origin("1f1e5fd7-ec95-6c8e-8001-3d94dad77a44", 2, 4)
     failed = "1a6f18f3-6b62-50e5-6ab3-2ce1654ff731"
     ids = tasks.handler_ids(made_in, "__error_handler__boom", "boom", failed)
     assert is_among("4ad028dc-7919-ebba-df96-b3ec54e1835c", ids)
-
-
-def test_the_ids_of_updates() -> None:
     found = tasks.update_ids(origin("1f1e5fb1-e164-6590-8002-1ad141da4892", 3, 4), 2)
     assert found["442b98bd-9d2c-58fc-be2d-3a2c9a8f3f22"] == "~__interrupt__, 0000000000"
     assert "~__interrupt__, 0000000001" in found.values()

@@ -67,11 +67,16 @@ def test_what_a_step_began_with_decides_its_kind() -> None:
     ]
 
 
-def test_a_later_child_is_measured_from_what_came_before_it() -> None:
+def test_times_of_forks_and_of_tasks() -> None:
     found = timed_steps(
         [made("a", 0, None), made("b", 1, "a"), made("c", 9, "b"), made("d", 10, "a")]
     )
     assert (found["d"].cause, found["d"].seconds) == ("fork", 1.0)
+    one = made(
+        "b", 5, "a", nodes=("fast", "slow"), ended={"t": ("fast", at(1)), "u": ("slow", at(4))}
+    )
+    times = node_times(timed_steps([made("a", 0, None), one]).values())
+    assert (times["fast"].seconds.total, times["slow"].seconds.total) == (1.0, 4.0)
 
 
 @pytest.mark.parametrize("second", [None, -1.0])
@@ -112,14 +117,6 @@ def test_a_question_that_was_asked_outside_too_makes_all_of_it_waiting() -> None
     found = ThreadSteps({"": root, "work:one": call}, {("", "a"): ["work:one"]})
     _, outer, *_ = found.with_calls(found.branch("", "b"))
     assert outer.waiting_seconds == 20.0
-
-
-def test_tasks_with_times_of_their_own_have_these() -> None:
-    one = made(
-        "b", 5, "a", nodes=("fast", "slow"), ended={"t": ("fast", at(1)), "u": ("slow", at(4))}
-    )
-    found = node_times(timed_steps([made("a", 0, None), one]).values())
-    assert (found["fast"].seconds.total, found["slow"].seconds.total) == (1.0, 4.0)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40))

@@ -124,10 +124,14 @@ def test_a_path_leads_to_values(text: str, values: list[Value]) -> None:
     assert found(text) == values
 
 
-def test_the_places_found_are_named_without_wildcards() -> None:
+def test_places_and_first_steps_are_named() -> None:
     places = select(STATE, parse_path("messages[].content"))
     assert [format_path(one.path) for one in places] == [f"messages[{n}].content" for n in (0, 1)]
     assert select(STATE, parse_path("messages[-1]"))[0].path == ("messages", 1)
+    assert first_step("messages[3].content") == "messages"
+    assert first_step("messages 0-99") == "messages"
+    assert first_step('["odd key"][0] fields') == "odd key"
+    assert first_step(" x") is None
 
 
 @pytest.mark.parametrize(
@@ -159,22 +163,20 @@ def test_many_keys_are_not_all_named() -> None:
     assert (error.value.hint or "").endswith("k19 and 80 more")
 
 
-def test_the_first_step_of_a_text_that_begins_with_a_path() -> None:
-    assert first_step("messages[3].content") == "messages"
-    assert first_step("messages 0-99") == "messages"
-    assert first_step('["odd key"][0] fields') == "odd key"
-    assert first_step(" x") is None
-
-
 @given(values)
 def test_a_small_value_stays_as_it_is(value: Any) -> None:
     assert same(clip(value), value)
 
 
-def test_a_long_text_is_cut_wherever_it_stands() -> None:
+def test_a_long_text_or_item_is_cut_wherever_it_stands() -> None:
     found = clip(Tagged("a.B", {"text": "x" * (LONGEST + 1), "short": "y"}))
     cut = Cut("x" * LONGEST, LONGEST + 1, "only its beginning is shown", "character")
     assert found == Tagged("a.B", {"text": cut, "short": "y"})
+    found, is_cut = clip_state([{"n": 1}, list(range(1000))])
+    assert is_cut
+    assert isinstance(found, Cut)
+    assert found.reason == "its last one is shown"
+    assert isinstance(found.kept[0], Cut)  # type: ignore[index]
 
 
 def test_no_more_than_so_many_parts_are_kept_in_all() -> None:
@@ -206,11 +208,3 @@ def test_a_page_keeps_the_end_of_a_list_and_the_beginning_of_all_else() -> None:
 )
 def test_a_small_value_is_no_less_on_a_page(value: Any) -> None:
     assert clip_state(value) == (value, False)
-
-
-def test_one_long_item_is_cut_inside() -> None:
-    found, is_cut = clip_state([{"n": 1}, list(range(1000))])
-    assert is_cut
-    assert isinstance(found, Cut)
-    assert found.reason == "its last one is shown"
-    assert isinstance(found.kept[0], Cut)  # type: ignore[index]

@@ -46,8 +46,12 @@ def test_escapes(text: str, safe: str) -> None:
     assert safe_text(text) == safe
 
 
-def test_lines_may_stay() -> None:
+def test_lines_may_stay_and_json_keeps_its_escapes() -> None:
     assert safe_text("a\n\tb\r\x1b", newlines=True) == "a\n\tb\\r\\x1b"
+    assert (
+        safe_json('"\u202e\x9b\U000e0001 中 👩‍❤️‍👨"\n')
+        == '"\\u202e\\u009b\\udb40\\udc01 中 👩‍❤️‍👨"\n'
+    )
 
 
 BAD = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
@@ -85,13 +89,6 @@ def test_json_keeps_its_value(value: object) -> None:
     assert json.loads(safe) == json.loads(json.dumps(value))
     assert safe_text(safe) == safe
     assert safe_json(safe) == safe
-
-
-def test_json_escapes() -> None:
-    assert (
-        safe_json('"\u202e\x9b\U000e0001 中 👩‍❤️‍👨"\n')
-        == '"\\u202e\\u009b\\udb40\\udc01 中 👩‍❤️‍👨"\n'
-    )
 
 
 NOW = datetime(2026, 11, 21, 22, 8, 31, tzinfo=UTC)
