@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import signal
 import sqlite3
@@ -11,15 +10,15 @@ from contextlib import closing, contextmanager
 from functools import wraps
 from pathlib import Path
 from threading import Semaphore
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
 
 import ckpt_cli
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
+from tests.kit.agents.small import Log, beside, chain
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.mysql import MySQLHarness
@@ -35,25 +34,19 @@ KINDS: list[type[Harness]] = [
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
-class State(TypedDict, total=False):
-    log: Annotated[list[str], operator.add]
-
-
 def graph_of(saver: Any, ran: Path) -> Any:
     """Two nodes, and one that waits for both; each appends its name to a file."""
 
     def node(name: str) -> Any:
-        def run(_: State) -> dict[str, Any]:
+        def run(_: Log) -> dict[str, Any]:
             with ran.open("a") as file:
                 file.write(f"{name}\n")
             return {"log": [name]}
 
         return run
 
-    graph: Any = StateGraph(State)
-    for name in ("left", "right", "total"):
-        graph.add_node(name, node(name))
-    graph.add_edge(START, "left").add_edge(START, "right").add_edge(["left", "right"], "total")
+    graph = beside(Log, {name: node(name) for name in ("left", "right")})
+    graph.add_node("total", node("total")).add_edge(["left", "right"], "total")
     return graph.compile(checkpointer=saver)
 
 
@@ -111,10 +104,10 @@ def test_saved_results_are_used_and_the_next_node_runs(
 
 def late_graph(saver: Any) -> Any:
     """One node leads to two, of which one is deferred."""
-    graph: Any = StateGraph(State)
-    for name in ("begin", "now", "later"):
+    graph = chain(Log, {"begin": lambda _: {"log": ["begin"]}})
+    for name in ("now", "later"):
         graph.add_node(name, lambda _, name=name: {"log": [name]}, defer=name == "later")
-    graph.add_edge(START, "begin").add_edge("begin", "now").add_edge("begin", "later")
+        graph.add_edge("begin", name)
     return graph.compile(checkpointer=saver)
 
 

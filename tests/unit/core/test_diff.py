@@ -126,57 +126,48 @@ def test_values_of_different_types_differ(one: Value, other: Value) -> None:
     assert diff_values({"a": [math.nan]}, {"a": [float("nan")]}) == []
 
 
-def test_messages_are_matched_by_id() -> None:
-    before: list[Value] = [message("hi", "1"), message("a", "2", "AI"), message("bye", "3")]
-    after: list[Value] = [message("hello", "1"), message("bye", "3"), message("new", "4")]
-    assert diff_values(before, after) == [
-        Op("replace", (0, "content"), "hi", "hello", id="1"),
-        Op("remove", (1,), before=message("a", "2", "AI"), id="2"),
-        Op("add", (2,), after=message("new", "4"), id="4"),
-    ]
+HI, ANSWER, BYE = message("hi", "1"), message("a", "2", "AI"), message("bye", "3")
+HELLO, NEW, HI_AI = message("hello", "1"), message("new", "4"), message("hi", "1", "AI")
+A, B, C = ({"role": "user", "content": c, "id": c} for c in "abc")
+ABC = Tagged("builtins.set", ["a", "b", "c"])
+GREETED = Op("replace", (0, "content"), "hi", "hello", id="1")
+MOVED = Op("move", (0,), id="c", moved_from=2)
+DIFFS: dict[str, tuple[Any, Any, list[Op]]] = {
+    "messages are matched by id": (
+        [HI, ANSWER, BYE],
+        [HELLO, BYE, NEW],
+        [GREETED, Op("remove", (1,), ANSWER, id="2"), Op("add", (2,), after=NEW, id="4")],
+    ),
+    "one that moved and changed is both": (
+        [A, B, C],
+        [{**C, "content": "C"}, A, B],
+        [MOVED, Op("replace", (0, "content"), "c", "C", id="c")],
+    ),
+    "one of another class": ([HI], [HI_AI], [Op("replace", (0,), HI, HI_AI, id="1")]),
+    "lists keep their longest common part": (
+        [*"abcd"],
+        [*"acxde"],
+        [Op("remove", (1,), "b"), Op("add", (2,), after="x"), Op("add", (4,), after="e")],
+    ),
+    "items at the same place are compared inside": (
+        [{"id": 1, "done": False}, {"id": 2, "done": False}],
+        [{"id": 1, "done": False}, {"id": 2, "done": True}],
+        [Op("replace", (1, "done"), False, True)],
+    ),
+    "sets have no order": (ABC, Tagged("builtins.set", ["c", "b", "a"]), []),
+    "members of sets": (
+        ABC,
+        Tagged("builtins.set", ["d", "c", "a"]),
+        [Op("remove", (1,), "b"), Op("add", (0,), after="d")],
+    ),
+    "keys that no path can name": ({b"k": 1}, {b"k": 2}, [Op("replace", (), {b"k": 1}, {b"k": 2})]),
+}
 
 
-def test_a_moved_message_that_also_changed_is_both() -> None:
-    before: list[Value] = [{"role": "user", "content": c, "id": c} for c in "abc"]
-    after: list[Value] = [{"role": "user", "content": "C", "id": "c"}, before[0], before[1]]
-    assert diff_values(before, after) == [
-        Op("move", (0,), id="c", moved_from=2),
-        Op("replace", (0, "content"), "c", "C", id="c"),
-    ]
-
-
-def test_a_message_of_another_class_is_replaced_as_a_whole() -> None:
-    before, after = message("hi", "1"), message("hi", "1", "AI")
-    assert diff_values([before], [after]) == [Op("replace", (0,), before, after, id="1")]
-
-
-def test_lists_keep_their_longest_common_part() -> None:
-    before: list[Value] = ["a", "b", "c", "d"]
-    assert diff_values(before, ["a", "c", "x", "d", "e"]) == [
-        Op("remove", (1,), before="b"),
-        Op("add", (2,), after="x"),
-        Op("add", (4,), after="e"),
-    ]
-
-
-def test_changed_items_at_the_same_place_are_compared_inside() -> None:
-    before: list[Value] = [{"id": 1, "done": False}, {"id": 2, "done": False}]
-    after: list[Value] = [{"id": 1, "done": False}, {"id": 2, "done": True}]
-    assert diff_values(before, after) == [Op("replace", (1, "done"), False, True)]
-
-
-def test_sets_have_no_order() -> None:
-    before = Tagged("builtins.set", ["a", "b", "c"])
-    assert diff_values(before, Tagged("builtins.set", ["c", "b", "a"])) == []
-    assert diff_values(before, Tagged("builtins.set", ["d", "c", "a"])) == [
-        Op("remove", (1,), before="b"),
-        Op("add", (0,), after="d"),
-    ]
-
-
-def test_a_dict_with_keys_that_no_path_can_name_is_replaced() -> None:
-    before: dict[Value, Value] = {b"k": 1}
-    assert diff_values(before, {b"k": 2}) == [Op("replace", (), {b"k": 1}, {b"k": 2})]
+@pytest.mark.parametrize("name", DIFFS)
+def test_what_differs_is_named(name: str) -> None:
+    before, after, ops = DIFFS[name]
+    assert diff_values(before, after) == ops
 
 
 def test_very_long_lists_are_compared_at_their_ends_only() -> None:
@@ -244,9 +235,6 @@ def test_records_have_what_their_op_has() -> None:
         {"op": "remove", "path": "/0", "before": 1.5},
         {"op": "move", "path": "/list/2", "from": "/list/0", "id": "8"},
     ]
-
-
-def test_a_side_that_is_not_there_is_null_in_a_record() -> None:
     removed = diff_channels({"a": 1}, {})["a"]
     assert CHANGE.record(removed) == {"change": "removed", "before": 1, "after": None, "ops": []}
 
@@ -381,10 +369,13 @@ def test_values_are_told_as_far_as_states_tell(before: Any, after: Any, text: st
     assert told(state(before), state(after)) == text
 
 
-def test_new_messages_come_first() -> None:
+def test_new_messages_come_first_and_many_channels_are_counted() -> None:
     before, after = state({"a": 1}, "messages"), state({"a": 2}, "messages")
     written = [[plain_message("one"), plain_message("two")]]
     assert told(before, after, messages=written) == "+2 two, a 1 → 2"
+    many: dict[str, Any] = {f"c{n}": n for n in range(8)}
+    text = changes_text(short_changes(step_changes(many, {}, many), say))
+    assert text.endswith("c5 → 5, 2 more channels")
 
 
 def test_what_was_written_is_told_as_far_as_it_is_new() -> None:
@@ -414,10 +405,3 @@ def test_whole_states_tell_the_same() -> None:
     written: dict[str, Any] = {"messages": [plain_message("new")]}
     brief = written_changes(["a", "messages", "same"], state(before), state(after), written)
     assert text == changes_text(short_changes(brief, say)) == "+1 new, a 1 → 2"
-
-
-def test_many_channels_are_counted() -> None:
-    after = {f"c{n}": n for n in range(8)}
-    assert changes_text(short_changes(step_changes(after, {}, after), say)).endswith(
-        "c5 → 5, 2 more channels"
-    )

@@ -66,7 +66,7 @@ def test_what_follows_a_node(source: str, body: Body, follow: set[str] | None) -
     assert following("other", NOTHING, found) is None
 
 
-def test_threads_of_other_graphs_are_not_asked() -> None:
+def test_other_graphs_and_threads_that_disagree_tell_nothing() -> None:
     ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
     other_start = ended._replace(entries={"start:write"})
     other_state = ended._replace(state={"title"})
@@ -75,17 +75,11 @@ def test_threads_of_other_graphs_are_not_asked() -> None:
     assert following("draft", own, ended) == frozenset()
     for one in (other_start, other_state, other_edges):
         assert following("draft", own, one) is None
-
-
-def test_threads_that_disagree_tell_nothing() -> None:
     ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
     followed = learned(("loop", AFTER_DRAFT), ("loop", after({"review": {"draft": 4}})))
     assert following("draft", NOTHING, ended, followed) is None
     assert following("draft", learned(("loop", AFTER_DRAFT))) is None
     assert following("draft", followed, ended) == {"review"}
-
-
-def test_a_thread_whose_nodes_wrote_to_a_join_is_of_another_graph() -> None:
     ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
     joined = ended._replace(joins={"join:draft+notes:print"})
     own = learned(("loop", AFTER_DRAFT))

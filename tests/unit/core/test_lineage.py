@@ -44,23 +44,17 @@ def _text(ids: Iterable[str]) -> str:
     return "".join(ids)
 
 
-def test_ancestors_lead_to_the_first_checkpoint() -> None:
+def test_ancestors_and_children_are_followed() -> None:
     assert _text(FORKED.ancestors("f")) == "cba"
     assert _text(FORKED.line("f")) == "fcba"
     assert _text(FORKED.ancestors("a")) == ""
     assert [*FORKED.line("missing")] == []
-
-
-def test_forward_goes_to_the_newest_checkpoint_or_to_where_one_came_from() -> None:
     assert _text(FORKED.forward("a", None)) == "bcf"
     assert _text(FORKED.forward("a", "d")) == "bcd"
     assert _text(FORKED.forward("b", "e")) == "e"
     assert _text(FORKED.forward("a", "b")) == "bcf"
     assert _text(FORKED.forward("c", "e")) == "f"
     assert _text(FORKED.forward("d", None)) == ""
-
-
-def test_siblings_have_the_same_parent_even_if_it_is_gone() -> None:
     assert _text(FORKED.siblings("d")) == "df"
     assert _text(FORKED.siblings("c")) == "ce"
     pruned = Parentage({"z": "gone", "y": "gone", "x": "other"})

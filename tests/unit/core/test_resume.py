@@ -111,15 +111,12 @@ def test_a_node_whose_channels_the_last_step_did_not_write_does_not_run() -> Non
     assert candidates(step.tasks, at, called) == [*step.tasks]
 
 
-def test_the_callers_goto_starts_nodes_beside_those_that_wait() -> None:
+def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_sends() -> None:
     at = body({"branch:to:a": None})
     rows = [write(NULL_TASK_ID, "branch:to:b"), write(NULL_TASK_ID, "__resume__", "yes")]
     assert goto_tasks(at, rows, tuple) == [("b", pull("b"))]
     level = resume_level(at, rows, plan(at, rows), [("b", pull("b")), ("a", pull("a"))])
     assert ([task.node for task in level.runs], level.started) == (["a"], ("b",))
-
-
-def test_a_caller_who_sends_replaces_the_sends_that_wait() -> None:
     old = {"node": "w", "args": 1}
     at = body({"__pregel_tasks": [old]})
     rows = [write(NULL_TASK_ID, "__pregel_tasks", {"node": "v", "args": 2})]

@@ -437,15 +437,12 @@ memory   1 checkpoint · keeps its state between calls
     )
 
 
-def test_many_calls_of_one_node_share_a_line() -> None:
+def test_calls_and_questions_inside_them_stand_under_their_step() -> None:
     tasks = tuple(f"{n}c1e2b07-aaaa" for n in range(5))
     thread = begun(tasks=tasks)
     for n, task in enumerate(tasks):
         thread.add(f"dd0{n}", ns=f"research:{task}", source="input", next=())
     assert "  ╰ research ×5  5 checkpoints · done  10:42:04–10:42:12" in thread.picture()
-
-
-def test_a_question_of_a_subgraph_is_shown_where_it_was_asked() -> None:
     thread = begun(tasks=("9c1e2b07-aaaa",))
     facts: dict[str, Any] = {"writes": 1, "questions": ("Go on?",)}
     thread.nodes["", thread.ids["aa02"]] = StepDetails(

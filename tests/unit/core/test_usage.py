@@ -74,13 +74,10 @@ def test_tokens_are_read_as_providers_write_them(fields: Any, counts: TokenCount
     assert counts_of(message(**fields)) == counts
 
 
-def test_cached_tokens_have_their_own_price() -> None:
+def test_the_price_of_a_model_and_of_cached_tokens() -> None:
     tokens = TokenCounts(1, 1_000_000, 1_000_000, 600_000, 100_000)
     assert ModelPrice(2.0, 8.0).cost(tokens) == pytest.approx(10.0)
     assert ModelPrice(2.0, 8.0, 0.5, 2.5).cost(tokens) == pytest.approx(0.6 + 0.3 + 0.25 + 8.0)
-
-
-def test_the_longest_pattern_gives_the_price_unless_the_model_is_named() -> None:
     prices = [ModelPrice(n, n) for n in (1, 2, 3)]
     found = PriceList(models=dict(zip(("gpt-*", "gpt-4o*", "gpt-4o-mini"), prices, strict=True)))
     assert found.of("gpt-4o-mini") is prices[2]
@@ -98,9 +95,6 @@ def test_groups_of_several_keys_add_up() -> None:
     rows = [(key, one.tokens.messages, one.cost(prices)) for key, one in found.rows(found.by)]
     assert rows == [(("a", "x"), 2, 20.0), (("b", "x"), 1, 10.0)]
     assert [key for key, _ in found.rows(["model"])] == [("x",)]
-
-
-def test_keys_may_be_separated_by_commas() -> None:
     assert parse_groupings(["model, day", "model"]) == ("model", "day")
     with pytest.raises(UsageError, match="cannot group by 'week'"):
         parse_groupings(["week"])
