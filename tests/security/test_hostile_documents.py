@@ -18,7 +18,6 @@ from langgraph.checkpoint.mongodb import MongoDBSaver
 from ormsgpack import packb
 
 from ckpt_backends.memory import is_unicode
-from ckpt_backends.registry import open_store
 from tests.kit.command import ckpt
 from tests.kit.harness.mongodb import RAW
 from tests.kit.hostile.commands import EVERY_ROW, ON_THREAD, WHOLE, on
@@ -186,34 +185,3 @@ def test_every_document_goes_through_some_command(
 def test_every_thread_of_the_corpus_is_listed_under_its_own_id(corpus: Place) -> None:
     listed = ckpt("-s", corpus.url, "threads", "list", "--all", "-o", "json").json
     assert sorted(row["thread_id"] for row in listed) == sorted(set(corpus.threads))
-
-
-IDS = [
-    *("t", "T", "t ", " t", "$t", "$$ROOT", "t.u", "t:u", "t\0", "t\0u", "'", '"', "{}", "[t]"),
-    *("\u00e4", "a\u0308", "x" * 10_240, "x" * 10_239, "\n", "%", "*", "null", "1", "01", "1.0"),
-]
-
-
-def test_ids_do_not_leak_into_one_another(mongodb_url: str) -> None:
-    fill(
-        mongodb_url,
-        {
-            "checkpoints": [{"thread_id": one, **CHECKPOINT} for one in IDS],
-            "checkpoint_writes": [
-                {"thread_id": one, **WRITE, "channel": f"of {number}"}
-                for number, one in enumerate(IDS)
-            ],
-        },
-    )
-    with open_store(mongodb_url) as store:
-        assert sorted(one.thread_id for one in store.threads()) == sorted(IDS)
-        for number, one in enumerate(IDS):
-            found = store.thread(one)
-            assert found is not None
-            assert (found.thread_id, found.checkpoints) == (one, 1)
-            assert [write.channel for write in store.writes(one)] == [f"of {number}"]
-            assert [row.key.thread_id for row in store.checkpoints(one)] == [one]
-            assert {row.thread_id for row in store.usage(one)} == {one}
-    for one in IDS:
-        shown = ckpt("-s", mongodb_url, "show", "-o", "json", "--", one).json
-        assert shown["thread_id"] == one
