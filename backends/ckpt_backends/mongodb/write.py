@@ -131,10 +131,13 @@ class WritableMongoStore(MongoChanges):
                 "type": record.value.type,
                 "checkpoint": record.value.data,
             }
-            if like is None and self._layout.name != JAVASCRIPT:
+            is_javascript = self._layout.name == JAVASCRIPT
+            if like is None and not is_javascript:
                 fields["metadata"] = RawBSONDocument(record.metadata.data)
             else:
-                fields |= self.metadata_fields(record.metadata, like or _NEWEST)
+                # A thread that is made again may be the first one of the store.
+                newest = _NEWEST if is_javascript else {}
+                fields |= self.metadata_fields(record.metadata, like or newest)
         else:
             table = WRITES
             fields = {
