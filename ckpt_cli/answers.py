@@ -120,8 +120,8 @@ _ANSWERS: Mapping[str, Type] = {
 }
 _PLANNED = (
     *("rollback THREAD", "rollback THREADS", "repair values THREAD", "undo OP", "copy"),
-    *("copy --as", "rekey", "memory copy", "memory edit", "memory delete", "erase"),
-    *("erase --value", "purge", "purge --summary"),
+    *("copy --as", "import", "rekey", "memory copy", "memory edit", "memory delete"),
+    *("memory import", "erase", "erase --value", "purge", "purge --summary"),
 )
 """The answers of commands whose plans can be saved."""
 ANSWERS: Mapping[str, Type] = {
