@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.replaying import check_reports, replay_store
 from ckpt_cli.core.replay import Replayed, Verdict
 from tests.kit.command import FIXTURES, agents, copy_store, eras
+from tests.kit.eras import with_engines
 from tests.kit.stores import restore, restore_keys, restore_rows
 
 KEY = b"0123456789abcdef"
@@ -58,21 +58,6 @@ def test_every_transition_of_an_era_is_explained(folder: Path, tmp_path: Path) -
     store = open_store(str(copy_store(folder / "store.db", tmp_path)))
     with DecryptingStore(store, lambda: [KEY], lambda _: None) as opened:
         check(replay_store(opened), folder.name)
-
-
-def with_engines(name: str, chosen: str) -> list[Any]:
-    """Return the folders of a server's eras: one with `-m engines`, the others with `-m slow`.
-
-    `test_truth_of_eras.py` reads the rows of all of them.
-    """
-    return [
-        pytest.param(
-            path,
-            id=path.name,
-            marks=pytest.mark.engines if path.name == chosen else pytest.mark.slow,
-        )
-        for path in sorted((FIXTURES / name).iterdir())
-    ]
 
 
 @pytest.mark.parametrize("folder", with_engines("postgres", "lg-0.2.70"))

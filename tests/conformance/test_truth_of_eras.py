@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.model import Status
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.comparison import Known, check_thread
 from ckpt_cli.reading.thread import TriggerInference, conditions_of_heads, read_heads
 from tests.kit.command import FIXTURES, copy_store
+from tests.kit.eras import check_store
 from tests.kit.stores import restore, restore_documents, restore_keys, restore_rows
 
 NEVER_RAN = {("error", 1), ("update-fresh", 0)}
@@ -222,19 +222,3 @@ def test_a_postgres_store_of_javascript_reads_as_its_library_read_it(
     with open_store(postgres_url) as store:
         assert "LangGraph.js" in store.describe().saver
     check_store(postgres_url, truth, KNOWN[era])
-
-
-def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
-    """Every thread of a store reads as its truth says."""
-    failures: list[str] = []
-    unknown: set[tuple[str, int]] = set()
-    key = truth.get("aes_key", "").encode() or None
-    with DecryptingStore(open_store(url), lambda: [key] if key else (), failures.append) as store:
-        inference = TriggerInference(store)
-        for thread_id, thread in truth["threads"].items():
-            try:
-                unknown |= check_thread(store, thread_id, thread, known, inference)
-            except AssertionError as error:
-                failures.append(str(error)[:600])
-    assert not failures, "\n\n".join(failures)
-    assert unknown == known.next_unknown

@@ -24,9 +24,9 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.scenarios.graphs import chat
 from ckpt_cli.core.doctor.findings import Severity
-from tests.conformance.test_replay_of_eras import with_engines
 from tests.doctor.asking import faults_of_all, left_in
 from tests.kit.command import FIXTURES, agents, ckpt, copy_store, eras, later
+from tests.kit.eras import with_engines
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.mysql import MySQLHarness

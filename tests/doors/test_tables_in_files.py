@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from ckpt_backends.files import create_part
+from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_cli.api import sql as exporting
 from ckpt_cli.sql.tables import TABLES
 from tests.kit.command import SAMPLE, ckpt, copy_store
-from tests.kit.kill.calls import run_until
 
 
 @pytest.fixture
@@ -115,10 +115,10 @@ def test_runs_that_are_killed_are_completed_by_the_next_one(
     for share in range(1, 12):
         folder = lake / f"killed-{share}"
         words = ["-s", SAMPLE, "export", "--all", "--format", "ndjson", "--to", folder, *tables]
-        calls = run_until(words)
+        calls = len(calls_of(words))
         shutil.rmtree(folder)
         for nth in (share, share + 5):
-            run_until(words, calls * nth // 17)
+            kill_at(words, calls * nth // 17)
             listed = (
                 json.loads((folder / "manifest.json").read_text())["files"]
                 if (folder / "manifest.json").exists()

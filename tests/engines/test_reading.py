@@ -8,13 +8,13 @@ import pytest
 
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.encrypted import KEY, key_of, types_of
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.queries.tail import Tail
 from tests.engines.commands import COMMANDS, PLANNED
 from tests.engines.places import HOSTILE
 from tests.kit.agents.steps import config_of, graph_of, role, talk
 from tests.kit.command import ckpt, ids_of, later
-from tests.kit.encrypted import KEY, key_of, types_of
 from tests.kit.savers import mysql
 from tests.kit.savers.three_table import connected
 

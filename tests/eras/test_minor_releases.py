@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.testing.conformance.comparison import Known
-from tests.conformance.test_truth_of_eras import check_store
 from tests.kit.command import FIXTURES
+from tests.kit.eras import check_store
 from tests.kit.releases import MINOR_RELEASES, environment
 
 TORN = " is torn, run again"

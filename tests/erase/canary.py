@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
+
+import psycopg
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
 
 from ckpt_backends.changes import Remains, Removal
 from ckpt_backends.open_for_writing import open_writable
@@ -10,6 +16,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness, StoredRows
 from ckpt_backends.url import parse_url
 from tests.kit.agents.steps import graph_of
+from tests.kit.servers import mysql_connection
 
 CANARY = "canary8f3a"
 """Part of the thread's id, of its metadata, and of its values and writes."""
@@ -48,3 +55,34 @@ def erase(url: str, *, rewrite: bool = False) -> Remains:
 def still_there(remains: Remains) -> list[str]:
     """Return the places that a later run, or one with `rewrite`, could erase."""
     return [one.place for one in remains.places if one.is_reachable or one.needs_rewrite]
+
+
+def relation_files(url: str) -> bytes:
+    """Return the bytes of all tables and indexes of a database, as they are on disk."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+        ((folder, number),) = connection.execute(
+            "SELECT current_setting('data_directory'), oid FROM pg_database"
+            " WHERE datname = current_database()"
+        ).fetchall()
+    files = sorted((Path(folder) / "base" / str(number)).iterdir())
+    return b"".join(one.read_bytes() for one in files)
+
+
+def table_files(url: str) -> bytes:
+    """Return the bytes of the files of a database's tables, as they are on disk."""
+    with closing(mysql_connection(url)) as connection, connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES checkpoints, checkpoint_blobs, checkpoint_writes FOR EXPORT")
+        cursor.execute("SELECT CONCAT(@@datadir, DATABASE())")
+        ((folder,),) = cursor.fetchall()
+        found = b"".join(one.read_bytes() for one in sorted(Path(folder).glob("*.ibd")))
+        cursor.execute("UNLOCK TABLES")
+        return found
+
+
+def documents(url: str) -> bytes:
+    """Return all documents of a database as BSON."""
+    with MongoClient(url, document_class=RawBSONDocument) as client:
+        database = client.get_default_database()
+        names = database.list_collection_names()
+        return b"".join(one.raw for name in names for one in database[name].find())

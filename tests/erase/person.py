@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.url import parse_url
+from ckpt_cli.config.machine import state_folder
 from tests.kit.agents.steps import graph_of
-from tests.kit.command import ckpt
-from tests.kit.memory.benches import Bench
+from tests.kit.command import CommandResult, ckpt
+from tests.kit.memory.benches import Bench, SqliteBench
 
 CANARY = "canary8f3a"
 """The name of the person; part of everything that is theirs and of nothing else."""
@@ -84,3 +86,55 @@ def unpacked(folder: Path) -> bytes:
             data = one.read_bytes()
             found += data + (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else b"")
     return found
+
+
+SUBJECT = ("--subject", CANARY)
+
+
+class Home:
+    """A folder with a store, its archives and ckpt's own state."""
+
+    def __init__(self, folder: Path, filled: Path | None = None) -> None:
+        """Make it; `filled` is a store to copy."""
+        self.folder = folder
+        self.store = folder / "data" / "agent.db"
+        self.backups = folder / "backups"
+        self.store.parent.mkdir()
+        self.bench = SqliteBench(str(self.store))
+        if filled is None:
+            fill(self.bench)
+        else:
+            shutil.copyfile(filled, self.store)
+        self.before: Neighbours = neighbours(str(self.store))
+        configure(folder, "data/agent.db")
+
+    def run(self, *words: str | Path) -> CommandResult:
+        return ckpt("-s", "a", *words)
+
+    def erase(self, *words: str | Path) -> CommandResult:
+        return self.run("erase", *words, "-o", "json", "--yes")
+
+    @property
+    def threads(self) -> set[str]:
+        found = self.run("threads", "list", "--all", "-o", "json").json
+        return {one["thread_id"] for one in found}
+
+    @property
+    def state(self) -> Path:
+        return state_folder("x").parent
+
+    def everything(self) -> bytes:
+        """Return all bytes of the store, the archives and the state."""
+        return b"".join(map(unpacked, (self.store.parent, self.backups, self.state)))
+
+
+def use(home: Home) -> None:
+    """Make operations, archives and a saved plan that name the person's threads."""
+    assert home.run("rollback", THREADS[0], "--steps", "1", "--yes", "--reason", CANARY).code == 0
+    assert home.run("export", *THREADS, OTHER, "--to", home.backups).code == 0
+    words = ("purge", "--match", THREADS[1], "--plan-out", home.backups / "plan.ndjson")
+    assert home.run(*words).code == 0
+    named = ("profile", "--namespace", f"users/{CANARY}", "--archive", home.backups)
+    assert home.run("memory", "delete", *named, "--yes").code == 0
+    with home.bench.store(embeds=False) as store:
+        store.put(("users", CANARY), "profile", {"text": f"{CANARY} likes tea"})

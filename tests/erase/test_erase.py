@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -14,59 +15,21 @@ from typing import Any
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_cli.config.machine import state_folder
+from ckpt_backends.testing.killing import calls_of, kill_at
 from tests.erase.person import (
     CANARY,
     OTHER,
+    SUBJECT,
     THREADS,
-    Neighbours,
-    configure,
+    Home,
     fill,
     neighbours,
     talk,
     unpacked,
+    use,
 )
-from tests.kit.command import CommandResult, ckpt
+from tests.kit.command import ckpt
 from tests.kit.memory.benches import SqliteBench
-
-SUBJECT = ("--subject", CANARY)
-
-
-class Home:
-    """A folder with a store, its archives and ckpt's own state."""
-
-    def __init__(self, folder: Path, filled: Path | None = None) -> None:
-        """Make it; `filled` is a store to copy."""
-        self.folder = folder
-        self.store = folder / "data" / "agent.db"
-        self.backups = folder / "backups"
-        self.store.parent.mkdir()
-        self.bench = SqliteBench(str(self.store))
-        if filled is None:
-            fill(self.bench)
-        else:
-            shutil.copyfile(filled, self.store)
-        self.before: Neighbours = neighbours(str(self.store))
-        configure(folder, "data/agent.db")
-
-    def run(self, *words: str | Path) -> CommandResult:
-        return ckpt("-s", "a", *words)
-
-    def erase(self, *words: str | Path) -> CommandResult:
-        return self.run("erase", *words, "-o", "json", "--yes")
-
-    @property
-    def threads(self) -> set[str]:
-        found = self.run("threads", "list", "--all", "-o", "json").json
-        return {one["thread_id"] for one in found}
-
-    @property
-    def state(self) -> Path:
-        return state_folder("x").parent
-
-    def everything(self) -> bytes:
-        """Return all bytes of the store, the archives and the state."""
-        return b"".join(map(unpacked, (self.store.parent, self.backups, self.state)))
 
 
 @pytest.fixture(scope="module")
@@ -88,29 +51,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: Path) -> Home:
 
 def places(found: Any) -> dict[str, tuple[int | None, str]]:
     return {one["kind"]: (one["items"], one["state"]) for one in found["places"]}
-
-
-def use(home: Home) -> None:
-    """Make operations, archives and a saved plan that name the person's threads."""
-    assert home.run("rollback", THREADS[0], "--steps", "1", "--yes", "--reason", CANARY).code == 0
-    assert home.run("export", *THREADS, OTHER, "--to", home.backups).code == 0
-    words = ("purge", "--match", THREADS[1], "--plan-out", home.backups / "plan.ndjson")
-    assert home.run(*words).code == 0
-    assert (
-        home.run(
-            "memory",
-            "delete",
-            "profile",
-            "--namespace",
-            f"users/{CANARY}",
-            "--archive",
-            home.backups,
-            "--yes",
-        ).code
-        == 0
-    )
-    with home.bench.store(embeds=False) as store:
-        store.put(("users", CANARY), "profile", {"text": f"{CANARY} likes tea"})
 
 
 def test_no_file_holds_the_person(home: Home) -> None:
@@ -222,14 +162,6 @@ def test_other_texts_that_name_the_person_are_listed_and_stay(home: Home) -> Non
     assert home.erase(*SUBJECT, "--no-mentions").json["mentions"] is None
 
 
-def test_an_archived_thread_is_found_after_it_was_purged(home: Home) -> None:
-    words = ("threads", "delete", *THREADS, "--archive", home.backups, "--yes")
-    assert home.run(*words).code == 0
-    found = home.erase(*SUBJECT).json
-    assert places(found)["archives"] == (2, "erased")
-    assert CANARY.encode() not in home.everything()
-
-
 def test_a_thread_that_has_the_id_of_an_archived_one_stays(home: Home) -> None:
     words = ("threads", "delete", *THREADS, "--archive", home.backups, "--yes")
     assert home.run(*words).code == 0
@@ -237,6 +169,7 @@ def test_a_thread_that_has_the_id_of_an_archived_one_stays(home: Home) -> None:
         talk(saver, THREADS[0], "someone")
     found = home.erase(*SUBJECT).json
     assert places(found)["archives"] == (2, "erased")
+    assert CANARY.encode() not in home.everything()
     assert home.threads == {THREADS[0], OTHER}
 
 
@@ -320,19 +253,20 @@ def test_nothing_to_erase(home: Home) -> None:
         (["--verify", "nothing.json"], 2, "cannot read the receipt"),
         (["x", "--receipt", "nowhere/r.json", "--yes"], 2, "cannot write the receipt"),
         ([THREADS[0]], 5, "confirmation needed"),
+        (
+            ["-s", "data/agent.db", *SUBJECT, "--yes"],
+            2,
+            f"cannot tell where threads name '{CANARY}'",
+        ),
+        ([*SUBJECT, "--audit", "nowhere/a.ndjson", "--yes"], 5, "cannot write the audit file"),
     ],
 )
 def test_what_is_refused(home: Home, words: list[str], code: int, said: str) -> None:
-    before = home.store.read_bytes()
+    use(home)
+    before = (home.store.read_bytes(), unpacked(home.backups), unpacked(home.state))
     refused = home.run("erase", *words)
     assert (refused.code, said in refused.err) == (code, True), refused.err
-    assert home.store.read_bytes() == before
-
-
-def test_a_word_needs_a_profile(home: Home) -> None:
-    refused = ckpt("-s", home.store, "erase", "--subject", "anna", "--yes")
-    assert refused.code == 2
-    assert "cannot tell where threads name 'anna'" in refused.err
+    assert (home.store.read_bytes(), unpacked(home.backups), unpacked(home.state)) == before
 
 
 def test_an_untrusted_profile_may_not_say_who_is_erased(home: Home) -> None:
@@ -378,14 +312,6 @@ def test_the_audit_file_stays_and_is_named(home: Home) -> None:
     assert first["threads"] == [THREADS[0]]
     assert (last["action"], last["threads"]) == ("erase", [])
     assert ckpt("ops", "verify", audit).code == 0
-
-
-def test_nothing_is_erased_that_cannot_be_audited(home: Home) -> None:
-    use(home)
-    before = (home.store.read_bytes(), unpacked(home.backups), unpacked(home.state))
-    refused = home.erase(*SUBJECT, "--audit", home.folder / "nowhere" / "audit.ndjson")
-    assert (refused.code, "cannot write the audit file" in refused.err) == (5, True)
-    assert (home.store.read_bytes(), unpacked(home.backups), unpacked(home.state)) == before
 
 
 def test_nothing_is_erased_from_a_store_that_cannot_be_written(
@@ -473,3 +399,39 @@ def test_queries_that_name_the_erased_are_taken_out_of_the_history(sample: Path)
     assert history.read_text() == "".join(kept)
     assert [one.name for one in history.parent.iterdir()] == ["history"]
     assert history.stat().st_mode & 0o777 == 0o600
+
+
+ERASE = ("-s", "a", "erase", *SUBJECT, "--yes", "-o", "json", "--no-mentions")
+
+
+@pytest.mark.parametrize("times", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_an_erasure_that_is_killed_at_any_moment_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    place, full = tmp_path / "place", tmp_path / "full"
+    place.mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
+    monkeypatch.chdir(place)
+    home = Home(place)
+    use(home)
+    # An archive that holds the person's items and another's.
+    assert home.run("memory", "delete", "--match", "*", "--archive", "backups", "--yes").code == 0
+    assert home.run("undo", "--yes").code == 0
+    shutil.copytree(place, full)
+    calls = calls_of(ERASE)
+    dice = random.Random(times)
+    killed = 0
+    for number in range(times):
+        for one in place.iterdir():
+            shutil.rmtree(one) if one.is_dir() else one.unlink()
+        shutil.copytree(full, place, dirs_exist_ok=True)
+        moment = dice.choice(calls[number * len(calls) // times :][: len(calls) // times])
+        killed += kill_at(ERASE, moment)
+        again = ckpt(*ERASE, "--receipt", "receipt.json")
+        assert again.code == 0, (moment, again.err)
+        left = home.everything()
+        for name in (CANARY, *THREADS, "a secret"):
+            assert name.encode() not in left, (moment, name)
+        assert json.loads((place / "receipt.json").read_text())["complete"] is True
+        assert ckpt("-s", "a", "erase", "--verify", "receipt.json").code == 0, moment
+    assert killed > times * 0.9

@@ -10,14 +10,11 @@ import psycopg
 import pytest
 import redis
 
-from tests.erase import canary
+from tests.erase.canary import documents, relation_files
 from tests.erase.person import CANARY, OTHER, THREADS, configure, fill, neighbours, talk, unpacked
-from tests.erase.test_servers import documents, relation_files, table_files
 from tests.kit.agents.steps import graph_of
 from tests.kit.command import ckpt
-from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.memory.benches import BENCHES, Bench
-from tests.kit.opening import empty_store
 from tests.kit.savers.redis import dump
 from tests.kit.savers.redis_threads import fill_plain
 from tests.kit.savers.sessions import ContextState, save
@@ -91,23 +88,6 @@ def test_nothing_of_the_person_is_left(
         assert talk(saver, OTHER, "bert")["items"][-1] == "from b"
     verified = ckpt("-s", "a", "erase", "--verify", "receipt.json", "-o", "json")
     assert {one["state"] for one in verified.json["places"]} == {"erased"}
-
-
-@pytest.mark.engines
-def test_nothing_of_a_thread_is_left_in_mysql(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with empty_store(MySQLHarness, request, tmp_path) as harness:
-        rows = canary.fill(harness)
-        assert canary.CANARY.encode() in table_files(harness.url)
-        subject = f'metadata.user = "{canary.CANARY} user"'
-        words = ("--subject", subject, "--rewrite", "--yes", "-o", "json")
-        found = ckpt("-s", harness.url, "erase", *words).json
-        assert found["complete"] is True
-        assert [one["items"] for one in found["places"] if one["kind"] == "threads"] == [1]
-        assert canary.CANARY.encode() not in table_files(harness.url)
-        assert harness.rows(canary.OTHER) == rows
 
 
 @pytest.mark.engines

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from bson.raw_bson import RawBSONDocument
-from pymongo import MongoClient
 
-from tests.erase.canary import CANARY, OTHER, erase, fill, still_there
+from tests.erase.canary import (
+    CANARY,
+    OTHER,
+    documents,
+    erase,
+    fill,
+    relation_files,
+    still_there,
+    table_files,
+)
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.redis import RedisHarness
 from tests.kit.opening import empty_store
-from tests.kit.servers import mysql_connection
 
 pytestmark = pytest.mark.engines
 
@@ -51,18 +56,6 @@ def redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisHarne
         for name, value in settings.items():
             harness.client.config_set(name, value)
         yield harness
-
-
-def relation_files(url: str) -> bytes:
-    """Return the bytes of all tables and indexes of a database, as they are on disk."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CHECKPOINT")
-        ((folder, number),) = connection.execute(
-            "SELECT current_setting('data_directory'), oid FROM pg_database"
-            " WHERE datname = current_database()"
-        ).fetchall()
-    files = sorted((Path(folder) / "base" / str(number)).iterdir())
-    return b"".join(one.read_bytes() for one in files)
 
 
 def test_postgres_rewrites_its_tables(postgres: PostgresHarness) -> None:
@@ -118,17 +111,6 @@ def test_postgres_names_a_missing_right(postgres: PostgresHarness) -> None:
     assert CANARY not in repr(postgres.connection.execute("SELECT * FROM checkpoints").fetchall())
 
 
-def table_files(url: str) -> bytes:
-    """Return the bytes of the files of a database's tables, as they are on disk."""
-    with closing(mysql_connection(url)) as connection, connection.cursor() as cursor:
-        cursor.execute("FLUSH TABLES checkpoints, checkpoint_blobs, checkpoint_writes FOR EXPORT")
-        cursor.execute("SELECT CONCAT(@@datadir, DATABASE())")
-        ((folder,),) = cursor.fetchall()
-        found = b"".join(one.read_bytes() for one in sorted(Path(folder).glob("*.ibd")))
-        cursor.execute("UNLOCK TABLES")
-        return found
-
-
 def test_mysql_rewrites_its_tables(mysql: MySQLHarness) -> None:
     rows = fill(mysql)
     assert CANARY.encode() in table_files(mysql.url)
@@ -148,14 +130,6 @@ def test_mysql_names_what_it_does_not_overwrite(mysql: MySQLHarness) -> None:
     assert remains.places[0].reason.startswith("Runs.2: ")
     assert remains.done == ()
     assert still_there(remains) == ["free space in tables and indexes"]
-
-
-def documents(url: str) -> bytes:
-    """Return all documents of a database as BSON."""
-    with MongoClient(url, document_class=RawBSONDocument) as client:
-        database = client.get_default_database()
-        names = database.list_collection_names()
-        return b"".join(one.raw for name in names for one in database[name].find())
 
 
 def test_mongodb_compacts_its_collections(mongodb: MongoHarness) -> None:

@@ -1,4 +1,4 @@
-"""`erase --value` on stores of earlier releases, of LangGraph.js, and on encrypted ones."""
+"""`erase --value` on stores of earlier releases and of LangGraph.js."""
 
 from __future__ import annotations
 
@@ -11,28 +11,14 @@ import pytest
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Tagged, Value
-from ckpt_backends.encryption import DecryptingStore
-from ckpt_backends.erasing.formats import MARKER, Erasure
-from ckpt_backends.errors import Refused
+from ckpt_backends.erasing.formats import Erasure
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.leaky import erase, places_of, skeleton
 from ckpt_cli.core.state import read_body, read_metadata, state_values
 from ckpt_cli.core.values import format_path
 from ckpt_cli.plans.erase_value import KEPT_WORDS
-from tests.erase.value_canary import (
-    SECRET,
-    THREAD,
-    TWIN,
-    ask,
-    erase,
-    history,
-    places_of,
-    replaced,
-    resumed,
-    skeleton,
-)
 from tests.kit.command import FIXTURES
-from tests.kit.encrypted import KEY, key_of
 from tests.kit.harness import HARNESSES
 from tests.kit.opening import empty_store
 
@@ -152,36 +138,3 @@ def test_stores_of_javascript(
     with empty_store(kind, request, tmp_path) as harness:
         harness.restore_recording(frozenset({"chat", "fanout-send", "interrupt-nested", "error"}))
         check_erased(harness.url)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(one, id=one.name, marks=() if one.name == "sqlite" else pytest.mark.engines)
-        for one in HARNESSES
-        if one.name in {"sqlite", "postgres", "mongodb", "valkey", "dynamodb"}
-    ],
-)
-def test_encrypted_values_are_encrypted_again(
-    kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    folder, key = tmp_path / "store", tmp_path / "aes.key"
-    folder.mkdir()
-    key.write_bytes(KEY)
-    key.chmod(0o600)
-    with empty_store(kind, request, folder) as harness:
-        with key_of(harness, KEY):
-            saver = harness.kept_saver
-            ask(harness, THREAD, SECRET, saver)
-            ask(harness, TWIN, MARKER, saver)
-            before = history(harness, THREAD, saver)
-        with pytest.raises(Refused, match="encrypted"):
-            erase(harness.url, f"{THREAD}:card.password")
-        erase(harness.url, f"{THREAD}:card.password", aes_key_file=str(key))
-        with open_store(harness.url) as store:
-            opened = DecryptingStore(store, lambda: [KEY], lambda _: None)
-            written = list(opened.writes(THREAD, values=True))
-        assert not any(SECRET.encode() in one.value.data for one in written if one.value)
-        with key_of(harness, KEY):
-            assert history(harness, THREAD, saver) == replaced(before)
-            assert resumed(harness, THREAD, saver) == resumed(harness, TWIN, saver)

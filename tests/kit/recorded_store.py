@@ -12,9 +12,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.sqlite import SqliteStore
 
+from tests.kit.agents.two_questions import Two
 from tests.kit.command import copy_store
 from tests.kit.planting.steps import THREAD, Rows, talk
-from tests.repair.test_writes import Two
 
 STALE = ("stale-a", "stale-b")
 UNANSWERED = "unanswered"

@@ -9,10 +9,8 @@ from langgraph.types import Command
 from tests.kit.agents.many import sqlite_agent
 from tests.kit.command import ckpt
 from tests.kit.rows import rows_of
-from tests.many.test_rollback import by_thread, log_of, resumed, states
+from tests.many.broken import RETRY, STUCK, by_thread, log_of, resumed, states
 
-STUCK = "status in (error, interrupted)"
-RETRY = ("copy", "--where", STUCK, "--at", "head", "--as", "{thread}-retry")
 CHOSEN = {"raise-0", "raise-1", "inside-0", "beside-0", "ask-0", "ask-1"}
 
 

@@ -11,40 +11,14 @@ import pytest
 
 from tests.kit.agents.asking import on_terminal
 from tests.kit.agents.many import sqlite_agent
-from tests.kit.command import CommandResult, ckpt
+from tests.kit.command import ckpt
 from tests.kit.rows import rows_of
+from tests.many.broken import BROKEN, FAILED, KILLED, LAST_GOOD, by_thread, log_of, resumed, states
 
-FAILED = ("raise-0", "raise-1", "inside-0", "beside-0")
-KILLED = ("die-0", "die-1")
-BROKEN = "status in (error, pending)"
-LAST_GOOD = ("rollback", "--where", BROKEN, "--last-good")
 KEYS = {
     *("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "form"),
     *("forked_from", "next", "configurable", "also", "undo", "dry_run", "input"),
 }
-
-
-def by_thread(answer: CommandResult) -> dict[str, dict[str, Any]]:
-    return {one["thread_id"]: one for one in map(json.loads, answer.out.splitlines())}
-
-
-def states(answer: CommandResult) -> dict[str, str]:
-    return {name: one["state"] for name, one in by_thread(answer).items()}
-
-
-def resumed(path: Path, lines: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
-    """Resume threads as an application does; return what each of them has done."""
-    with sqlite_agent(path, is_mended=True) as agent:
-        return {
-            name: agent.graph.invoke(one["input"], {"configurable": one["configurable"]})["log"]
-            for name, one in lines.items()
-        }
-
-
-def log_of(path: Path, thread_id: str) -> list[str]:
-    with sqlite_agent(path) as agent:
-        found = agent.graph.get_state({"configurable": {"thread_id": thread_id}})
-    return list(found.values["log"])
 
 
 def test_the_plan_is_a_table_that_is_carried_out(path: Path) -> None:
@@ -232,10 +206,4 @@ def test_words_that_are_refused(path: Path, words: list[str], why: str) -> None:
     answer = ckpt("-s", path, "rollback", *words, "--yes")
     assert (answer.code, answer.out) == (2, "")
     assert why in answer.err
-    assert rows_of(path) == before
-
-
-def test_without_a_terminal_nothing_is_written(path: Path) -> None:
-    before = rows_of(path)
-    assert ckpt("-s", path, *LAST_GOOD).code == 5
     assert rows_of(path) == before

@@ -167,12 +167,7 @@ def _few() -> Path:
 
 
 @pytest.mark.slow
-def test_random_sequences() -> None:
-    bounded = settings(settings.default, max_examples=8, stateful_step_count=8, deadline=None)
+@pytest.mark.parametrize(("examples", "steps"), [(8, 8), (300, 25)])
+def test_random_sequences(examples: int, steps: int) -> None:
+    bounded = settings(max_examples=examples, stateful_step_count=steps, deadline=None)
     run_state_machine_as_test(Changes, settings=bounded)
-
-
-@pytest.mark.slow
-def test_many_random_sequences() -> None:
-    thorough = settings(settings.default, max_examples=300, stateful_step_count=25, deadline=None)
-    run_state_machine_as_test(Changes, settings=thorough)

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
+from ckpt_backends.testing.encrypted import KEY, NEW
 from ckpt_backends.testing.harness import Harness
-from tests.kit.encrypted import KEY, NEW
 from tests.kit.opening import empty_store
-
-Places: TypeAlias = Callable[[type[Harness]], Harness]
 
 
 @pytest.fixture
 def places(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Places]:
+) -> Iterator[Callable[[type[Harness]], Harness]]:
     """Return a function that opens an empty store of a layout, until the test ends."""
     with ExitStack() as stack:
 

@@ -14,9 +14,9 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import RowEdit
+from ckpt_backends.testing.encrypted import KEY, NEW, types_of
 from ckpt_backends.url import parse_url
 from tests.kit.command import FIXTURES, ckpt, copy_store
-from tests.kit.encrypted import KEY, NEW, types_of
 
 THREADS = {"aes-after-plain", "aes-pickle", "aes-error", "aes-types", "aes-asking", "aes-chat"}
 PLAIN = {"pickle-unused", "pickle-objects"}

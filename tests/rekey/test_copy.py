@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
+from ckpt_backends.testing.encrypted import KEY, NEW, key_of, types_of
 from ckpt_backends.testing.harness import Harness
 from tests.kit.command import ckpt
 from tests.kit.differing import difference
-from tests.kit.encrypted import KEY, NEW, key_of, types_of
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.langgraph_dev import DevHarness
 from tests.kit.harness.mongodb import MongoHarness
@@ -19,9 +19,8 @@ from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.official import Source, fill, what_follows, what_is_read
 from tests.kit.pairs import count_alike
-from tests.rekey.conftest import Places
-from tests.rekey.test_layouts import fails
 
+Places: TypeAlias = Callable[[type[Harness]], Harness]
 SCENARIOS = frozenset({"chat", "interrupt-parallel", "delta-rarely"})
 TARGETS = [
     SqliteHarness,
@@ -48,6 +47,16 @@ def copied(source: str, target: Harness, *more: str | Path) -> Any:
     assert done.json["verified"]
     assert done.json["threads"] == len(SCENARIOS)
     return done.json
+
+
+def fails(harness: Harness, name: str, key: bytes) -> bool:
+    """Return whether the library cannot read a thread with a key."""
+    try:
+        with key_of(harness, key):
+            what_is_read(harness, name)
+    except Exception:
+        return True
+    return False
 
 
 def check(target: Harness, source: Source, key: bytes | None, *, exact: bool = True) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.testing.encrypted import KEY, NEW, key_of
 from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_backends.testing.library import graph_of
 from tests.kit.command import ckpt
-from tests.kit.encrypted import KEY, NEW, key_of
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.kill.anywhere import run_and_kill, seconds_of
 
 THREADS = [f"t{number}" for number in range(16)]
 
@@ -52,46 +51,27 @@ def _keys_of(harness: SqliteHarness, thread_id: str) -> set[bytes]:
     return found
 
 
-def check_rounds(filled: Path, folder: Path, old_key: Path, new_key: Path, number: int) -> None:
-    """Kill some runs at random moments of the time that one takes."""
-    path = folder / "store.db"
+@pytest.mark.parametrize("number", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_killed_run_is_finished_by_the_next(
+    filled: Path, tmp_path: Path, old_key: Path, new_key: Path, number: int
+) -> None:
+    path = tmp_path / "store.db"
     words: list[str | Path] = ["-s", path, "--aes-key-file", old_key, "rekey", "--all"]
     words += ["--new-key-file", new_key, "--yes"]
     shutil.copy(filled, path)
-    longest = seconds_of(words)
-    dice = random.Random(number)
-    middles = 0
-    log = folder / "store.db-wal"
-    for turn in range(number):
-        for one in folder.glob("store.db*"):
+    calls = calls_of(words, since="open_writable")
+    for share in range(1, number + 1):
+        for one in tmp_path.glob("store.db*"):
             one.unlink()
         shutil.copy(filled, path)
-        if turn % 2:
-            run_and_kill(words, dice, longest)
-        else:
-            # The first thread is written to the log.
-            run_and_kill(words, dice, longest / 4, lambda: log.exists() and log.stat().st_size > 0)
+        kill_at(words, calls[share * len(calls) // (number + 1)], since="open_writable")
         found = keys_of(path)
         assert all(len(one) == 1 for one in found)
         done = found.count({NEW})
-        middles += 0 < done < len(THREADS)
+        # Half way, some threads are written, and some are not.
+        assert 0 < done < len(THREADS) or share * 2 != number + 1
         again = ckpt(*words, "-o", "json").json
         assert (again["threads"], again["skipped"]) == (len(THREADS), [])
         assert again["done_before"] * len(THREADS) == again["values"] * done
         assert again["rekeyed"] + again["done_before"] == again["values"]
         assert keys_of(path) == [{NEW}] * len(THREADS)
-    assert middles
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_finished_by_the_next(
-    filled: Path, tmp_path: Path, old_key: Path, new_key: Path
-) -> None:
-    check_rounds(filled, tmp_path, old_key, new_key, 10)
-
-
-@pytest.mark.slow
-def test_many_killed_runs_are_finished(
-    filled: Path, tmp_path: Path, old_key: Path, new_key: Path
-) -> None:
-    check_rounds(filled, tmp_path, old_key, new_key, 200)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
+from ckpt_backends.testing.encrypted import KEY, key_of, types_of
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from tests.kit.command import ckpt
-from tests.kit.encrypted import KEY, key_of, types_of
 from tests.kit.harness.langgraph_dev import DevHarness
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.harness.valkey import ValkeyHarness
-from tests.rekey.conftest import Places
 
+Places: TypeAlias = Callable[[type[Harness]], Harness]
 KINDS = [
     SqliteHarness,
     pytest.param(MongoHarness, marks=pytest.mark.engines),

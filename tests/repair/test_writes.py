@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -22,46 +21,8 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.repair import plan_write_repair
 from ckpt_cli.reading.thread import ThreadReader
+from tests.kit.agents.two_questions import CONFIG, State, Two, asked
 from tests.kit.command import ckpt
-
-CONFIG: Any = {"configurable": {"thread_id": "t"}}
-
-
-class State(TypedDict, total=False):
-    log: Annotated[list[str], operator.add]
-
-
-class Two:
-    """A node that asks two questions, beside one that has finished; langgraph issue 8837."""
-
-    def __init__(self, saver: Any, *, is_nested: bool = False) -> None:
-        self.ran: list[str] = []
-        builder: Any = StateGraph(State)
-        builder.add_node("ask", self._inner() if is_nested else self._ask)
-        builder.add_node("pay", self._pay)
-        builder.add_edge(START, "ask")
-        builder.add_edge(START, "pay")
-        self.graph = builder.compile(checkpointer=saver)
-
-    def _inner(self) -> Any:
-        builder: Any = StateGraph(State)
-        builder.add_node("inside", self._ask)
-        builder.add_edge(START, "inside")
-        return builder.compile()
-
-    def _ask(self, _: State) -> dict[str, Any]:
-        self.ran.append("ask")
-        return {"log": [f"{interrupt('first?')} and {interrupt('second?')}"]}
-
-    def _pay(self, _: State) -> dict[str, Any]:
-        self.ran.append("pay")
-        return {"log": ["paid"]}
-
-    def make_stale(self, config: Any = CONFIG) -> None:
-        """Answer the first question; the second one waits."""
-        self.graph.invoke({"log": []}, config)
-        self.graph.invoke(Command(resume="yes"), config)
-        self.ran.clear()
 
 
 @pytest.fixture
@@ -79,10 +40,6 @@ def rows(path: Path) -> list[Any]:
     with closing(sqlite3.connect(path)) as db:
         tables = ("checkpoints", "writes")
         return [sorted(db.execute(f"SELECT * FROM {one}"), key=repr) for one in tables]
-
-
-def asked(answer: dict[str, Any]) -> list[str]:
-    return [one.value for one in answer.get("__interrupt__", ())]
 
 
 def test_without_the_repair_the_old_answer_goes_to_the_second_question(saver: SqliteSaver) -> None:
@@ -107,15 +64,6 @@ def test_the_second_question_is_asked_again(saver: SqliteSaver, path: Path) -> N
     assert two.graph.get_state(CONFIG).metadata["reason"] == "stale"
     assert two.graph.invoke(Command(resume="no"), config)["log"] == ["yes and no", "paid"]
     assert two.ran == ["ask", "ask"]
-
-
-def test_an_undo_restores_the_rows(saver: SqliteSaver, path: Path) -> None:
-    Two(saver).make_stale()
-    before = rows(path)
-    assert ckpt("-s", path, "repair", "writes", "t", "--yes").code == 0
-    assert rows(path) != before
-    assert ckpt("-s", path, "undo", "t", "--yes").code == 0
-    assert rows(path) == before
 
 
 def test_a_subgraph_asks_again_from_its_first_question(saver: SqliteSaver, path: Path) -> None:

@@ -24,8 +24,8 @@ from ckpt_cli.queries.doctor import examine
 from ckpt_cli.tui import context
 from ckpt_cli.tui.context import CheckRules
 from ckpt_cli.tui.tabs import thread as thread_tabs
+from tests.kit.agents.two_questions import CONFIG, Two, asked
 from tests.kit.command import ckpt, ids_of
-from tests.repair.test_writes import CONFIG, Two, asked
 
 pytestmark = pytest.mark.engines
 

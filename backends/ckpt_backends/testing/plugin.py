@@ -27,6 +27,7 @@ pytest.register_assert_rewrite(
     "ckpt_backends.testing.trials",
     "ckpt_backends.testing.screen",
     "ckpt_backends.testing.conformance.answers",
+    "ckpt_backends.testing.conformance.changes",
     "ckpt_backends.testing.conformance.comparison",
     "ckpt_backends.testing.conformance.replaying",
 )

@@ -79,14 +79,8 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/erase/test_erase_engines.py::test_nothing_of_the_person_is_left": (
         *("postgres", "redis"),
     ),
-    "tests/erase/test_value_eras.py::test_encrypted_values_are_encrypted_again": (
-        *("sqlite", "postgres", "valkey"),
-    ),
     "tests/erase/test_value_eras.py::test_stores_of_earlier_releases": (
         *("lg-0.2.14", "lg-1.2.22]"),
-    ),
-    "tests/erase/test_value_layouts.py::test_a_secret_is_in_no_row_and_the_graph_goes_on": (
-        *("postgres]", "redis]", "three-table]", "kaflow"),
     ),
     "tests/commands/test_errors.py::test_errors_are_those_of_the_threads_with_this_status": (
         *("lg-0.2.14-json", "lg-1.2.22", "js-1"),
@@ -94,18 +88,11 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/commands/test_metrics.py::test_the_numbers_are_those_of_the_other_commands": (
         *("Sqlite", "Postgres", "Redis"),
     ),
-    "tests/many/test_killed.py::test_some_kills": ("last-good",),
-    "tests/many/test_layouts.py::test_many_are_put_back_and_taken_back": ("redis",),
-    "tests/operations/test_killed.py::test_some_kills": ("purge", "undo-purge"),
-    "tests/operations/test_recorded_layouts.py::test_the_rows_of_before_come_back": ("postgres",),
     "tests/plugin_package/test_installed.py::"
     "test_a_terminal_shows_packages_and_problems_at_any_width": ("80",),
     "tests/rekey/test_copy.py::test_a_copy_has_another_key": ("Postgres",),
     "tests/rekey/test_copy.py::test_a_copy_is_decrypted_and_its_copy_encrypted": (
         *("Sqlite", "Postgres"),
-    ),
-    "tests/rekey/test_layouts.py::test_the_library_reads_what_was_rekeyed": (
-        *("sqlite", "postgres"),
     ),
     "tests/rekey/test_travel.py::test_a_rolled_back_thread_goes_on_as_after_time_travel": (
         *("Sqlite", "Postgres"),
@@ -113,13 +100,6 @@ STAYS: dict[str, tuple[str, ...]] = {
     "tests/rekey/test_travel.py::test_an_edited_fork_is_encrypted": ("Sqlite", "Postgres"),
     "tests/repair/test_clean_conversations.py::test_clean_conversations_have_no_finding": (
         "lg-1.2.22]",
-    ),
-    "tests/repair/test_engines.py::test_a_missing_value_of_the_head_is_restored": (
-        *("redis-log", "mongodb-log"),
-    ),
-    "tests/repair/test_engines.py::test_a_used_answer_is_dropped": ("postgres", "mongodb"),
-    "tests/repair/test_layouts.py::test_an_orphaned_result_is_removed": (
-        *("postgres", "redis", "mongodb"),
     ),
     "tests/repair/test_messages.py::test_a_killed_agent_goes_on": ("sqlite", "postgres"),
     "tests/repair/test_messages.py::test_results_without_a_call_are_removed": (

@@ -17,13 +17,15 @@ from ckpt_backends.testing.official import ScenarioStore
 from ckpt_backends.testing.plugin import opened_harness
 from ckpt_backends.testing.trials import NAMES
 
-CHANGES = {"test_removal.py", "test_import.py", "test_counts.py"}
+CHANGES = {
+    *("test_changes.py", "test_removal.py", "test_import.py", "test_counts.py", "test_secrets.py")
+}
 """Modules with tests of commands that change stores."""
 ALL_SCENARIOS = {"test_commands.py", "test_messages.py"}
 """Modules with tests that look for certain scenarios."""
 WITH_METADATA = {
-    *("test_commands.py", "test_messages.py", "test_removal.py", "test_replay.py"),
-    *("test_screen.py", "test_truth.py"),
+    *("test_changes.py", "test_commands.py", "test_messages.py", "test_removal.py"),
+    *("test_replay.py", "test_screen.py", "test_truth.py"),
 }
 """Modules with tests that need more than the values of checkpoints (`VALUES_ONLY = False`)."""
 

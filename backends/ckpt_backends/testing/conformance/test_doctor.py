@@ -1,11 +1,13 @@
-"""No fault is found in what the official saver wrote and no one damaged."""
+"""No fault is found in what the official saver wrote and no one damaged, and nothing to repair."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import ckpt
 from ckpt_backends.testing.filling import FilledStore
+from ckpt_cli.core.support_matrix import limit
 
 SHARED = {"state-mismatch", "branches-share-value"}
 """What is found if a saver overwrites the values of one branch by those of another."""
@@ -44,3 +46,18 @@ def test_nothing_is_found_in_what_the_saver_wrote(filled: FilledStore) -> None:
         return is_shared or is_half or is_hidden or (one["code"], one["thread_id"]) in FAULTY
 
     assert [one for one in answer["findings"] if not is_known(one)] == []
+
+
+def test_nothing_is_repaired_in_what_the_saver_wrote(filled: FilledStore) -> None:
+    """In one scenario, the answer to the first of two questions could be used for the second."""
+    with open_store(filled.harness.url) as store:
+        capabilities = store.describe().capabilities
+    for kind in ("values", "writes"):
+        refused = limit(f"repair {kind}", capabilities)
+        words = ("repair", kind, "--all", "--dry-run", "-o", "json")
+        answer = ckpt("-s", filled.harness.url, *words)
+        if refused is not None and refused.cell == "no":
+            assert (answer.code, refused.why in answer.err) == (4, True)
+            continue
+        found = {one["thread_id"] for one in answer.json}
+        assert found <= ({"interrupt-second"} if kind == "writes" else set()), answer.out

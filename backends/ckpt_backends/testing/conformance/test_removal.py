@@ -116,30 +116,6 @@ def test_purge_takes_what_is_old_enough_and_waits_for_nothing(emptied: EmptyStor
     assert emptied.read("asking") == []
 
 
-def test_a_dry_run_changes_nothing_and_lists_what_the_run_removes(emptied: EmptyStore) -> None:
-    emptied.fill("a", "b", "c")
-    before = emptied.harness.fingerprint()
-    words = ["purge", "--match", "[ab]", "-o", "json"]
-    planned = emptied.ckpt(*words, "--dry-run").json
-    assert emptied.harness.fingerprint() == before
-    assert planned["dry_run"] is True
-    assert planned["removed"]["threads"] == 0
-    done = emptied.ckpt(*words, "--yes").json
-    assert done["threads"] == planned["threads"]
-    assert {one["thread_id"] for one in done["threads"]} == {"a", "b"}
-    again = emptied.ckpt(*words, "--yes").json
-    assert again["threads"] == []
-
-
-def test_nothing_is_removed_where_nobody_can_be_asked(emptied: EmptyStore) -> None:
-    emptied.fill("a")
-    before = emptied.rows("a")
-    for words in (["purge", "--match", "a"], ["threads", "delete", "a"]):
-        refused = emptied.ckpt(*words)
-        assert (refused.code, "--yes" in refused.err) == (5, True)
-    assert emptied.rows("a") == before
-
-
 def test_an_archived_thread_comes_back_row_for_row(emptied: EmptyStore, tmp_path: Path) -> None:
     emptied.fill("back", "stays")
     emptied.fill("asking", asks=True)
@@ -295,27 +271,6 @@ def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: 
     assert emptied.read("a") == []
     assert emptied.read("b") != []
     assert emptied.rows("c") == went_on
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("words", [["copy", "a", "--as", "new"], ["threads", "delete", "a"]])
-def test_a_saved_plan_is_carried_out_once(
-    emptied: EmptyStore, tmp_path: Path, words: list[str]
-) -> None:
-    if "copy" in words and not emptied.harness.has_history:
-        return  # refused on this layout
-    emptied.fill("a", "b")
-    emptied.made.append("new")
-    plan = tmp_path / "plan.ndjson"
-    assert emptied.ckpt(*words, "--plan-out", plan).code == 0
-    before = rows_of(emptied, ["a", "new"])
-    emptied.library.run("b", "more")
-    done = emptied.ckpt("apply", plan, "--yes")
-    assert done.code == 0, done.err
-    after = rows_of(emptied, ["a", "new"])
-    assert after != before
-    again = emptied.ckpt("apply", plan, "--yes")
-    assert (again.code, rows_of(emptied, ["a", "new"])) == (6, after), again.err
 
 
 @pytest.mark.engines

@@ -1,4 +1,4 @@
-"""A graph that spreads a secret over its thread, and the erasure of a value as `ckpt` runs it."""
+"""A graph that spreads a secret over its thread, and what is left of it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,136 @@
+"""Each change: planned, carried out, read by the official library, and taken back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ckpt_backends.testing.command_line import CommandResult
+from ckpt_backends.testing.conformance.changes import CHANGES, ChangeCase
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.killing import calls_of, kill_at
+from ckpt_backends.testing.library import EmptyStore
+from ckpt_backends.testing.official import without_ids
+
+VALUES_ONLY = False
+ONLY_OF_ONE = {
+    *("dry_run", "change", "undo", "op", "removed", "before", "after"),
+    *("complete", "places", "statements", "remains"),
+}
+"""Keys that a plan or its report has alone, or that say whether it is carried out."""
+
+
+@pytest.fixture
+def emptied(empty_store: EmptyStore) -> Iterator[EmptyStore]:
+    """The store, without threads before and after the test."""
+    with quiet():
+        yield empty_store
+        empty_store.clear()
+        empty_store.ckpt("threads", "delete", "new", "--yes")
+
+
+@pytest.fixture(params=CHANGES)
+def case(request: pytest.FixtureRequest, emptied: EmptyStore, tmp_path: Path) -> ChangeCase:
+    """Each change, on a store that has what it needs."""
+    found = CHANGES[request.param]
+    if emptied.harness.recording and found.prepare.__name__ not in {"done", "asking", "archived"}:
+        pytest.skip("needs a graph in Python")
+    if found.scenario in emptied.harness.skipped_scenarios:
+        pytest.skip(f"stores no {found.scenario}")
+    if why := found.why_not(emptied):
+        pytest.skip(why)
+    found.prepare(emptied, tmp_path)
+    return found
+
+
+def told(answer: CommandResult) -> str:
+    """Return what an answer has of a plan and of a report, with numbers in place of new ids."""
+    assert answer.code == 0, answer.err
+    records = answer.json if isinstance(answer.json, list) else [answer.json]
+    kept = [{k: v for k, v in one.items() if k not in ONLY_OF_ONE} for one in records]
+    return without_ids(json.dumps(kept))
+
+
+def rows(store: EmptyStore) -> Any:
+    return store.rows("a"), store.rows("new")
+
+
+def test_a_change_is_planned_carried_out_read_by_the_library_and_taken_back(
+    emptied: EmptyStore, case: ChangeCase, tmp_path: Path
+) -> None:
+    before, words = rows(emptied), [*case.command_line(tmp_path), "-o", "json"]
+    unchanged = emptied.harness.fingerprint()
+    planned = emptied.ckpt(*words, "--dry-run")
+    assert emptied.ckpt(*words).code == 5, "nobody can be asked"
+    assert emptied.harness.fingerprint() == unchanged
+    plan = tmp_path / "plan.ndjson"
+    assert emptied.ckpt(*words, "--plan-out", plan).code == 0
+    assert emptied.harness.fingerprint() == unchanged
+    done = emptied.ckpt("apply", plan, "--yes", "-o", "json")
+    assert told(done) == told(planned), "the report must tell what the plan told"
+    case.check(emptied)
+    after = rows(emptied)
+    assert emptied.ckpt("apply", plan, "--yes").code == 6, "a plan is carried out once"
+    (one, *_) = emptied.ckpt("ops", "list", "-o", "json").json
+    undone = emptied.ckpt("undo", one["op"], "--yes")
+    assert (undone.code == 0) == one["undoable"] == case.can_undo, undone.err
+    if not case.can_undo:
+        assert rows(emptied) == after
+        return
+    assert rows(emptied) == before, "undo must give the rows of before back"
+    assert emptied.ckpt("redo", "--yes").code == 0
+    case.check(emptied)
+
+
+def test_a_plan_is_not_carried_out_on_a_thread_that_moved(
+    emptied: EmptyStore, case: ChangeCase, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.ndjson"
+    planned = emptied.ckpt(*case.command_line(tmp_path), "--plan-out", plan)
+    assert planned.code == 0, planned.err
+    emptied.fill("a")
+    moved = rows(emptied)
+    refused = emptied.ckpt("apply", plan, "--yes")
+    assert (refused.code, rows(emptied)) == (6, moved), refused.err
+
+
+@pytest.mark.parametrize("moments", [3, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_killed_change_is_whole_or_nothing_and_the_log_tells_which(
+    emptied: EmptyStore, case: ChangeCase, tmp_path: Path, moments: int
+) -> None:
+    """The next run finds out what a killed one did. What cannot be undone, it completes."""
+    words = ["-s", emptied.url, *case.command_line(tmp_path), "--yes"]
+    calls = calls_of(words, since="open_writable")
+    for call in Random(case.words).sample(calls, moments):
+        emptied.clear()
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+        case.prepare(emptied, tmp_path)
+        emptied.made.append("new")
+        before, known = rows(emptied), operations(emptied)
+        kill_at(words, call, since="open_writable")
+        found = [one for op, one in operations(emptied).items() if op not in known]
+        if not case.can_undo:
+            assert emptied.ckpt(*words[2:]).code == 0
+            case.check(emptied)
+        elif rows(emptied) == before:
+            assert found == [], f"killed at call {call}, it claims what did not happen"
+        else:
+            (one,) = found
+            assert one["threads"] == [case.thread], f"killed at call {call}"
+            case.check(emptied)
+            undone = emptied.ckpt("undo", one["op"], "--yes")
+            assert (undone.code == 0) == one["undoable"]
+            assert one["ended"] if undone.code else rows(emptied) == before
+
+
+def operations(store: EmptyStore) -> dict[str, Any]:
+    """Return what the log tells of a store, by the ids of the operations."""
+    listed = store.ckpt("ops", "list", "--all", "-o", "json").json
+    return {one["op"]: one for one in listed}

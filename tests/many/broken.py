@@ -1,0 +1,64 @@
+"""Threads that failed in several ways in one store, and how commands tell of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.kit.agents.many import add_copies, sqlite_agent
+from tests.kit.command import ROOT, CommandResult
+
+DONE = "done-0"
+FAILED = ("raise-0", "raise-1", "inside-0", "beside-0")
+KILLED = ("die-0", "die-1")
+BROKEN = "status in (error, pending)"
+LAST_GOOD = ("rollback", "--where", BROKEN, "--last-good")
+STUCK = "status in (error, interrupted)"
+RETRY = ("copy", "--where", STUCK, "--at", "head", "--as", "{thread}-retry")
+
+
+def threads(number_failed: int, waiting: int) -> dict[str, str]:
+    """Return the ids of threads that are not done, each with its kind."""
+    third, sixth = number_failed // 3, number_failed // 6
+    shares = {"raise": third, "die": third, "inside": sixth, "beside": sixth}
+    failed = {f"{kind}-{n}": kind for kind, share in shares.items() for n in range(share)}
+    return failed | {f"ask-{n}": "ask" for n in range(waiting)}
+
+
+def fill(path: Path, found: dict[str, str], done: int) -> None:
+    """Fill a store by the official graph; all but one of the threads that are done are copies."""
+    with sqlite_agent(path) as agent:
+        agent.run(DONE, "plain")
+        for thread_id, kind in found.items():
+            if kind != "die":
+                agent.run(thread_id, kind)
+    killed = [thread_id for thread_id, kind in found.items() if kind == "die"]
+    command = [sys.executable, "-m", "tests.kit.agents.many", str(path), *killed]
+    subprocess.run(command, check=True, cwd=ROOT)
+    add_copies(path, DONE, [f"done-{n}" for n in range(1, done)])
+
+
+def by_thread(answer: CommandResult) -> dict[str, dict[str, Any]]:
+    return {one["thread_id"]: one for one in map(json.loads, answer.out.splitlines())}
+
+
+def states(answer: CommandResult) -> dict[str, str]:
+    return {name: one["state"] for name, one in by_thread(answer).items()}
+
+
+def resumed(path: Path, lines: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """Resume threads as an application does; return what each of them has done."""
+    with sqlite_agent(path, is_mended=True) as agent:
+        return {
+            name: agent.graph.invoke(one["input"], {"configurable": one["configurable"]})["log"]
+            for name, one in lines.items()
+        }
+
+
+def log_of(path: Path, thread_id: str) -> list[str]:
+    with sqlite_agent(path) as agent:
+        found = agent.graph.get_state({"configurable": {"thread_id": thread_id}})
+    return list(found.values["log"])
