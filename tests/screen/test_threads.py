@@ -220,7 +220,7 @@ async def test_a_filter_by_status_reads_only_heads_with_the_writes_for_it(
     async with sitting(sample) as seat:
         await seat.search(typed)
         assert seat.ids == ["invoice-import"]
-        threads = [one for call in read.call_args_list for one in call.args[1]]
+        threads = [one for call in read.call_args_list for one in call.kwargs["threads"]]
         assert [one.thread_id for one in threads] == ["invoice-import"]
 
 

@@ -66,6 +66,10 @@ class PlantedFault:
 FAULTS: list[PlantedFault] = []
 
 
+Plant = Callable[[Planter[Any], str], Named]
+PlantAt = Callable[[Planter[Any], Place], Named]
+
+
 def fault(
     code: str,
     how: str,
@@ -75,10 +79,10 @@ def fault(
     types: bool = False,
     follows: Iterable[str] = (),
     needs: Iterable[str] = (),
-) -> Callable[[Callable[[Planter[Any], str], Named]], Callable[[Planter[Any], str], Named]]:
-    """Add a fault to the catalogue."""
+) -> Callable[[Plant], Plant]:
+    """Add a fault of a thread to the catalogue."""
 
-    def register(plant: Callable[[Planter[Any], str], Named]) -> Any:
+    def register(plant: Plant) -> Plant:
         FAULTS.append(
             PlantedFault(
                 code, how, plant, thread, deep, types, frozenset(follows), frozenset(needs)
@@ -89,116 +93,117 @@ def fault(
     return register
 
 
+def fault_at(code: str, how: str, *, at: int = 0, **options: Any) -> Callable[[PlantAt], PlantAt]:
+    """Add a fault of a checkpoint, counted from the head, to the catalogue."""
+
+    def register(plant: PlantAt) -> PlantAt:
+        add = fault(code, how, **options)
+        add(lambda rows, thread_id: plant(rows, rows.places(thread_id)[at]))
+        return plant
+
+    return register
+
+
 # Values and bodies
 
 
-@fault("value-missing", "removed at the head", follows={"tool-result-orphaned"})
-def _value_missing(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("value-missing", "removed at the head", follows={"tool-result-orphaned"})
+def _value_missing(rows: Planter[Any], head: Place) -> Named:
     rows.remove_value(head, "messages")
     return Named(head, "messages")
 
 
-@fault("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})
-def _value_unreadable(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})
+def _value_unreadable(rows: Planter[Any], head: Place) -> Named:
     rows.spoil_value(head, "messages")
     return Named(head, "messages")
 
 
-@fault("value-unreadable", "bytes in the history", needs={"old values", "spoilt values"})
-def _old_value_unreadable(rows: Planter[Any], thread_id: str) -> Named:
-    old = rows.places(thread_id)[5]
+@fault_at("value-unreadable", "bytes in the history", needs={"old values", "spoilt values"}, at=5)
+def _old_value_unreadable(rows: Planter[Any], old: Place) -> Named:
     rows.spoil_value(old, "messages")
     return Named(old, "messages")
 
 
-@fault(
+@fault_at(
     "value-unreadable",
     "bytes of a question",
     thread=ASKING,
     needs={"writes", "spoilt writes", "bodies"},
 )
-def _question_unreadable(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+def _question_unreadable(rows: Planter[Any], head: Place) -> Named:
     return Named(head, "__interrupt__", rows.spoil_write(head, "__interrupt__"))
 
 
-@fault(
+@fault_at(
     "value-unreadable",
     "bytes of a write",
     follows={"state-mismatch"},
     needs={"history", "writes", "spoilt writes"},
+    at=5,
 )
-def _write_unreadable(rows: Planter[Any], thread_id: str) -> Named:
-    child = rows.places(thread_id)[5]
+def _write_unreadable(rows: Planter[Any], child: Place) -> Named:
     place = rows.writes_place(child)
     return Named(place, "messages", rows.spoil_write(place, "messages"))
 
 
-@fault("body-unreadable", "bytes at the head", deep=False, needs={"bodies", "spoilt bodies"})
-def _body_unreadable(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("body-unreadable", "bytes at the head", deep=False, needs={"bodies", "spoilt bodies"})
+def _body_unreadable(rows: Planter[Any], head: Place) -> Named:
     rows.spoil_body(head)
     return Named(head)
 
 
-@fault("body-unreadable", "metadata at the head", deep=False, needs={"spoilt metadata"})
-def _newest_metadata_unreadable(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("body-unreadable", "metadata at the head", deep=False, needs={"spoilt metadata"})
+def _newest_metadata_unreadable(rows: Planter[Any], head: Place) -> Named:
     rows.spoil_metadata(head)
     return Named(head)
 
 
-@fault(
+@fault_at(
     "body-unreadable",
     "no versions at the head",
     deep=False,
     follows={"state-mismatch"},
     needs={"bodies"},
 )
-def _versions_missing(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+def _versions_missing(rows: Planter[Any], head: Place) -> Named:
     body = dict(rows.body(head))
     del body["channel_versions"]
     rows.set_body(head, body)
     return Named(head)
 
 
-@fault("body-unreadable", "bytes in the history", needs={"old values"})
-def _old_body_unreadable(rows: Planter[Any], thread_id: str) -> Named:
-    old = rows.places(thread_id)[5]
+@fault_at("body-unreadable", "bytes in the history", needs={"old values"}, at=5)
+def _old_body_unreadable(rows: Planter[Any], old: Place) -> Named:
     rows.spoil_body(old)
     return Named(old)
 
 
-@fault("body-unreadable", "metadata in the history", needs={"history", "spoilt metadata"})
-def _metadata_unreadable(rows: Planter[Any], thread_id: str) -> Named:
-    old = rows.places(thread_id)[5]
+@fault_at("body-unreadable", "metadata in the history", needs={"history", "spoilt metadata"}, at=5)
+def _metadata_unreadable(rows: Planter[Any], old: Place) -> Named:
     rows.spoil_metadata(old)
     return Named(old)
 
 
-@fault("state-mismatch", "a write changed", needs={"history", "writes", "old values"})
-def _write_changed(rows: Planter[Any], thread_id: str) -> Named:
-    child = rows.places(thread_id)[5]
+@fault_at("state-mismatch", "a write changed", needs={"history", "writes", "old values"}, at=5)
+def _write_changed(rows: Planter[Any], child: Place) -> Named:
     rows.set_write(
         rows.writes_place(child), "messages", lambda found: [reworded(one) for one in found]
     )
     return Named(child, "messages")
 
 
-@fault("state-mismatch", "a value changed", needs={"history", "writes"})
-def _value_changed(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("state-mismatch", "a value changed", needs={"history", "writes"})
+def _value_changed(rows: Planter[Any], head: Place) -> Named:
     *others, last = rows.value(head, "messages")
     rows.set_value(head, "messages", [*others, reworded(last)])
     return Named(head, "messages")
 
 
-@fault("state-mismatch", "a value removed", needs={"history", "writes", "bodies", "inner values"})
-def _inner_value_removed(rows: Planter[Any], thread_id: str) -> Named:
-    old = rows.places(thread_id)[5]
+@fault_at(
+    "state-mismatch", "a value removed", needs={"history", "writes", "bodies", "inner values"}, at=5
+)
+def _inner_value_removed(rows: Planter[Any], old: Place) -> Named:
     rows.remove_value(old, "messages")
     return Named(old, "messages")
 
@@ -249,9 +254,8 @@ def _all_removed(rows: Planter[Any], thread_id: str) -> Named:
     return Named(head, "messages")
 
 
-@fault("type-dangerous", "a value at the head", deep=False, follows={"state-mismatch"})
-def _dangerous_value(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("type-dangerous", "a value at the head", deep=False, follows={"state-mismatch"})
+def _dangerous_value(rows: Planter[Any], head: Place) -> Named:
     rows.set_value(head, "messages", [*rows.value(head, "messages"), rows.dangerous])
     return Named(head, "messages")
 
@@ -313,14 +317,13 @@ def _called_again(rows: Planter[Any], thread_id: str) -> Named:
     return _edit_messages(rows, thread_id, change)
 
 
-@fault(
+@fault_at(
     "messages-emptied",
     "an update without messages",
     follows={"state-mismatch"},
     needs={"history", "bodies"},
 )
-def _messages_emptied(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+def _messages_emptied(rows: Planter[Any], head: Place) -> Named:
     child = rows.put(head, id_after(head.checkpoint_id), "update", messages=[])
     return Named(child, "messages")
 
@@ -342,9 +345,8 @@ class Mood(Enum):
     GOOD = "good"
 
 
-@fault("type-blocked", "a class of the application", types=True, needs={"writes"})
-def _own_class(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("type-blocked", "a class of the application", types=True, needs={"writes"})
+def _own_class(rows: Planter[Any], head: Place) -> Named:
     rows.put_writes(head, [("mood", Mood.GOOD)], TASK)
     return Named(head, "mood")
 
@@ -380,16 +382,14 @@ def _step_finished(rows: Planter[Any], thread_id: str) -> Named:
     return Named(head)
 
 
-@fault("resume-stale", "an answer to no question", thread=WAITING, deep=False)
-def _answer_left(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("resume-stale", "an answer to no question", thread=WAITING, deep=False)
+def _answer_left(rows: Planter[Any], head: Place) -> Named:
     rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
     return Named(head)
 
 
-@fault("answer-unused", "an answer to a thread that asks nothing", deep=False)
-def _answer_to_no_one(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("answer-unused", "an answer to a thread that asks nothing", deep=False)
+def _answer_to_no_one(rows: Planter[Any], head: Place) -> Named:
     rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
     return Named(head)
 
@@ -423,34 +423,31 @@ def _memory_left(rows: Planter[Any], thread_id: str) -> Named:
     return Named(memory)
 
 
-@fault(
+@fault_at(
     "head-not-newest",
     "a child with a smaller id",
     deep=False,
     follows={"id-not-increasing", "state-mismatch"},
     needs={"history"},
 )
-def _child_behind(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+def _child_behind(rows: Planter[Any], head: Place) -> Named:
     child = rows.put_behind(head, id_before(head.checkpoint_id))
     return Named(child.at(rows.parent(child) or ""))
 
 
-@fault(
+@fault_at(
     "id-not-increasing",
     "a child with a smaller id",
     deep=False,
     follows={"head-not-newest", "state-mismatch"},
     needs={"history"},
 )
-def _smaller_id(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+def _smaller_id(rows: Planter[Any], head: Place) -> Named:
     return Named(rows.put_behind(head, id_before(head.checkpoint_id)))
 
 
-@fault("clock-ahead", "a head of tomorrow", deep=False)
-def _tomorrow(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("clock-ahead", "a head of tomorrow", deep=False)
+def _tomorrow(rows: Planter[Any], head: Place) -> Named:
     return Named(rows.put_ahead(head))
 
 
@@ -468,15 +465,15 @@ def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
     return Named(found[5], level="" if rows.harness.has_writes else "info")
 
 
-@fault(
+@fault_at(
     "write-orphaned",
     "a checkpoint removed",
     deep=False,
     follows={"parent-missing", "value-orphaned", "index-stale"},
     needs={"history"},
+    at=6,
 )
-def _checkpoint_of_writes_removed(rows: Planter[Any], thread_id: str) -> Named:
-    gone = rows.places(thread_id)[6]
+def _checkpoint_of_writes_removed(rows: Planter[Any], gone: Place) -> Named:
     rows.remove(gone)
     return Named(gone)
 
@@ -488,16 +485,14 @@ def _write_added(rows: Planter[Any], thread_id: str) -> Named:
     return Named(place, task_id=TASK)
 
 
-@fault("ttl-partial", "one row expires", thread=ASKING, deep=False, needs={"expiring rows"})
-def _one_expires(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("ttl-partial", "one row expires", thread=ASKING, deep=False, needs={"expiring rows"})
+def _one_expires(rows: Planter[Any], head: Place) -> Named:
     rows.expire(head)
     return Named(head)
 
 
-@fault("value-orphaned", "a version that no checkpoint names", needs={"history"})
-def _value_added(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
+@fault_at("value-orphaned", "a version that no checkpoint names", needs={"history"})
+def _value_added(rows: Planter[Any], head: Place) -> Named:
     rows.add_value(head, "messages")
     return Named(head.at(""), "messages")
 
