@@ -44,27 +44,34 @@ def steps(*checkpoints: TimedCheckpoint) -> list[tuple[str, str | None, float | 
     return [(one.kind, one.cause, one.seconds) for one in found.values()]
 
 
-def test_what_a_step_began_with_decides_its_kind() -> None:
-    asking = {"task": "work"}
-    assert steps(
-        made("a", 0, None, source="input", nodes=()),
-        made("b", 1, "a"),
-        made("c", 3, "b", asking=asking),
-        made("d", 13, "c", failed={"1": "work"}),
-        made("e", 33, "d"),
-        made("f", 34, "e", resumed=True),
-        made("g", 36, "f", source="update", nodes=(), asking=asking),
-        made("h", 40, "g", source="input", nodes=()),
-    ) == [
-        ("idle", "input", None),
-        ("run", None, 1.0),
-        ("run", None, 2.0),
-        ("human", "answer", 10.0),
-        ("idle", "retry", 20.0),
-        ("idle", "resume", 1.0),
-        ("idle", "update", 2.0),
-        ("human", "input", 4.0),
-    ]
+BY_CALLER: Any = {"nodes": ()}
+ASKING: Any = {"asking": {"task": "work"}}
+ANY = ("idle", "input", None)
+THREADS: dict[str, list[tuple[TimedCheckpoint, tuple[str, str | None, float | None]]]] = {
+    "what a step began with": [
+        (made("a", 0, None, source="input", **BY_CALLER), ANY),
+        (made("b", 1, "a"), ("run", None, 1.0)),
+        (made("c", 3, "b", **ASKING), ("run", None, 2.0)),
+        (made("d", 13, "c", failed={"1": "work"}), ("human", "answer", 10.0)),
+        (made("e", 33, "d"), ("idle", "retry", 20.0)),
+        (made("f", 34, "e", resumed=True), ("idle", "resume", 1.0)),
+        (made("g", 36, "f", source="update", **BY_CALLER, **ASKING), ("idle", "update", 2.0)),
+        (made("h", 40, "g", source="input", **BY_CALLER), ("human", "input", 4.0)),
+    ],
+    "what follows an update or a rollback": [
+        (made("a", 0, None, source="input", **BY_CALLER), ANY),
+        (made("b", 1, "a", source="fork", by_hand=True, **BY_CALLER), ("idle", "fork", 1.0)),
+        (made("c", 9, "b"), ("idle", "resume", 8.0)),
+        (made("d", 10, "c", source="fork", **BY_CALLER), ("idle", "fork", 1.0)),
+        (made("e", 11, "d"), ("run", None, 1.0)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", THREADS)
+def test_what_a_step_began_with_decides_its_kind(name: str) -> None:
+    thread = THREADS[name]
+    assert steps(*(one for one, _ in thread)) == [kind for _, kind in thread]
 
 
 def test_times_of_forks_and_of_tasks() -> None:
@@ -153,17 +160,6 @@ def test_percentiles_of_many_are_estimated_and_merged() -> None:
 )
 def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_what_follows_an_update_or_a_rollback_is_a_resumed_run() -> None:
-    found = steps(
-        made("a", 0, None, source="input", nodes=()),
-        made("b", 1, "a", source="fork", nodes=(), by_hand=True),
-        made("c", 9, "b"),
-        made("d", 10, "c", source="fork", nodes=()),
-        made("e", 11, "d"),
-    )
-    assert found[2:] == [("idle", "resume", 8.0), ("idle", "fork", 1.0), ("run", None, 1.0)]
 
 
 START = datetime(2026, 11, 21, 10, tzinfo=UTC)

@@ -174,10 +174,6 @@ def test_a_long_value_is_not_read_to_its_end() -> None:
     text = "1" * 60_000 + "x"
     assert summary(text, 100_000) == text
     assert summary("1" * 100, 200) == f'"{"1" * 100}"'
-
-
-def test_quote_tells_a_string_from_a_number() -> None:
-    assert summary("a", 10, quote=True) == '"a"'
     assert summary([1, "a"], 10, quote=True) == '[1, "a"]'
 
 
