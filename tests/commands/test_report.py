@@ -101,7 +101,8 @@ def test_bars_in_a_call_that_is_not_over_begin_with_it(tmp_path: Path) -> None:
     asking = {"look": lambda _: time.sleep(0.05), "ask": lambda _: interrupt("how many?")}
     research = chain(Log, asking).compile()
     file = tmp_path / "store.db"
-    run(file, chain(Log, {"plan": lambda _: time.sleep(0.2), "research": research}), {"log": []})
+    # The longest step is the scale: it must be long beside what a busy machine needs for a call.
+    run(file, chain(Log, {"plan": lambda _: time.sleep(1), "research": research}), {"log": []})
     (row,) = (row for row in report(file, "t").split("<tr>") if ">look<" in row)
     begins = re.search(r'class="run" x="([\d.]+)"', row)
     assert begins is not None
