@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,9 +15,13 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
+from ckpt_cli.apply.erase import write_receipt
+from ckpt_cli.core.erasure import ErasedIds, ErasureReceipt, ErasureReport, ErasureScope, left_place
+from ckpt_cli.render.erase import receipt_record
 from tests.kit.agents.steps import graph_of
 from tests.kit.command import ckpt
 
+KYOTO = "trip-to-kyoto"
 SUBJECT = ("--subject", 'metadata.user_id = "anna-1"')
 
 
@@ -180,17 +185,8 @@ def test_archives_of_any_store_below_a_named_folder_are_erased(desk: Desk) -> No
 
 def test_what_a_purge_left_of_a_thread_goes_with_its_archive(desk: Desk) -> None:
     for _ in range(2):
-        words = (
-            "purge",
-            "--match",
-            "resumed",
-            "--keep-last",
-            "1",
-            "--archive",
-            desk.archives,
-            "--yes",
-        )
-        assert desk.run(*words).code == 0
+        words = ("purge", "--match", "resumed", "--keep-last", "1", "--yes")
+        assert desk.run(*words, "--archive", desk.archives).code == 0
         desk.talk("resumed", None)
     assert len(list(desk.archives.iterdir())) == 2
     answer = desk.erase("--archives", desk.archives)
@@ -315,3 +311,36 @@ def test_a_saved_plan_keeps_whose_memory_it_is(desk: Desk) -> None:
     assert desk.run("apply", plan, "--yes").code == 0
     assert desk.threads == {"other"}
     assert desk.run("memory", "list", "-o", "json").json == []
+
+
+def test_no_file_and_no_folder_tells_an_id(tmp_path: Path) -> None:
+    """The archive that could not be read may be of anybody."""
+    archive = "/srv/user_42_old/it%27s%20bert-968ccf654c35-20260101T000000Z.ckpt.gz"
+    reason = f"cannot read the archive '{archive}': it is cut off"
+    report = ErasureReport(None, is_dry_run=False)
+    report.add(left_place(archive, "archives", None, None, reason))
+    receipt = ErasureReceipt("/srv/a.db", "", ErasedIds(), ("/srv/user_42_old", "/srv/x"), ())
+    path = tmp_path / "receipt.json"
+    write_receipt(path, receipt_record(report, receipt, ErasureScope(threads={"user_42"}), {}))
+    record = json.loads(path.read_text())
+    assert record["folders"] == ["/srv/[erased]_old", "/srv/x"]
+    (place,) = record["places"]
+    assert place["store"] == "/srv/[erased]_old/[erased].ckpt.gz"
+    assert place["reason"].endswith("[erased].ckpt.gz': it is cut off")
+
+
+def test_a_folder_without_its_name_is_not_called_checked(tmp_path: Path) -> None:
+    store, receipt = tmp_path / "a.db", tmp_path / "receipt.json"
+    folder = tmp_path / f"{KYOTO}_old"
+    assert ckpt("demo", store).code == 0
+    assert ckpt("-s", store, "export", KYOTO, "--to", folder).code == 0
+    shutil.copytree(folder, tmp_path / "kept")
+    words = (KYOTO, "--archives", folder, "--receipt", receipt, "--yes")
+    assert ckpt("-s", store, "erase", *words).code == 0
+    assert "kyoto" not in receipt.read_text().replace(str(tmp_path), "")
+    verify = ("-s", store, "erase", "--verify", receipt)
+    unnamed = ckpt(*verify)
+    assert (unnamed.code, "--archives" in unnamed.err) == (7, True)
+    assert ckpt(*verify, "--archives", folder).code == 0
+    shutil.copytree(tmp_path / "kept", folder, dirs_exist_ok=True)
+    assert ckpt(*verify, "--archives", folder).code == 1

@@ -32,17 +32,14 @@ def test_each_thread_gets_its_own_copy(path: Path) -> None:
             assert answer["log"][-1] == "closed by me"
     others = {name: one for name, one in done.items() if name not in waiting}
     assert resumed(path, others) == dict.fromkeys(others, log_of(path, "done-0"))
-    assert (
-        ckpt("-s", path, "threads", "list", "-o", "ndjson", "--where", STUCK).out.count("\n") == 6
-    )
+    listed = ckpt("-s", path, "threads", "list", "-o", "ndjson", "--where", STUCK)
+    assert listed.out.count("\n") == 6
 
 
 def test_a_second_run_adds_what_is_left(path: Path) -> None:
     before = rows_of(path)
-    assert (
-        ckpt("-s", path, "copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes").code
-        == 0
-    )
+    first = ("copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes")
+    assert ckpt("-s", path, *first).code == 0
     done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
     assert states(done) == {
         f"{one}-retry": "ready" if one == "raise-0" else "copied" for one in CHOSEN

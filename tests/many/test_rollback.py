@@ -67,18 +67,8 @@ def test_what_fails_again_is_put_back_again(path: Path) -> None:
 def test_a_failure_that_was_retried_is_left_alone(path: Path) -> None:
     with sqlite_agent(path, is_mended=True) as agent:
         agent.graph.invoke(None, {"configurable": {"thread_id": "raise-0"}})
-    answer = ckpt(
-        "-s",
-        path,
-        "rollback",
-        "raise-0",
-        "raise-1",
-        "ask-0",
-        "--last-good",
-        "--dry-run",
-        "-o",
-        "ndjson",
-    )
+    words = ("rollback", "raise-0", "raise-1", "ask-0", "--last-good", "--dry-run")
+    answer = ckpt("-s", path, *words, "-o", "ndjson")
     assert states(answer) == {"raise-1": "planned"}
     assert "left out 2 threads: nothing to roll back" in answer.err
     alone = ckpt("-s", path, "rollback", "raise-0", "--last-good", "--dry-run", "-o", "ndjson")

@@ -89,16 +89,8 @@ def test_an_edited_fork_is_encrypted(kind: type[Harness], places: Places, old_ke
             assert all_encrypted(harness)
             with quiet():
                 assert graph.invoke(None, CONFIG) == {"items": items}
-            again = ckpt(
-                "-s",
-                harness.url,
-                "rollback",
-                "trip",
-                done.json["forked_from"],
-                "--yes",
-                "--aes-key-file",
-                old_key,
-            )
+            target = done.json["forked_from"]
+            again = ckpt(*words[:4], "rollback", "trip", target, "--yes")
             assert again.code == 0, again.err
             with quiet():
                 graph.invoke(None, CONFIG)
