@@ -81,8 +81,7 @@ def test_the_printed_list_is_what_strict_mode_needs(zoo: Path) -> None:
 @pytest.mark.slow
 def test_it_is_also_what_strict_mode_needs_on_postgresql(zoo: Path, postgres_url: str) -> None:
     copied = ckpt("-s", zoo, "copy", "--all", "--to", postgres_url, "--create", "--yes")
-    # Two threads have values that JSONB cannot hold.
-    assert copied.code == 7, copied.err
+    assert copied.code == 0, copied.err
     check_against_the_saver(postgres_url)
 
 
