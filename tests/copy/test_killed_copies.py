@@ -19,7 +19,7 @@ from tests.kit.chance import Chance
 from tests.kit.command import ckpt
 from tests.kit.differing import difference
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.kill.anywhere import run_and_kill, seconds_of
+from tests.kit.killing import run_and_kill, seconds_of
 from tests.kit.pairs import PYTHON, Places, creating
 
 THREADS = [f"t{number}" for number in range(30)]

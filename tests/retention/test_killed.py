@@ -22,7 +22,7 @@ from ckpt_backends.testing.harness import POINTERS, Harness
 from ckpt_backends.testing.library import config_of_thread, graph_of
 from tests.kit.chance import Chance
 from tests.kit.command import ckpt
-from tests.kit.kill.anywhere import run_and_kill, seconds_of
+from tests.kit.killing import run_and_kill, seconds_of
 from tests.kit.opening import empty_store
 from tests.kit.servers import start_mongodb
 from tests.kit.travelling import HARNESSES

@@ -35,7 +35,7 @@ from ckpt_cli.complete import complete
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt, ids_of, later
 from tests.kit.harness.dynamodb import DynamoDbHarness, entry
-from tests.kit.kill.anywhere import run_and_kill
+from tests.kit.killing import run_and_kill
 from tests.kit.servers import Server
 
 # The conformance suite reads and changes this layout in the first tier.

@@ -1,4 +1,7 @@
-"""Run a `ckpt` process that is killed at a random moment."""
+"""Run a `ckpt` process that is killed from outside, while a server works on for it.
+
+At a chosen call of its own, `ckpt_backends.testing.killing` kills it.
+"""
 
 from __future__ import annotations
 
