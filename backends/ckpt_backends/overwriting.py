@@ -87,6 +87,21 @@ def overwrite_and_remove(path: Path, label: str = "a removed file") -> tuple[Rem
     return (_remaining(label, _named(others)),) if others else ()
 
 
+def overwrite_left(path: Path, label: str, unused: float = 0) -> tuple[Remaining, ...]:
+    """Do the same with a file that a killed writer may have left. Returns what remains of it.
+
+    It remains if it was written in the last `unused` seconds. Raises `StoreUnavailable`.
+    """
+    try:
+        if unused and time.time() - path.lstat().st_mtime < unused:
+            return (Remaining(label, "they may be in use", is_reachable=True),)
+        return overwrite_and_remove(path, label)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        return (Remaining(label, reason_of(error), is_reachable=True),)
+
+
 def _opened_for_overwriting(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 

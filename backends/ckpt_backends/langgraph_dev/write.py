@@ -66,7 +66,7 @@ from ckpt_backends.langgraph_dev.files import (
 )
 from ckpt_backends.langgraph_dev.records import entry_of, is_storable, row_of
 from ckpt_backends.model import Kind, Progress, Record, silent, time_of
-from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
+from ckpt_backends.overwriting import OldFiles, overwrite_left
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.records import (
     CopyTarget,
@@ -382,13 +382,7 @@ class WritableDevStore(RecordStore):
         with locked(self._folder):
             # What a killed server left.
             for path in (self._folder / f"{name}.tmp" for name in NAMES):
-                try:
-                    places += overwrite_and_remove(path, f"'{path.name}'")
-                except FileNotFoundError:
-                    continue
-                except OSError as error:
-                    reason = reason_of(error)
-                    places.append(Remaining(f"'{path.name}'", reason, is_reachable=True))
+                places += overwrite_left(path, f"'{path.name}'")
             found = (self._old or OldFiles()).remains()
         return found._replace(places=(*places, *found.places))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,12 +37,11 @@ from ckpt_backends.errors import (
     StoreChanged,
     Unsupported,
     UsageError,
-    reason_of,
 )
 from ckpt_backends.files import locked, locked_by, remove_unfinished
 from ckpt_backends.memory import Item, ItemKey, Namespace, WritableMemoryStore, check_unchanged
 from ckpt_backends.model import Progress, silent
-from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
+from ckpt_backends.overwriting import OldFiles, overwrite_left
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
@@ -198,8 +196,7 @@ def _content(item: Item) -> str | None:
 _LOCK, _JOURNAL, _RECOVERY = ".memory.lock", ".memory.journal.json", ".recovery"
 _UNFINISHED = ("memory*.tmp", ".memory.json.*.tmp", ".*.md.*.tmp")
 """Files that a killed DeerFlow leaves in the folder of a memory.json, or of a fact."""
-_WRITING_SECONDS = 60.0
-"""A younger file of these may still be written."""
+_LEFT = "unfinished files of DeerFlow (.tmp)"
 _RUNNING = Remaining(
     "memory of a running DeerFlow",
     "a process that has read a fact may write it again; check the files after it has ended",
@@ -273,7 +270,7 @@ class WritableDeerFlowMemory(WritableMemoryStore):
         for folder in folders:
             for pattern in _UNFINISHED:
                 for left in folder.glob(pattern):
-                    self._places += _removed(left)
+                    self._places += overwrite_left(left, _LEFT, unused=60)
         beside = (
             Remaining(f"'{name}'", why)
             for folder in {self._base, *folders}
@@ -434,20 +431,6 @@ def _check_finished(folder: Path) -> None:
             f"cannot erase facts in '{folder}': DeerFlow has not finished a change there",
             hint="start DeerFlow and let it read this memory once, then run the command again",
         )
-
-
-def _removed(left: Path) -> tuple[Remaining, ...]:
-    """Overwrite and remove a file that a killed DeerFlow left."""
-    place = "unfinished files of DeerFlow (.tmp)"
-    try:
-        if time.time() - left.lstat().st_mtime < _WRITING_SECONDS:
-            return (Remaining(place, "they may be in use", is_reachable=True),)
-        return overwrite_and_remove(left, place)
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        reason = reason_of(error)
-        return (Remaining(place, reason, is_reachable=True),)
 
 
 _COPIES = {
