@@ -56,37 +56,7 @@ from ckpt_backends.sql.tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.tables import WRITES as WRITE_TABLE
 from ckpt_backends.url import StoreUrl
 
-# Entries of the files that no saver writes, and threads whose entries contradict each other.
-
-
 _OF_VALUES = ("a checkpoint's writes", "a write", "a value")
-
-
-def entry_faults(tables: Tables) -> Iterator[Fault]:
-    """A fault for each entry of a file that has another form than the saver's."""
-    for table in FILES:
-        tables.of(table)
-    for entry in tables.ignored:
-        code = "value-unreadable" if entry.startswith(_OF_VALUES) else "body-unreadable"
-        yield Fault(code, f"an entry that no saver writes: {entry}")
-
-
-def suspects(tables: Tables) -> Iterator[str]:
-    """The ids of the threads that `Store.suspect_threads` promises."""
-    every, writes = tables.of(CHECKPOINT_TABLE), tables.of(WRITE_TABLE)
-    for thread_id in {**every, **writes}:
-        checkpoints = every.get(thread_id, {})
-        parents = (
-            ((*key[:2], row.parent), key[2])
-            for key, row in checkpoints.items()
-            if row.parent is not None
-        )
-        if any(parent not in checkpoints or parent[2] >= own for parent, own in parents) or any(
-            key[:3] not in checkpoints for key in writes.get(thread_id, ())
-        ):
-            yield thread_id
-
-
 _SHOWN = 3
 
 
@@ -293,10 +263,26 @@ class DevStore(BaseStore):
         ]
 
     def faults(self) -> Iterator[Fault]:
-        return entry_faults(self._tables)
+        """A fault for each entry of a file that has another form than the saver's."""
+        for table in FILES:
+            self._tables.of(table)
+        for entry in self._tables.ignored:
+            code = "value-unreadable" if entry.startswith(_OF_VALUES) else "body-unreadable"
+            yield Fault(code, f"an entry that no saver writes: {entry}")
 
     def suspect_threads(self) -> Iterator[str]:
-        return suspects(self._tables)
+        every, writes = self._tables.of(CHECKPOINT_TABLE), self._tables.of(WRITE_TABLE)
+        for thread_id in {**every, **writes}:
+            checkpoints = every.get(thread_id, {})
+            parents = (
+                ((*key[:2], row.parent), key[2])
+                for key, row in checkpoints.items()
+                if row.parent is not None
+            )
+            if any(parent not in checkpoints or parent[2] >= own for parent, own in parents) or any(
+                key[:3] not in checkpoints for key in writes.get(thread_id, ())
+            ):
+                yield thread_id
 
     def refresh(self) -> None:
         if stamps(self._folder, self.names) == self._tables.stamps:

@@ -96,7 +96,6 @@ def _time(value: object) -> datetime | None:
     return value.astimezone(UTC) if isinstance(value, datetime) else None
 
 
-_PICKLE = "pickle"
 _KAFLOW = CollectionKind(
     frozenset({"_id", "thread_id", "checkpoint_id", "parent_checkpoint_id", "checkpoint_data"})
     | {"metadata", "username", "created_at", "updated_at"},
@@ -109,7 +108,7 @@ _KAFLOW = CollectionKind(
         thread_of=thread_of,
         newest_first=NEWEST_FIRST,
         key=("thread_id", "checkpoint_id"),
-        columns={"checkpoint_data": _PICKLE, "metadata": "bson"},
+        columns={"checkpoint_data": "pickle", "metadata": "bson"},
         has_writes=False,
     ),
 )
@@ -173,11 +172,8 @@ class KaflowStore(MongoCheckpoints):
         fields = dict.fromkeys(("checkpoint_id", "parent_checkpoint_id"), 1)
         fields |= {"checkpoint_data": 1} if asked.body else {}
         fields |= {"metadata": 1} if asked.metadata else {}
-        for row in self._connection.aggregate(
-            self._layout.checkpoints,
-            [{"$match": match}, {"$sort": NEWEST_FIRST}, {"$project": {"_id": 0, **fields}}],
-            raw=asked.metadata,
-        ):
+        stages = [{"$match": match}, {"$sort": NEWEST_FIRST}, {"$project": {"_id": 0, **fields}}]
+        for row in self._connection.aggregate(self._layout.checkpoints, stages, raw=asked.metadata):
             checkpoint_id, parent = text(row.get("checkpoint_id")), row.get("parent_checkpoint_id")
             yield Checkpoint(
                 CheckpointKey(thread_id, "", checkpoint_id),
@@ -194,10 +190,8 @@ class KaflowStore(MongoCheckpoints):
             {"$project": {"_id": 0, "checkpoint_id": 1, "created_at": 1}},
             {"$sort": NEWEST_FIRST},
         ]
-        ids = [
-            text(row.get("checkpoint_id")) for row in self._rows(self._layout.checkpoints, stages)
-        ]
-        return dict(pairwise(ids))
+        rows = self._rows(self._layout.checkpoints, stages)
+        return dict(pairwise(text(row.get("checkpoint_id")) for row in rows))
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:  # noqa: ARG002
         """None: the saver stores no writes."""
@@ -206,5 +200,5 @@ class KaflowStore(MongoCheckpoints):
 
 def _body(value: object) -> TypedBytes:
     if isinstance(value, bytes):
-        return TypedBytes(_PICKLE, bytes(value))
-    return TypedBytes(_PICKLE, b"", problem="expected a pickle, found no bytes")
+        return TypedBytes("pickle", bytes(value))
+    return TypedBytes("pickle", b"", problem="expected a pickle, found no bytes")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from bson.raw_bson import RawBSONDocument
 
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Kind, Record, TypedBytes, time_of
 from ckpt_backends.mongodb.engine.records import CHECKPOINTS
 from ckpt_backends.mongodb.engine.write import Document, MongoChanges, metadata_document
-from ckpt_backends.transfer.copying import Arrival
 
 _NEXT = timedelta(milliseconds=2)
 """A new checkpoint gets a time at least this much after the newest one.
@@ -38,12 +37,10 @@ class WritableKaflowStore(MongoChanges):
             "updated_at": at,
         }
 
-    def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
-        raise Unsupported("threads cannot be copied into this kind of store")
+    receive = BaseWritableStore.receive
 
     def metadata_fields(self, given: TypedBytes, like: Document) -> Document:  # noqa: ARG002
-        is_document = given.type == "bson"
-        made = RawBSONDocument(given.data) if is_document else metadata_document(given, "")
+        made = metadata_document(given, "") if given.type != "bson" else RawBSONDocument(given.data)
         return {"metadata": made}
 
 
