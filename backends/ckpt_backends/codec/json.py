@@ -201,6 +201,14 @@ def skip_space(text: str, pos: int) -> int:
     return match.end() if match else pos
 
 
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises `ValueError` if a name appears twice: readers may differ then."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("duplicate key in a map")
+    return found
+
+
 def integer(text: str) -> Value:
     return int(text) if len(text) <= _MAX_DIGITS else Tagged("builtins.int", text)
 

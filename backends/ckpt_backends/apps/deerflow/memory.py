@@ -14,6 +14,7 @@ from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.apps.deerflow.declaration import FILE, FOLDER
+from ckpt_backends.codec.json import unique
 from ckpt_backends.errors import (
     MissingDependency,
     Refused,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 
 USERS, AGENTS, FACTS = "users", "agents", "facts"
+_USE = f"use the path of a {FILE} or of the {FOLDER} folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +85,8 @@ def memory_files(url: StoreUrl) -> list[MemoryFile]:
             hint="leave it out: these URLs take no parameters",
         )
     path = Path(url.path)
-    try:
+    with _explained("open", path, _USE):
         kind = path.stat().st_mode
-    except (OSError, ValueError) as error:
-        missing = isinstance(error, FileNotFoundError)
-        reason = "no such file" if missing else getattr(error, "strerror", None) or str(error)
-        raise StoreUnavailable(
-            f"cannot open '{path}': {reason.lower()}",
-            hint=f"use the path of a {FILE} or of the {FOLDER} folder",
-        ) from None
     if not S_ISDIR(kind):
         _, owner = _base_and_owner(Path(os.path.abspath(path)).parent)
         facts = (one for one in _files(path.parent, owner) if one.is_fact)
@@ -100,10 +95,7 @@ def memory_files(url: StoreUrl) -> list[MemoryFile]:
     _, owner = _base_and_owner(Path(os.path.abspath(folder)))
     found = list(_files(folder, owner))
     if not found:
-        raise UnknownLayout(
-            f"no DeerFlow memory in '{path}'",
-            hint=f"use the path of a {FILE} or of the {FOLDER} folder",
-        )
+        raise UnknownLayout(f"no DeerFlow memory in '{path}'", hint=_USE)
     return found
 
 
@@ -277,13 +269,6 @@ def _source(value: Any) -> Source | None:
 def _encoded(text: str) -> bytes:
     # UTF-8 has no lone surrogates, so they are written as escapes.
     return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("duplicate key in a map")
-    return found
 
 
 # Reads untrusted YAML: only JSON values, and no aliases.
@@ -511,7 +496,7 @@ def document(place: MemoryFile) -> MemoryDocument:
 def parsed(place: MemoryFile, raw: bytes) -> MemoryDocument:
     """Parse a memory.json that was read. Raises `Unreadable`."""
     try:
-        data = json.loads(raw.decode(), object_pairs_hook=_unique)
+        data = json.loads(raw.decode(), object_pairs_hook=unique)
         if not isinstance(data, dict) or not {"facts", *SECTIONS} & data.keys():
             raise ValueError("neither facts nor sections found")
         return MemoryDocument(place, data)
@@ -532,18 +517,10 @@ def key_of(row: Row) -> ItemKey:
     """The key of the item of an archived row. Raises `Refused`."""
     if row.table != TABLE:
         raise no_table(row.table)
-    try:
-        labels = json.loads(str(row.cells.get("namespace")))
-    except (ValueError, RecursionError):
-        labels = None
-    key = row.cells.get("key")
-    if (
-        isinstance(key, str)
-        and isinstance(labels, list)
-        and all(isinstance(one, str) for one in labels)
-        and labels[-1:] in _KINDS
-    ):
-        return ItemKey(tuple(labels), key)
+    with suppress(ValueError, RecursionError, LookupError, TypeError):
+        labels, key = json.loads(str(row.cells.get("namespace"))), row.cells.get("key")
+        if labels[-1:] in _KINDS and all(isinstance(one, str) for one in (*labels, key)):
+            return ItemKey(tuple(labels), str(key))
     raise Refused(f"a row of '{row.table}' is not an item of DeerFlow's memory")
 
 
@@ -681,9 +658,8 @@ def exchange(one: Path, other: Path) -> bool:
         swap = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError, TypeError):
         return False
-    return bool(
-        swap(_HERE, os.fsencode(one), _HERE, os.fsencode(other), ctypes.c_uint(_EXCHANGE)) == 0
-    )
+    names = os.fsencode(one), _HERE, os.fsencode(other)
+    return bool(swap(_HERE, *names, ctypes.c_uint(_EXCHANGE)) == 0)
 
 
 def _is_same(path: Path, before: Snapshot) -> bool:
@@ -696,10 +672,10 @@ def _is_same(path: Path, before: Snapshot) -> bool:
 
 
 @contextmanager
-def _explained(what: str, path: Path) -> Iterator[None]:
+def _explained(what: str, path: Path, hint: str | None = None) -> Iterator[None]:
     """Turn errors of the system into `StoreUnavailable`."""
     try:
         yield
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise StoreUnavailable(f"cannot {what} '{path}': {reason}") from error
+        raise StoreUnavailable(f"cannot {what} '{path}': {reason}", hint=hint) from error

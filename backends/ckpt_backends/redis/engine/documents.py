@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from ckpt_backends.codec.json import unique
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreUnavailable
 from ckpt_backends.model import (
@@ -64,7 +65,6 @@ from ckpt_backends.redis.engine.keyspace import (
     stored_forms,
     stored_id,
     text,
-    unique,
     with_sizes,
 )
 from ckpt_backends.redis.engine.layout import (

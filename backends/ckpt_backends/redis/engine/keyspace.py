@@ -43,14 +43,6 @@ def raw(name: str) -> bytes:
         return name.encode("utf-8", "surrogatepass")
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Raises `ValueError` if a name appears twice: readers may differ then."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name appears twice")
-    return found
-
-
 def literally(name: str) -> bytes:
     """A part of a SCAN pattern that matches exactly this text."""
     return _SPECIAL.sub(rb"\\\1", raw(name))

@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from ckpt_backends.codec.json import members, skip_space
+from ckpt_backends.codec.json import members, skip_space, unique
 from ckpt_backends.model import CheckpointKey, TypedBytes
-from ckpt_backends.redis.engine.keyspace import CHECKPOINT, meant_ns, unique
+from ckpt_backends.redis.engine.keyspace import CHECKPOINT, meant_ns
 from ckpt_backends.rows import ChangeValue, PlacedValue, Row, ValueKind
 from ckpt_backends.transfer.form import CannotHold
 

@@ -25,6 +25,7 @@ from redis import exceptions
 
 from ckpt_backends import memory as dotted_namespaces
 from ckpt_backends.changes import Remains
+from ckpt_backends.codec.json import unique
 from ckpt_backends.codec.values import MOST_BYTES, REDIS_JSON, unread
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.memory import (
@@ -64,7 +65,6 @@ from ckpt_backends.redis.engine.keyspace import (
     rows_of,
     stored_of,
     text,
-    unique,
 )
 from ckpt_backends.redis.engine.store import engine_of
 from ckpt_backends.redis.engine.write import create_index, erase_remains, restore_rows
