@@ -15,6 +15,7 @@ from tests.engines.commands import COMMANDS, PLANNED
 from tests.engines.places import HOSTILE
 from tests.kit.agents.steps import config_of, graph_of, role, talk
 from tests.kit.command import ckpt, ids_of, later
+from tests.kit.harness.sql import SqlHarness
 from tests.kit.savers import mysql
 from tests.kit.savers.three_table import connected
 
@@ -140,6 +141,32 @@ def test_a_user_that_may_only_select_can_run_every_command(place: Harness) -> No
     talk(place.kept_saver, "trip", "other")
     with role(place.url) if place.name == "postgres" else mysql.user(place.url, "SELECT") as url:
         answers_all(place, url, *PLANNED, ["grep", "from", "--jobs", "2"])
+
+
+@pytest.mark.parametrize("place", ["postgres", "mysql"], indirect=True)
+def test_a_user_that_may_not_select_is_told_what_is_lacking(place: Harness) -> None:
+    talk(place.kept_saver, "trip")
+    none = "CREATE ROLE {role} LOGIN;"
+    with (
+        role(place.url, none)
+        if place.name == "postgres"
+        else mysql.user(place.url, "INSERT") as url
+    ):
+        answer = ckpt("-s", url, "threads", "list")
+    assert (answer.code, "SELECT" in answer.err) == (4, True), answer.err
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres", "mysql"], indirect=True)
+def test_what_a_person_can_run_finds_the_rows(place: SqlHarness) -> None:
+    talk(place.kept_saver, "trip")
+    with open_store(place.url) as store:
+        key = next(store.checkpoints("trip")).key
+        own = [key.checkpoint_id]
+        (body,) = store.checkpoints("trip", checkpoint_ids=own, body=True, values=True)
+        writes = len(list(store.writes("trip", checkpoint_ids=own)))
+        found = [len(place.run(query)) for query in store.sources(key)]
+    apart = [len(body.blobs)] if body.blobs is not None else []
+    assert found == [1, *apart, writes]
 
 
 @pytest.mark.parametrize("place", REDIS, indirect=True)

@@ -78,25 +78,6 @@ def place(mongodb_server: Server) -> Iterator[tuple[str, MongoDBCheckpointer]]:
 Place = tuple[str, MongoDBCheckpointer]
 
 
-def test_every_checkpoint_reads_as_the_saver_reads_it(place: Place) -> None:
-    url, saver = place
-    for thread_id in (ANNA, BEN, PLAIN):
-        stored = list(saver.list(config(thread_id)))
-        rows = ckpt("-s", url, "history", thread_id, "-o", "json").json
-        assert [one["checkpoint_id"] for one in rows] == [one.checkpoint["id"] for one in stored]
-        for row, one in zip(rows, stored, strict=True):
-            assert (row["step"], row["source"]) == (one.metadata["step"], one.metadata["source"])
-            at = f"{row['checkpoint_id']}"
-            shown = ckpt("-s", url, "show", thread_id, "--at", at, "-o", "json").json
-            values = one.checkpoint["channel_values"]
-            assert shown["values"].get("n", []) == values.get("n", [])
-            got = [message["content"] for message in shown["values"].get("messages", [])]
-            assert got == [message.content for message in values.get("messages", [])]
-        head = saver.get_tuple(config(thread_id))
-        assert head is not None
-        assert rows[0]["checkpoint_id"] == head.checkpoint["id"]
-
-
 def test_later_runs_begin_where_the_one_before_ended(place: Place) -> None:
     url, saver = place
     rows = ckpt("-s", url, "history", ANNA, "-o", "json").json
@@ -247,16 +228,6 @@ def test_of_a_thread_that_is_deleted_nothing_is_listed(place: Place) -> None:
     assert graph(saver).get_state(config(near)).values == before
     talk(saver, near, "Still there")
     assert graph(saver).get_state(config(near)).values["n"] == [*before["n"], "in", "a", "b"]
-
-
-def test_a_fork_to_a_new_thread(place: Place) -> None:
-    url, saver = place
-    answer = ckpt("-s", url, "copy", ANNA, "--at", "head", "--as", "copy", "--yes")
-    assert answer.code == 0, answer.err
-    copied = graph(saver).get_state(config("copy")).values
-    assert copied == graph(saver).get_state(config(ANNA)).values
-    assert ckpt("-s", url, "undo", "copy", "--yes").code == 0
-    assert saver.get_tuple(config("copy")) is None
 
 
 def test_a_fork_of_an_earlier_checkpoint_is_listed_and_resumed_in_a_thread_of_its_own(

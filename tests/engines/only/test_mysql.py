@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,7 +17,7 @@ from ckpt_backends.url import parse_url
 from tests.engines.commands import COMMANDS, PLANNED
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
-from tests.kit.savers.mysql import TABLES, fill, migrated, run, saver_of, user
+from tests.kit.savers.mysql import TABLES, fill, migrated, run, saver_of
 from tests.kit.servers import Server, mysql_connection, mysql_database
 
 
@@ -27,13 +27,6 @@ def filled_url(mysql_server: Server) -> Iterator[str]:
     with mysql_database(mysql_server) as url:
         fill(url, "trip", "other")
         yield url
-
-
-def test_a_user_without_rights_is_told_so(filled_url: str) -> None:
-    with user(filled_url, "INSERT") as url:
-        answer = ckpt("-s", url, "threads", "list")
-    assert answer.code == 4
-    assert "SELECT" in answer.err
 
 
 def test_the_scheme_mariadb_means_the_same(filled_url: str) -> None:
@@ -327,42 +320,6 @@ def test_a_store_of_a_later_saver_is_only_read(mysql_url: str) -> None:
     refused = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
     assert refused.code == 4
     assert "it has what no known saver creates: 'migration 22'" in refused.err
-
-
-def test_what_a_person_can_run_finds_the_rows(filled_url: str) -> None:
-    with open_store(filled_url) as store:
-        key = next(store.checkpoints("trip")).key
-        checkpoint, values, writes = store.sources(next(store.checkpoints("trip")).key)
-        assert len(run(filled_url, checkpoint)) == 1
-        (body,) = store.checkpoints("trip", checkpoint_ids=[key.checkpoint_id], body=True)
-        assert len(run(filled_url, values)) == len(body.blobs or ())
-        found = store.writes("trip", checkpoint_ids=[key.checkpoint_id])
-        assert len(run(filled_url, writes)) == len(list(found))
-
-
-CANARY = "C4nary/@:?#&=%+ é"
-QUOTED = quote(CANARY, safe="")
-
-
-def _shows_nothing(text: str) -> None:
-    for form in (CANARY, QUOTED, "C4nary", CANARY[6:], QUOTED[6:]):
-        assert form not in text
-
-
-def test_a_value_that_is_gone_is_put_back(mysql_url: str) -> None:
-    fill(mysql_url, "trip")
-    stored = "SELECT * FROM checkpoint_blobs ORDER BY channel, version"
-    before = run(mysql_url, stored)
-    ((version,),) = run(
-        mysql_url, "SELECT MAX(version) FROM checkpoint_blobs WHERE channel = 'items'"
-    )
-    run(
-        mysql_url, f"DELETE FROM checkpoint_blobs WHERE channel = 'items' AND version = '{version}'"
-    )
-    assert run(mysql_url, stored) != before
-    done = ckpt("-s", mysql_url, "replay", "trip", "--repair", "--yes", "--reducer", "items=append")
-    assert done.code == 0, done.err
-    assert run(mysql_url, stored) == before
 
 
 def test_a_row_whose_hash_is_of_no_namespace_is_still_a_row(mysql_url: str) -> None:

@@ -36,14 +36,6 @@ def test_threads_are_listed_by_a_role_that_may_read_keys_alone(filled_url: str) 
     assert "permission denied" in refused.err
 
 
-def test_a_role_that_may_not_select_is_told_what_it_lacks(filled_url: str) -> None:
-    with role(filled_url, "CREATE ROLE {role} LOGIN;") as url:
-        answer = ckpt("-s", url, "threads", "list")
-    assert answer.code == 4
-    assert "permission denied" in answer.err
-    assert "SELECT" in answer.err
-
-
 def test_lists_of_texts_arrive_as_they_are(filled_url: str) -> None:
     from ckpt_backends.postgres.connect import connect
     from ckpt_backends.url import parse_url
@@ -283,13 +275,6 @@ def test_ids_that_cannot_be_stored_are_not_there(filled_url: str, odd: str) -> N
         assert list(store.checkpoints("trip", checkpoint_ns=f"no{odd}")) == []
         assert list(store.writes("trip", channels=[odd], values=[odd])) == []
         assert store.sources(next(store.checkpoints("trip")).key)
-
-
-def test_sources_can_be_pasted(filled_url: str) -> None:
-    with open_store(filled_url) as store, psycopg.connect(filled_url) as connection:
-        key = next(store.checkpoints("trip")).key
-        for query in store.sources(key):
-            connection.execute(query.encode())
 
 
 def test_bodies_of_a_wrong_shape_do_not_end_a_listing(postgres_url: str) -> None:

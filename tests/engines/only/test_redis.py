@@ -13,7 +13,6 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.store.redis import RedisStore
-from langgraph.types import Command
 from ormsgpack import packb, unpackb
 
 from ckpt_backends.redis.engine import search as search_index
@@ -89,22 +88,6 @@ def test_two_layouts_in_one_store_are_both_offered_and_one_is_pinned(redis_stack
         listed = ckpt("-s", f"{redis_stack_url}?layout={name}", "threads", "list", "-o", "json")
         assert [one["thread_id"] for one in listed.json] == [thread]
     assert ckpt("-s", f"{redis_stack_url}?layout=hash", "threads", "list").code == 2
-
-
-def test_a_prefix_of_its_own_is_named_in_the_url(redis_stack_url: str) -> None:
-    own: Any = {"checkpoint_prefix": "app", "checkpoint_write_prefix": "app_write"}
-    with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
-        saver.setup()
-        talk(saver, "trip")
-        (found,) = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
-        assert found["thread_id"] == "trip"
-        url = f"{redis_stack_url}?prefix=app&write_prefix=app_write"
-        shown = ckpt("-s", url, "show", "trip", "--writes", "-o", "json").json
-        assert shown["values"]["items"] == ["in trip", "from a", "from b"]
-        back = ckpt("-s", url, "rollback", "trip", "~1", "--yes", "-o", "json").json
-        head = saver.get_tuple({"configurable": {"thread_id": "trip", "checkpoint_ns": ""}})
-        assert head is not None
-        assert head.checkpoint["id"] == back["checkpoint_id"]
 
 
 def test_an_empty_database_is_not_the_one_whose_indexes_it_names(redis_stack_url: str) -> None:
@@ -495,16 +478,3 @@ def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, l
     before = dump(redis_stack_url)
     assert ckpt("-s", redis_stack_url, "threads", "list", "--long").code == 0
     assert dump(redis_stack_url) == before
-
-
-def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "trip", asks=True)
-    assert ckpt("-s", redis_stack_url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
-    with RedisSaver.from_conn_string(redis_stack_url) as saver:
-        saver.setup()
-        config: Any = {"configurable": {"thread_id": "copy"}}
-        asked = graph_of(saver, asks=True)
-        assert [one.value for one in asked.get_state(config).interrupts] == ["sure?"]
-        assert asked.invoke(Command(resume="yes"), config)["items"][-1] == "yes"
-        saver.delete_thread("copy")
-    assert not [name for name in dump(redis_stack_url) if b"copy" in name]
