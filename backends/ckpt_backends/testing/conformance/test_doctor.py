@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import ckpt
 from ckpt_backends.testing.filling import FilledStore
@@ -48,16 +50,14 @@ def test_nothing_is_found_in_what_the_saver_wrote(filled: FilledStore) -> None:
     assert [one for one in answer["findings"] if not is_known(one)] == []
 
 
-def test_nothing_is_repaired_in_what_the_saver_wrote(filled: FilledStore) -> None:
+@pytest.mark.parametrize("kind", ["values", "writes"])
+def test_nothing_is_repaired_in_what_the_saver_wrote(filled: FilledStore, kind: str) -> None:
     """In one scenario, the answer to the first of two questions could be used for the second."""
     with open_store(filled.harness.url) as store:
-        capabilities = store.describe().capabilities
-    for kind in ("values", "writes"):
-        refused = limit(f"repair {kind}", capabilities)
-        words = ("repair", kind, "--all", "--dry-run", "-o", "json")
-        answer = ckpt("-s", filled.harness.url, *words)
-        if refused is not None and refused.cell == "no":
-            assert (answer.code, refused.why in answer.err) == (4, True)
-            continue
-        found = {one["thread_id"] for one in answer.json}
-        assert found <= ({"interrupt-second"} if kind == "writes" else set()), answer.out
+        refused = limit(f"repair {kind}", store.describe().capabilities)
+    if refused is not None and refused.cell == "no":
+        pytest.skip(refused.why)
+    words = ("repair", kind, "--all", "--dry-run", "-o", "json")
+    answer = ckpt("-s", filled.harness.url, *words)
+    found = {one["thread_id"] for one in answer.json}
+    assert found <= ({"interrupt-second"} if kind == "writes" else set()), answer.out
