@@ -1,10 +1,11 @@
-"""What `ckpt memory delete` removes is gone for the official library, and all else is as it was."""
+"""What `ckpt memory` removes, erases and takes back, the official library finds so, and no more."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import redis
 
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable_memory
@@ -12,7 +13,18 @@ from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.kit.command import ckpt
 from tests.kit.memory.benches import Bench
-from tests.kit.memory.contents import ITEMS, exported, fill, keys, memory, official, settle
+from tests.kit.memory.contents import (
+    ITEMS,
+    Items,
+    exported,
+    fill,
+    keys,
+    memory,
+    official,
+    settle,
+    told,
+)
+from tests.kit.savers.redis import dump
 
 DOOMED = [(("users", "anna"), "profile"), (("a b", "c:d"), "k/1"), (("用户", "张三"), "记忆")]
 NAMES = ["users/anna/profile", r"a b/c:d/k\/1", "用户/张三/记忆"]
@@ -145,3 +157,83 @@ def test_an_archive_is_of_its_layout_and_whole(bench: Bench, tmp_path: Path, sam
     bundle.write_bytes(bundle.read_bytes()[:-20])
     assert memory(bench, "import", bundle, "--yes").code == 4
     assert not keys(bench)
+
+
+def run(bench: Bench, *words: str | Path) -> None:
+    done = ckpt("-s", bench.url, *words, "--yes")
+    assert done.code == 0, done.err
+
+
+def test_removed_and_restored_items_are_taken_back(bench: Bench, tmp_path: Path) -> None:
+    fill(bench)
+    first, vectors, archive = exported(bench), bench.vectors(), tmp_path / "archive"
+    run(bench, "memory", "delete", "--match", "*p*", "--archive", archive)
+    left = exported(bench)
+    assert left != first
+    planned = ckpt("-s", bench.url, "undo", "--dry-run", "-o", "table").out
+    assert f"{len(first) - len(left)} items" in planned.splitlines()[0]
+    run(bench, "undo")
+    assert (exported(bench), bench.vectors()) == (first, vectors)
+    run(bench, "redo")
+    assert exported(bench) == left
+    (bundle,) = archive.iterdir()
+    run(bench, "memory", "import", bundle)
+    assert exported(bench) == first
+    run(bench, "undo")
+    assert exported(bench) == left
+
+
+def test_items_that_were_used_since_stay(bench: Bench, tmp_path: Path) -> None:
+    fill(bench, {(("n",), "k"): {"text": "x"}, (("n",), "m"): {"text": "y"}})
+    run(bench, "memory", "delete", "k", "m", "--archive", tmp_path)
+    (bundle,) = tmp_path.glob("memory-*")
+    run(bench, "memory", "import", bundle)
+    with bench.store() as store:
+        store.put(("n",), "k", {"text": "used"})
+    used = exported(bench)
+    undone = ckpt("-s", bench.url, "undo", "--yes")
+    assert undone.code == 6, undone.err
+    assert "cannot undo: item 'n/k' was used since" in undone.err
+    assert exported(bench) == used
+
+
+CANARY = "canary8f3a"
+PEOPLE: Items = {
+    (("users", CANARY), "profile"): {"text": f"{CANARY} likes tea"},
+    (("users", "bert"), "profile"): {"text": "likes coffee"},
+}
+
+
+def erase(bench: Bench) -> list[str]:
+    """Erase the items of the canary. Returns the places that a later run could erase."""
+    url = parse_url(bench.url)
+    with open_memory(url) as memory:
+        items = list(memory.items(prefix=("users", CANARY)))
+    with open_writable_memory(url) as writable:
+        writable.begin_erasure()
+        assert writable.remove(items) == 1
+        remains = writable.erase_remains(rewrite=True)
+    assert "backups" in {one.place for one in remains.places}
+    return [one.place for one in remains.places if one.is_reachable]
+
+
+def keys_and_terms(url: str) -> str:
+    """Return all keys of Redis, and all terms of its search indexes."""
+    with redis.Redis.from_url(url, protocol=2) as client:
+        names = client.execute_command("FT._LIST")
+        terms = [client.execute_command("FT.DEBUG", "DUMP_TERMS", one) for one in names]
+    return f"{dump(url)} {terms}"
+
+
+def test_an_erased_item_is_gone_and_no_other(bench: Bench) -> None:
+    fill(bench, PEOPLE)
+    has_terms = bench.url.startswith("redis")
+    assert not has_terms or CANARY in keys_and_terms(bench.url)
+    with bench.store() as store:
+        before = told(store)
+    assert erase(bench) == []
+    assert not has_terms or CANARY not in keys_and_terms(bench.url)
+    with bench.store() as store:
+        after = told(store)
+    gone, _ = PEOPLE
+    assert after == {key: one for key, one in before.items() if key != gone}

@@ -33,16 +33,6 @@ def test_every_checkpoint_of_a_sqlite_thread(filled: ScenarioStore, name: str) -
         check_clone(filled, filled.thread(name), target, is_head=place == 0)
 
 
-def test_a_copy_that_was_not_used_can_be_removed(filled: ScenarioStore) -> None:
-    for name in ("interrupt-nested", "subgraph-stateful", "delta-rarely"):
-        filled.thread(name)
-        copy(filled, name, "--at", "head", "--as", "ours")
-        assert any(filled.harness.rows("ours").values())
-        undone = ckpt("-s", filled.harness.url, "undo", "ours", "--yes", "-o", "json").json
-        assert undone["head"] is None
-        assert not any(filled.harness.rows("ours").values())
-
-
 def test_calls_from_the_target_itself_are_not_copied(filled: ScenarioStore) -> None:
     """They come after the target; only calls on the way to it are copied."""
     name = "subgraph-twice"

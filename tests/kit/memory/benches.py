@@ -9,7 +9,8 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -18,6 +19,14 @@ from urllib.parse import urlsplit
 import psycopg
 import pymongo
 import redis
+from langgraph.checkpoint.mongodb import MongoDBSaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.redis import RedisSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.mongodb import MongoDBStore, create_vector_index_config
+from langgraph.store.postgres import PostgresStore
+from langgraph.store.redis import RedisStore
+from langgraph.store.sqlite import SqliteStore
 
 from tests.kit.servers import Server, flush, mongodb_database, postgres_database
 
@@ -101,39 +110,25 @@ class SqliteBench(Bench):
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
-        from langgraph.store.sqlite import SqliteStore
-
-        connection = sqlite3.connect(self.url, isolation_level=None, factory=_NoExtensions)
-        try:
-            with patch("sqlite_vec.load"):
-                store = SqliteStore(connection, index=_index() if embeds else None, ttl=ttl)
-                store.setup()
-                yield store
-        finally:
-            connection.close()
+        opened = sqlite3.connect(self.url, isolation_level=None, factory=_NoExtensions)
+        with closing(opened) as connection, patch("sqlite_vec.load"):
+            store = SqliteStore(connection, index=_index() if embeds else None, ttl=ttl)
+            store.setup()
+            yield store
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        from langgraph.checkpoint.sqlite import SqliteSaver
-
         with SqliteSaver.from_conn_string(self.url) as saver:
             yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
-        with sqlite3.connect(self.url) as db:
-            db.execute(
-                "UPDATE store SET expires_at = '2020-01-01 00:00:00' WHERE prefix = ? AND key = ?",
-                (".".join(namespace), key),
-            )
-        db.close()
+        query = "UPDATE store SET expires_at = '2020-01-01 00:00:00' WHERE prefix = ? AND key = ?"
+        with closing(sqlite3.connect(self.url)) as db, db:
+            db.execute(query, (".".join(namespace), key))
 
     def vectors(self) -> int:
-        db = sqlite3.connect(self.url)
-        try:
-            ((number,),) = db.execute("SELECT count(*) FROM store_vectors").fetchall()
-        finally:
-            db.close()
-        return int(number)
+        with closing(sqlite3.connect(self.url)) as db:
+            return int(db.execute("SELECT count(*) FROM store_vectors").fetchone()[0])
 
 
 class PostgresBench(Bench):
@@ -148,8 +143,6 @@ class PostgresBench(Bench):
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
-        from langgraph.store.postgres import PostgresStore
-
         with PostgresStore.from_conn_string(
             self.url, index=_index() if embeds else None, ttl=ttl
         ) as store:
@@ -158,23 +151,19 @@ class PostgresBench(Bench):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        from langgraph.checkpoint.postgres import PostgresSaver
-
         with PostgresSaver.from_conn_string(self.url) as saver:
             saver.setup()
             yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        query = b"UPDATE store SET expires_at = '2020-01-01' WHERE prefix = %s AND key = %s"
         with psycopg.connect(self.url) as connection:
-            connection.execute(
-                "UPDATE store SET expires_at = '2020-01-01' WHERE prefix = %s AND key = %s",
-                (".".join(namespace), key),
-            )
+            connection.execute(query, (".".join(namespace), key))
 
     def vectors(self) -> int:
         with psycopg.connect(self.url) as connection:
             ((number,),) = connection.execute("SELECT count(*) FROM store_vectors").fetchall()
-        return int(number)
+            return int(number)
 
 
 class RedisBench(Bench):
@@ -193,8 +182,6 @@ class RedisBench(Bench):
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
-        from langgraph.store.redis import RedisStore
-
         index: Any = {**_index(), "distance_type": "cosine"} if embeds else None
         with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:
             store.setup()
@@ -202,8 +189,6 @@ class RedisBench(Bench):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        from langgraph.checkpoint.redis import RedisSaver
-
         with RedisSaver.from_conn_string(self.url) as saver:
             saver.setup()
             yield saver
@@ -228,8 +213,6 @@ class MongoBench(Bench):
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
-        from langgraph.store.mongodb import MongoDBStore, create_vector_index_config
-
         made = create_vector_index_config(DIMENSIONS, embed, ["text"], filters=[])
         index = made if embeds else None
         name = "langgraph.store.mongodb.base.create_vector_search_index"
@@ -260,14 +243,10 @@ class MongoBench(Bench):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        from langgraph.checkpoint.mongodb import MongoDBSaver
-
         with MongoDBSaver.from_conn_string(self.url, self.database) as saver:
             yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
-        from datetime import UTC, datetime
-
         with self.collection() as found:
             found.update_one(
                 {"namespace": list(namespace), "key": key},

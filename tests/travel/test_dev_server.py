@@ -77,15 +77,7 @@ def test_the_server_goes_on_with_a_copied_thread(era: str, server: str, tmp_path
 def resumed(era: str, folder: Path, thread_id: str, *options: str) -> Any:
     """What the server says of a thread with which it went on."""
     script = FIXTURES / "make" / "dev_server.py"
-    line: list[Any] = [
-        era_python(era, "dev"),
-        script,
-        folder,
-        "--resume",
-        thread_id,
-        "that",
-        *options,
-    ]
-    done = subprocess.run(line, check=False, capture_output=True)
+    line: list[Any] = [era_python(era, "dev"), script, folder, "--resume", thread_id, "that"]
+    done = subprocess.run([*line, *options], check=False, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return json.loads(done.stdout)
