@@ -33,15 +33,20 @@ from tests.kit.command import ckpt
 from tests.kit.pairs import creating
 
 
-def sqlite_source(path: Path, names: Iterable[str]) -> Path:
-    """Fill a file with the threads of some scenarios."""
-    with quiet(), SqliteSaver.from_conn_string(str(path)) as saver:
-        saver.setup()
-        for name in names:
-            one = SCENARIOS[name]
+def run_scenarios(saver: Any, *names: str) -> None:
+    """Make the threads of some scenarios."""
+    with quiet():
+        for one in map(SCENARIOS.__getitem__, names):
             # Otherwise LangGraph may store a value of the next step, if that runs while it stores.
             options = {"durability": "sync"}
             one.drive(ScenarioRun(one.build(saver), one.thread_config(), options))
+
+
+def sqlite_source(path: Path, names: Iterable[str]) -> Path:
+    """Fill a file with the threads of some scenarios."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        saver.setup()
+        run_scenarios(saver, *names)
     return path
 
 

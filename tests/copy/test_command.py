@@ -63,13 +63,6 @@ def test_the_source_is_only_read(source: Path, target: Path) -> None:
     assert source.read_bytes() == before
 
 
-def test_the_target_is_made_only_if_asked(source: Path, target: Path) -> None:
-    done = copy(source, target, "--all", "--yes")
-    assert done.code == 4
-    assert "--create" in done.err
-    assert not target.exists()
-
-
 def test_nothing_is_made_where_something_else_is(source: Path, target: Path) -> None:
     with sqlite3.connect(target) as other:
         other.execute("CREATE TABLE invoices (number INTEGER)")

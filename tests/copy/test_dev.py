@@ -17,7 +17,6 @@ from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.transfer.bodies import close_body, open_body
 from ckpt_backends.transfer.copying import Arrival
 from ckpt_backends.transfer.form import CannotHold, Language
@@ -28,6 +27,7 @@ from tests.copy.round_trip import (
     newest_of,
     receive,
     records_for,
+    run_scenarios,
     stored_records,
 )
 from tests.kit.command import FIXTURES, ckpt
@@ -146,8 +146,7 @@ def test_old_folders_are_read_and_not_written(scenes: Path, tmp_path: Path, fold
     """langgraph-checkpoint before 2.1 stored values in bodies, and had no third file."""
     old = tmp_path / "old" / ".langgraph_api"
     saver = FileSaver(old)
-    chat = SCENARIOS["chat"]
-    chat.drive(ScenarioRun(chat.build(saver), chat.thread_config(), {}))
+    run_scenarios(saver, "chat")
     config: Any = {"configurable": {"thread_id": "chat", "checkpoint_ns": ""}}
     values = {one.checkpoint["id"]: one.checkpoint["channel_values"] for one in saver.list(config)}
     rows = saver.storage["chat"][""]

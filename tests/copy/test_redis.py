@@ -33,6 +33,7 @@ from tests.copy.round_trip import (
     newest_of,
     receive,
     records_for,
+    run_scenarios,
     stored_records,
     sum_of,
 )
@@ -43,11 +44,7 @@ from tests.kit.savers.redis_threads import client
 from tests.kit.stores import restore_keys
 
 SCENES = (
-    "chat",
-    "interrupt-nested",
-    "fanout-send",
-    "subgraph-stateful",
-    "delta-often",
+    *("chat", "interrupt-nested", "fanout-send", "subgraph-stateful", "delta-often"),
     "two\nlines",
 )
 
@@ -56,11 +53,9 @@ SCENES = (
 def source(request: pytest.FixtureRequest) -> Iterator[str]:
     """A Redis with threads of RedisSaver."""
     with redis_of_its_own(modules=True) as server:
-        with quiet(), RedisSaver.from_conn_string(server.url) as saver:
+        with RedisSaver.from_conn_string(server.url) as saver:
             saver.setup()
-            for name in SCENES:
-                one = SCENARIOS[name]
-                one.drive(ScenarioRun(one.build(saver), one.thread_config(), {}))
+            run_scenarios(saver, *SCENES)
         yield server.url
 
 
@@ -207,10 +202,9 @@ def test_records_of_older_releases_are_what_the_store_tells(redis_stack_url: str
 
 
 def test_a_thread_without_history_has_one_checkpoint_and_its_writes(redis_stack_url: str) -> None:
-    with quiet(), ShallowRedisSaver.from_conn_string(redis_stack_url) as saver:
+    with ShallowRedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
-        one = SCENARIOS["interrupt-nested"]
-        one.drive(ScenarioRun(one.build(saver), one.thread_config(), {}))
+        run_scenarios(saver, "interrupt-nested")
     with open_store(redis_stack_url) as store:
         check_only_heads(store, "interrupt-nested")
 
@@ -317,9 +311,7 @@ def test_values_come_before_checkpoints(rows: dict[str, list[Row]], redis_url: s
 def plain_rows(redis_url: str) -> list[Row]:
     """The rows of a thread of langgraph-checkpoint-plainredis."""
     saver = langgraph_checkpoint_plainredis.RedisSaver(url=redis_url)
-    with quiet():
-        one = SCENARIOS["chat"]
-        one.drive(ScenarioRun(one.build(saver), one.thread_config(), {}))
+    run_scenarios(saver, "chat")
     with open_store(redis_url) as store:
         return list(store.rows("chat"))
 

@@ -37,11 +37,7 @@ pytestmark = pytest.mark.engines
 
 FOLDER = FIXTURES / "js-1.7.3"
 SCENES = (
-    "chat",
-    "interrupt-nested",
-    "interrupt-parallel",
-    "fanout-send",
-    "delta-often",
+    *("chat", "interrupt-nested", "interrupt-parallel", "fanout-send", "delta-often"),
     "subgraph",
 )
 

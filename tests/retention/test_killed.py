@@ -156,7 +156,7 @@ def test_kills_at_any_moment(place: Harness, tmp_path: Path, chance: Chance) -> 
 
 def layouts() -> Iterator[Any]:
     """All that can be written while an agent works, but for the slowest server."""
-    for name in HARNESSES.keys() - {"dev", "dynamodb"}:
+    for name in HARNESSES.keys() - {"langgraph-dev", "dynamodb"}:
         yield pytest.param(name, marks=pytest.mark.engines if name == "redis" else pytest.mark.slow)
 
 

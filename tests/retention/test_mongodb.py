@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import bson
 import pymongo
@@ -92,26 +94,16 @@ def of_its_own() -> Iterator[Place]:
     server.stop()
 
 
-class Calls:
-    """Does something before the call of a method that has a number."""
-
-    def __init__(self, number: int, then: Any) -> None:
-        self.left, self.then = number, then
-
-    def __call__(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.then()
-
-
-def before_deletes(monkeypatch: pytest.MonkeyPatch, calls: Calls) -> None:
-    delete = removing.MongoRows._delete
+def before_delete(patch: pytest.MonkeyPatch, number: int, act: Callable[[], object]) -> None:
+    """Do something before the call with this number of what deletes."""
+    delete, numbers = removing.MongoRows._delete, count(1)
 
     def first(self: Any, *words: Any) -> int:
-        calls()
+        if next(numbers) == number:
+            act()
         return delete(self, *words)
 
-    monkeypatch.setattr(removing.MongoRows, "_delete", first)
+    patch.setattr(removing.MongoRows, "_delete", first)
 
 
 @pytest.mark.parametrize("call", [1, 2])
@@ -119,9 +111,8 @@ def test_what_an_agent_adds_meanwhile_stays_with_all_before_it(
     place: Place, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
     place.fill("trip", "other")
-    before_deletes(monkeypatch, Calls(call, lambda: place.fill("trip")))
-    words = ["threads", "delete", "trip", "other", "--yes", "-o", "json"]
-    answer = ckpt("-s", place.url, *words)
+    before_delete(monkeypatch, call, lambda: place.fill("trip"))
+    answer = place.delete("trip", "other", "-o", "json")
     assert answer.code == 7, answer.err
     assert "not deleted: trip changed meanwhile" in answer.err
     found = json.loads(answer.out)
@@ -146,18 +137,13 @@ def test_of_two_runs_that_collide_one_removes(
         with open_writable(parse_url(place.url)) as writable:
             ended.extend(writable.remove(plan))
 
-    def pause(seconds: float) -> None:
-        turned_away.set()
-        time_sleep(seconds)
-
     def collide() -> None:
         second.start()
         assert turned_away.wait(30)
 
-    time_sleep = time.sleep
     second = threading.Thread(target=second_run)
-    monkeypatch.setattr(time, "sleep", pause)
-    before_deletes(monkeypatch, Calls(2, collide))
+    monkeypatch.setattr(time, "sleep", lambda _: turned_away.set())
+    before_delete(monkeypatch, 2, collide)
     with open_writable(parse_url(place.url)) as writable:
         first = writable.remove(plan)
     second.join()
@@ -188,8 +174,7 @@ def test_a_commit_of_which_no_answer_came_is_not_called_undone(
 def test_a_url_that_prefers_secondaries_removes_by_the_primary(place: Place) -> None:
     place.fill("a", "b")
     url = f"{place.url}?readPreference=secondaryPreferred&readConcernLevel=majority"
-    done = ckpt("-s", url, "threads", "delete", "a", "--yes")
-    assert done.code == 0, done.err
+    assert place.delete("a", url=url).code == 0
     assert place.documents().keys() == {"b"}
 
 
@@ -200,18 +185,16 @@ def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
     place.fill("a")
     before = place.documents()
 
-    def end() -> None:
-        place.client.admin.command("killAllSessions", [])
-
+    end = partial(place.client.admin.command, "killAllSessions", [])
     monkeypatch.setattr(removing, "_SECONDS", -1)
     with monkeypatch.context() as patched:
-        before_deletes(patched, Calls(2, end))
+        before_delete(patched, 2, end)
         refused = place.delete("a")
     assert refused.code == 4
     assert "the server aborted the transaction" in refused.err
     assert "transactionLifetimeLimitSeconds" in refused.err.partition("hint: ")[2]
     assert place.documents() == before
-    before_deletes(monkeypatch, Calls(2, end))
+    before_delete(monkeypatch, 2, end)
     monkeypatch.setattr(removing, "_SECONDS", 5)
     assert place.delete("a").code == 0
     assert place.documents() == {}
@@ -246,20 +229,18 @@ def test_what_is_left_of_a_thread_without_checkpoints(place: Place) -> None:
     left = place.count("gone")[1]
     assert ckpt(*words, "--grace", "0s").json["removed"]["rows"]["checkpoint_writes"] == left > 0
     place.writes_of_nobody("nobody", OLD)
-    delete = ["-s", place.url, "threads", "delete", "nobody", "--yes", "-o", "json"]
-    receipt = ckpt(*delete).json
+    receipt = place.delete("nobody", "-o", "json").json
     assert receipt["before"]["writes"] == 1
     assert receipt["after"] == {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
     assert place.count("nobody") == [0, 0]
-    assert ckpt(*delete).code == 3
+    assert place.delete("nobody").code == 3
     assert list(place.saver().list(config_of("trip"))) != []
 
 
 def test_a_thread_that_is_stored_under_a_number(place: Place) -> None:
     place.fill("42", "7")
     for table in TABLES:
-        match = {"thread_id": "42"}
-        place.database[table].update_many(match, {"$set": {"thread_id": 42}})
+        place.database[table].update_many({"thread_id": "42"}, {"$set": {"thread_id": 42}})
     with open_store(place.url) as store:
         assert store.sizes(["42", "7", "8"]) == [store.size(one) for one in ("42", "7", "8")]
     place.writes_of_nobody("7", OLD)
@@ -307,21 +288,12 @@ def test_archives_fit_collections_of_any_name(place: Place, tmp_path: Path) -> N
     before = place.documents()
     for table in TABLES:
         place.database[table].rename(table.replace("checkpoint", "agent_state"))
-    words = ["threads", "delete", "trip", "--yes"]
     url = f"{place.url}?collection=agent_states&writes_collection=agent_state_writes"
-    assert ckpt("-s", url, *words).code == 0
+    assert place.delete("trip", url=url).code == 0
     assert ckpt("-s", url, "import", bundle, "--yes").code == 0
     for table in TABLES:
         place.database[table.replace("checkpoint", "agent_state")].rename(table)
     assert place.documents() == before
-
-
-def changed(rows: list[Row], **fields: object) -> list[Row]:
-    """The same documents, the last of them with other fields."""
-    last = rows[-1]
-    assert isinstance(last.cells["bson"], bytes)
-    document = {**bson.decode(last.cells["bson"]), **fields}
-    return [*rows[:-1], Row(last.table, {"bson": bson.encode(document)})]
 
 
 @pytest.mark.parametrize("kind", ["place", "alone"])
@@ -330,15 +302,17 @@ def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, 
     place.fill("trip")
     with open_store(place.url) as store:
         rows = list(store.rows("trip"))
+    document = bson.decode(cast(bytes, rows[-1].cells["bson"]))
     ours = place.documents()
-    match = {"thread_id": "trip", "checkpoint_id": {"$ne": rows_last(rows)}}
+    match = {"thread_id": "trip", "checkpoint_id": {"$ne": document["checkpoint_id"]}}
     for table in TABLES:
         place.database[table].delete_many(match)
     left = place.documents()
     with open_writable(parse_url(place.url)) as writable:
-        for others in (changed(rows, type="json"), changed(rows, _id=ObjectId())):
+        for fields in ({"type": "json"}, {"_id": ObjectId()}):
+            other = Row(rows[-1].table, {"bson": bson.encode({**document, **fields})})
             with pytest.raises(StoreChanged, match="different contents"):
-                writable.restore(iter(others))
+                writable.restore(iter([*rows[:-1], other]))
             assert place.documents() == left
         for broken in (b"", b"\x05\0\0\0", b"no document at all", b"\x05\0\0\0\0"):
             with pytest.raises(Unreadable, match="not a MongoDB document"):
@@ -353,19 +327,12 @@ def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, 
     place.saver().delete_thread("trip")
 
 
-def rows_last(rows: list[Row]) -> Any:
-    assert isinstance(rows[-1].cells["bson"], bytes)
-    return bson.decode(rows[-1].cells["bson"])["checkpoint_id"]
-
-
 def test_a_standalone_server_is_purged_pruned_and_filled_again(
     alone: Place, tmp_path: Path
 ) -> None:
     alone.fill("a", "b", "c")
     before = alone.documents()
-    words: list[str | Path] = ["threads", "delete", "a", "--archive", tmp_path, "--yes"]
-    done = ckpt("-s", alone.url, *words)
-    assert done.code == 0, done.err
+    assert alone.delete("a", "--archive", str(tmp_path)).code == 0
     assert alone.documents() == {one: before[one] for one in "bc"}
     assert ckpt("-s", alone.url, "import", *tmp_path.iterdir(), "--yes").code == 0
     assert alone.documents() == before
@@ -390,45 +357,31 @@ def kill() -> None:
 def test_a_broken_run_on_a_standalone_server_is_ended_by_the_next(
     alone: Place, monkeypatch: pytest.MonkeyPatch, call: int, asks: bool
 ) -> None:
-    first = (lambda state: {"items": [interrupt("which?")]}) if asks else None
-    graph_of(alone.saver(), first).invoke({"items": ["in"]}, config_of("trip"))
-
-    words = ["-s", alone.url, "purge", "--match", "trip", "--include-interrupted", "--yes"]
-    with monkeypatch.context() as patched:
-        before_deletes(patched, Calls(call, kill))
-        with pytest.raises(Killed):
-            ckpt(*words)
-    head = alone.saver().get_tuple(config_of("trip"))
-    assert head is not None
-    again = ckpt(*words, *(["--include-pending"] if asks and call == 4 else []), "-o", "json")
-    assert again.json["removed"]["threads"] == 1
-    assert alone.documents() == {}
-
-
-def test_a_broken_run_on_a_standalone_server_leaves_the_head_of_the_root(
-    alone: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner = StateGraph(State)
+    """It leaves the head of the root to the end."""
+    inner: Any = StateGraph(State)
     inner.add_node("ask", lambda state: {"items": [interrupt("which?")]})
     inner.add_edge("__start__", "ask")
-    graph_of(alone.saver(), inner.compile()).invoke({"items": ["in"]}, config_of("trip"))
+    first = inner.compile() if asks else None
+    graph_of(alone.saver(), first).invoke({"items": ["in"]}, config_of("trip"))
     head = alone.saver().get_tuple(config_of("trip"))
-
+    words = ["-s", alone.url, "purge", "--match", "trip", "--include-interrupted", "--yes"]
     with monkeypatch.context() as patched:
-        before_deletes(patched, Calls(4, kill))
+        before_delete(patched, call, kill)
         with pytest.raises(Killed):
-            alone.delete("trip")
+            ckpt(*words)
     left = alone.saver().get_tuple(config_of("trip"))
     assert left is not None
     assert left.config == head.config
-    alone.saver().delete_thread("trip")
+    again = ckpt(*words, "--include-pending", "-o", "json")
+    assert again.json["removed"]["threads"] == 1
+    assert alone.documents() == {}
 
 
 def test_on_a_standalone_server_what_is_added_meanwhile_stays(
     alone: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone.fill("trip")
-    before_deletes(monkeypatch, Calls(1, lambda: alone.fill("trip")))
+    before_delete(monkeypatch, 1, lambda: alone.fill("trip"))
     assert alone.delete("trip").code == 0
     state = graph_of(alone.saver()).get_state(config_of("trip"))
     assert len(state.values["items"]) == 6

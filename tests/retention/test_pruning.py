@@ -165,8 +165,8 @@ CHOSEN = {
     "mysql": ("interrupt-nested",),
     "mongodb": ("linear", "interrupt-nested"),
     "redis": ("chat", "fanout-send"),
-    "plain_redis": ("fanout-send",),
-    "plain_redis_saver": (),
+    "redis-hash": ("fanout-send",),
+    "redis-plain": (),
 }
 """By engine, the threads that are pruned with `-m engines`."""
 

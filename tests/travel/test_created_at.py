@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import operator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, StateGraph
-from typing_extensions import TypedDict
 
+from tests.kit.agents.small import Log, chain, running
 from tests.kit.command import ckpt
 
 THREAD = "anna@example.com"
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
 
 
-class State(TypedDict):
-    log: Annotated[list[str], operator.add]
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[str, str]]]:
     """Return a store, and the (created_at, id) of each snapshot, newest first."""
     path = tmp_path_factory.mktemp("created") / "store.db"
-    builder: Any = StateGraph(State)
-    for name in "abc":
-        builder.add_node(name, lambda _, name=name: {"log": [name]})
-    builder.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c").add_edge("c", END)
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        graph = builder.compile(checkpointer=saver)
+    nodes = {name: lambda _, name=name: {"log": [name]} for name in "abc"}
+    with running(path, chain(Log, nodes)) as graph:
         for text in ("one", "two"):
             graph.invoke({"log": [text]}, CONFIG)
         return path, [
@@ -67,10 +56,11 @@ def test_bounds_hold_what_was_made_at_them(made: tuple[Path, list[tuple[str, str
     assert listed("--until", last) == [THREAD]
     assert listed("--since", last) == [THREAD]
     assert listed("--until", earlier) == []
-    nodes = ckpt("-s", path, "stats", THREAD, "--until", snapshots[1][0], "-o", "json").json
-    all_nodes = ckpt("-s", path, "stats", THREAD, "--until", last, "-o", "json").json
-    whole = ckpt("-s", path, "stats", THREAD, "-o", "json").json
-    assert all_nodes["nodes"] == whole["nodes"]
-    assert nodes["by"] == whole["by"]  # The last checkpoint has no writes.
-    third = ckpt("-s", path, "stats", THREAD, "--until", snapshots[2][0], "-o", "json").json
-    assert third["nodes"] != whole["nodes"]
+    first, third = (stats(path, "--until", snapshots[at][0]) for at in (1, 2))
+    whole = stats(path)
+    assert stats(path, "--until", last)["nodes"] == whole["nodes"] != third["nodes"]
+    assert first["by"] == whole["by"]  # The last checkpoint has no writes.
+
+
+def stats(path: Path, *words: str) -> Any:
+    return ckpt("-s", path, "stats", THREAD, *words, "-o", "json").json

@@ -8,13 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from operator import add
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from ckpt_backends.open_for_writing import open_writable
@@ -22,28 +19,18 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.reading.thread import ThreadReader
+from tests.kit.agents.small import Log, chain, running
 from tests.kit.command import ckpt, later
 
 CKPT = f"{shlex.quote(sys.executable)} -m ckpt_cli"
 
 
-class State(TypedDict):
-    """What the graph of these tests knows."""
-
-    log: Annotated[list[str], add]
-
-
 @contextmanager
 def agent(path: Path) -> Iterator[Any]:
     """A graph that asks in its second node; `z` is only reached by a goto."""
-    builder = StateGraph(State)
-    builder.add_node("a", lambda state: {"log": ["a"]})
-    builder.add_node("b", lambda state: {"log": [f"b:{interrupt('go on?')}"]})
-    builder.add_node("z", lambda state: {"log": ["z"]})
-    builder.add_edge(START, "a")
-    builder.add_edge("a", "b")
-    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        yield builder.compile(checkpointer=SqliteSaver(connection))
+    nodes = {"a": lambda _: {"log": ["a"]}, "b": lambda _: {"log": [f"b:{interrupt('go on?')}"]}}
+    with running(path, chain(Log, nodes).add_node("z", lambda _: {"log": ["z"]})) as graph:
+        yield graph
 
 
 def config(thread_id: str, **more: Any) -> Any:

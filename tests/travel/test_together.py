@@ -37,7 +37,7 @@ TIERS: dict[tuple[str, str], Any] = {
 }
 """What is tried by default and with `-m engines`; all else is slow. Other pairs wait for the same
 locks, and MySQL and `langgraph dev` work as PostgreSQL and SQLite with locks of their own."""
-ENGINES = ["sqlite", "postgres", "mysql", "mongodb", "redis", "plain_redis", "dev"]
+ENGINES = ["sqlite", "postgres", "mysql", "mongodb", "redis", "redis-hash", "langgraph-dev"]
 
 
 @pytest.fixture(scope="module")
