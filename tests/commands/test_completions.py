@@ -218,6 +218,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.in_ci("True")
 @pytest.mark.parametrize("name", first_now(SERVERS))
 @pytest.mark.parametrize("is_listening", [True, False])
 def test_a_server_that_does_not_answer_is_not_waited_for(name: str, is_listening: bool) -> None:
@@ -369,6 +370,7 @@ def test_a_group_offers_its_commands(shell: TerminalShell, group: str, commands:
     assert commands <= shown(shell.type(f"ckpt {group}").shown)
 
 
+@pytest.mark.in_ci("COMP_WORDBREAKS=${COMP_WORDBREAKS//:}", "set -u")
 @pytest.mark.engines
 @pytest.mark.parametrize(
     "setting",

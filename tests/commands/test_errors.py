@@ -226,6 +226,7 @@ def test_the_innermost_node_is_named_by_show_with_its_error_on_one_line(tmp_path
     assert "graph.invoke(None, config)" in shown
 
 
+@pytest.mark.in_ci("lg-0.2.14-json", "lg-1.2.22", "js-1")
 @pytest.mark.parametrize("era", [*eras()], ids=lambda path: path.name)
 def test_errors_are_those_of_the_threads_with_this_status(era: Path, tmp_path: Path) -> None:
     """Also in stores of older versions and of LangGraph.js."""

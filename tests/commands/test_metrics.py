@@ -43,6 +43,7 @@ def parsed(text: str) -> dict[tuple[str, str | None], float]:
     return found[0]
 
 
+@pytest.mark.in_ci("Sqlite", "Postgres", "Redis")
 @pytest.mark.parametrize("kind", first_now([*ENGINES, DynamoDbHarness]))
 def test_the_numbers_are_those_of_the_other_commands(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path

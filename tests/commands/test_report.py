@@ -39,6 +39,7 @@ def report(store: Path, *words: str) -> str:
     return answer.out
 
 
+@pytest.mark.in_ci("lg-1")
 @pytest.mark.parametrize("era", first_now(ERAS))
 def test_states_are_those_of_show(era: str, tmp_path: Path) -> None:
     (source,) = (FIXTURES / era).glob("*.db")

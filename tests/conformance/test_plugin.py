@@ -124,6 +124,7 @@ def pytest_in(folder: Path, *words: str) -> tuple[int, str]:
 SUITE = ["--pyargs", "ckpt_backends.testing.conformance"]
 
 
+@pytest.mark.slow
 def test_a_harness_of_four_parts_passes(package: Path) -> None:
     which = "sizes or threads_list_long or back_row_for_row or engine_counts"
     code, said = pytest_in(package, *SUITE, "-k", which)

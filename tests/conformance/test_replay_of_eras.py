@@ -53,6 +53,7 @@ def check(
     check_reports(reports, known, damaged, most=MOST.get(era))
 
 
+@pytest.mark.in_ci("lg-0.2.14-json", "lg-1.2.22", "js-1", "deepagents-0.7")
 @pytest.mark.parametrize("folder", [*eras(), *agents()], ids=lambda path: path.name)
 def test_every_transition_of_an_era_is_explained(folder: Path, tmp_path: Path) -> None:
     store = open_store(str(copy_store(folder / "store.db", tmp_path)))

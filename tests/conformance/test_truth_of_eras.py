@@ -106,6 +106,7 @@ KNOWN_ON_MONGODB = {
 }
 
 
+@pytest.mark.in_ci("lg-0.2.14-json", "lg-0.6.11", "js-1", "agents/deepagents-0.7")
 @pytest.mark.parametrize("era", KNOWN)
 def test_a_store_of_an_older_era_reads_as_its_library_read_it(era: str, tmp_path: Path) -> None:
     truth = json.loads((FIXTURES / era / "truth.json").read_text("utf-8"))
@@ -135,6 +136,7 @@ def test_a_thread_that_waits_at_a_breakpoint_of_an_older_era_is_never_done(
     }
 
 
+@pytest.mark.in_ci("lg-0.2.14-json")
 @pytest.mark.engines
 @pytest.mark.parametrize("name", KNOWN_ON_POSTGRES)
 def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
@@ -198,6 +200,7 @@ def told_by_mongodb(era: str) -> Any:
     return json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
 
 
+@pytest.mark.in_ci("lg-0.4.10")
 @pytest.mark.engines
 @pytest.mark.parametrize("name", KNOWN_ON_REDIS)
 def test_a_redis_store_of_an_older_era_reads_as_its_library_read_it(
@@ -212,6 +215,7 @@ def test_a_redis_store_of_an_older_era_reads_as_its_library_read_it(
     check_store(redis_stack_url, truth, KNOWN_ON_REDIS[name])
 
 
+@pytest.mark.in_ci("js-1.7.3")
 @pytest.mark.engines
 @pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
 def test_a_postgres_store_of_javascript_reads_as_its_library_read_it(

@@ -59,6 +59,7 @@ FIRST = {"lg-0.2.14-json", "lg-1.2.22-serde", "deepagents-0.7"}
 """The other eras are checked with `-m engines`."""
 
 
+@pytest.mark.in_ci("lg-0.2.14-json", "js-1.7.3")
 @pytest.mark.parametrize(
     "folder",
     [
@@ -289,6 +290,7 @@ def test_an_encrypted_store(
 # While an agent writes
 
 
+@pytest.mark.in_ci("Sqlite")
 @pytest.mark.parametrize(
     "kind",
     [

@@ -156,6 +156,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("damaged", "planted"), CELLS, indirect=["damaged"], scope="module")
 
 
+@pytest.mark.in_ci("sqlite", "postgres-", "redis-value")
 def test_a_planted_fault_is_found(damaged: DamagedStore, planted: PlantedFault) -> None:
     named = damaged.planted[thread_of(planted)]
     if planted.types:

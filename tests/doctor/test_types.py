@@ -146,6 +146,7 @@ def test_blocked_types_are_reported_only_in_strict_mode(
     assert ckpt("-s", zoo, "--copy", "doctor", "--types", "--strict", "-o", "json").code == 1
 
 
+@pytest.mark.in_ci("lg-1")
 @pytest.mark.parametrize("store", ["lg-0.2.70", "lg-1.0.10", "js-1.7.3"])
 def test_nothing_is_dangerous_in_stores_of_any_era(store: str) -> None:
     found = types_of(FIXTURES / store / "store.db")

@@ -209,6 +209,7 @@ def check(url: str, other: str, name: str) -> None:
     assert "enforced_read_only" in described(url)["capabilities"]
 
 
+@pytest.mark.in_ci("cockroachdb")
 @pytest.mark.parametrize("name", first_now(POSTGRES))
 def test_what_speaks_postgresqls_protocol_is_read_alike(postgres_filled: str, name: str) -> None:
     with rewriting(postgres_filled, POSTGRES[name]) as url:
@@ -216,6 +217,7 @@ def test_what_speaks_postgresqls_protocol_is_read_alike(postgres_filled: str, na
         assert described(url).get("size") is None
 
 
+@pytest.mark.in_ci("vitess")
 @pytest.mark.parametrize("name", first_now(MYSQL))
 def test_what_speaks_mysqls_protocol_is_read_alike(mysql_filled: str, name: str) -> None:
     with rewriting(mysql_filled, MYSQL[name]) as url:

@@ -60,6 +60,7 @@ def _rows(url: str) -> bytes:
     return repr(found).encode()
 
 
+@pytest.mark.in_ci("postgres", "redis")
 def test_nothing_of_the_person_is_left(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

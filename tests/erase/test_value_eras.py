@@ -116,6 +116,7 @@ def check_erased(url: str) -> None:
         assert places_of(url, thread, text) == []
 
 
+@pytest.mark.in_ci("lg-0.2.14", "lg-1.2.22]")
 @pytest.mark.parametrize(
     "era", [pytest.param(one, marks=() if one in ERAS[:3] else pytest.mark.engines) for one in ERAS]
 )

@@ -291,21 +291,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if not any("::" in one for one in config.args) and (unused := list(_unused(items))):
         raise pytest.UsageError("\n".join(unused))
-    from tests.kit.harness.before_release import waits_for_release
-    from tests.kit.harness.tiers import is_proved_elsewhere, waits_for_engines
+    from tests.kit.harness.tiers import IN_CI, is_proved_elsewhere, waits_for_engines
 
     # Once for each file, since thousands of tests share a few hundred.
     is_suite = cache(lambda path: SUITE in path.parents)
     for item in items:
-        stays = item.get_closest_marker("in_ci")
-        if stays and not f"{item.callspec.id}]".startswith(stays.args):  # type: ignore[attr-defined]
-            item.add_marker(pytest.mark.slow)
+        if is_suite(item.path) and (stays := IN_CI.get(getattr(item, "originalname", ""))):
+            item.add_marker(pytest.mark.in_ci(*stays.split(", ")))
+        if (marker := item.get_closest_marker("in_ci")) is not None:
+            variant = f"{item.callspec.id}]"  # type: ignore[attr-defined]
+            if not variant.startswith(marker.args):
+                item.add_marker(pytest.mark.slow)
         if is_suite(item.path) and is_proved_elsewhere(item):
             item.add_marker(pytest.mark.slow)
         elif is_suite(item.path) and waits_for_engines(item):
             item.add_marker(pytest.mark.engines)
-        if waits_for_release(item):
-            item.add_marker(pytest.mark.slow)
         if item.path.parent.name == "screen" or is_suite(item.path):
             continue
         params = getattr(item, "callspec", None)

@@ -173,6 +173,7 @@ def test_a_broken_package_is_listed_with_the_reason(
     assert row["error"] == problem
 
 
+@pytest.mark.in_ci("80")
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_a_terminal_shows_packages_and_problems_at_any_width(
     site: Path, monkeypatch: pytest.MonkeyPatch, width: int

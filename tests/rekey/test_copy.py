@@ -83,6 +83,7 @@ def test_encrypted_values_keep_their_key(source: Source, places: Places, old_key
     check(harness, source, KEY)
 
 
+@pytest.mark.in_ci("Postgres")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_copy_has_another_key(
     source: Source, places: Places, old_key: Path, new_key: Path, target: type[Harness]
@@ -99,6 +100,7 @@ def test_a_copy_has_another_key(
     check(harness, source, NEW, exact=count_alike(source.harness.name, target.name))
 
 
+@pytest.mark.in_ci("Sqlite", "Postgres")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_copy_is_decrypted_and_its_copy_encrypted(
     source: Source, places: Places, old_key: Path, target: type[Harness]

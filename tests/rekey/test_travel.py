@@ -46,6 +46,7 @@ def all_encrypted(harness: Harness) -> bool:
     return all(tag.endswith("+aes") for tag in found - {"json"})
 
 
+@pytest.mark.in_ci("Sqlite", "Postgres")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rolled_back_thread_goes_on_as_after_time_travel(
     kind: type[Harness], places: Places, old_key: Path
@@ -72,6 +73,7 @@ def test_a_rolled_back_thread_goes_on_as_after_time_travel(
         assert ckpt(*words, "doctor", "trip", "--deep", "-o", "json").json["findings"] == []
 
 
+@pytest.mark.in_ci("Sqlite", "Postgres")
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_edited_fork_is_encrypted(kind: type[Harness], places: Places, old_key: Path) -> None:
     harness = places(kind)

@@ -48,6 +48,7 @@ ERAS = [
 ]
 
 
+@pytest.mark.in_ci("lg-1.2.22]")
 @pytest.mark.parametrize("era", ERAS)
 def test_clean_conversations_have_no_finding(era: Path, tmp_path: Path) -> None:
     found, looked = look(copy_store(era / "store.db", tmp_path))

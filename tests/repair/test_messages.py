@@ -175,6 +175,7 @@ class AgentThread:
         return plan
 
 
+@pytest.mark.in_ci("sqlite", "postgres")
 @pytest.mark.parametrize(("killed", "thread_id"), AGENTS_OF_ENGINES, indirect=["killed"])
 def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
     one = AgentThread(killed, thread_id)
@@ -251,6 +252,7 @@ def test_a_call_that_a_message_followed_is_no_longer_asked_for(store: Harness) -
     check_pairs(one.graph.invoke(None, config_of(one.thread_id))["messages"])
 
 
+@pytest.mark.in_ci("sqlite", "postgres", "redis")
 @pytest.mark.parametrize("kind", ["loop", "delta"])
 def test_results_without_a_call_are_removed(killed: Harness, kind: str) -> None:
     one = AgentThread(killed, f"{kind}-trimmed")

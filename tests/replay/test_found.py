@@ -132,6 +132,7 @@ LATER = """FROM writes AS w WHERE thread_id = ? AND channel NOT LIKE '\\_\\_%' E
         AND c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns)"""
 
 
+@pytest.mark.in_ci("subgraph", "async")
 @pytest.mark.parametrize(
     "thread", first_now(["alice@example.com", "subgraph", "reducers", "async-join"])
 )

@@ -171,6 +171,7 @@ def test_compressed_payloads_are_read_and_copied_compressed(place: DynamoDbHarne
     assert expiring["trip"] is None
 
 
+@pytest.mark.in_ci("ref_loc")
 @pytest.mark.parametrize(
     "bad",
     [

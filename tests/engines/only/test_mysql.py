@@ -205,6 +205,7 @@ def test_values_beyond_what_the_server_joins_are_read(mysql_url: str) -> None:
         run(mysql_url, "SET GLOBAL group_concat_max_len = 4294967295")
 
 
+@pytest.mark.in_ci("4")
 @pytest.mark.parametrize(
     ("last", "says"),
     [

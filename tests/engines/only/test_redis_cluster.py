@@ -77,6 +77,7 @@ def filled(cluster_url: str, redis_stack_url: str, layout: str) -> str:
     return layout
 
 
+@pytest.mark.in_ci("redis]")
 def test_every_server_leads_to_the_whole_cluster(
     redis_cluster: servers.Cluster, redis_stack_url: str, filled: str
 ) -> None:
@@ -100,6 +101,7 @@ def test_every_server_leads_to_the_whole_cluster(
     assert dumped(redis_cluster) == before
 
 
+@pytest.mark.in_ci("redis]")
 def test_a_thread_goes_wholly_and_no_other(redis_cluster: servers.Cluster, filled: str) -> None:
     url = redis_cluster.url
     for number, thread_id in enumerate(THREADS):
