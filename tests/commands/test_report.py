@@ -186,7 +186,7 @@ def test_large_values_are_cut_and_say_so(tmp_path: Path, items: list[str], reaso
     assert len(items) > 1 or cut["kept"] == "x" * LONGEST_TEXT
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_long_errors_and_metadata_are_cut(tmp_path: Path) -> None:
     def fail(state: Log) -> None:
         raise ValueError("x" * 1_000_000)

@@ -198,7 +198,7 @@ def test_hostile_text_runs_nothing(browser: Browser, tmp_path: Path) -> None:
         assert browser.run("window.marked") is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_hostile_rows_run_nothing(browser: Browser, tmp_path: Path) -> None:
     rows = hostile_rows(tmp_path / "ran")
     named = [one for one in rows if one.table not in {"write", "checkpoint"}]

@@ -420,7 +420,7 @@ def test_it_starts_with_the_last_ones_and_goes_on_with_the_new_ones(live: Path) 
         assert (rest, err.strip(), process.returncode) == ("", "", 130)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_follows_another_process_until_ctrl_c(live: Path) -> None:
     with tailing(live, "-n", "1", "-o", "ndjson") as process:
         assert take(process, 1)[0]["thread_id"] == "first"

@@ -124,7 +124,7 @@ def pytest_in(folder: Path, *words: str) -> tuple[int, str]:
 SUITE = ["--pyargs", "ckpt_backends.testing.conformance"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_harness_of_four_parts_passes(package: Path) -> None:
     which = "sizes or threads_list_long or back_row_for_row or engine_counts"
     code, said = pytest_in(package, *SUITE, "-k", which)
@@ -132,14 +132,14 @@ def test_a_harness_of_four_parts_passes(package: Path) -> None:
     assert "skipped" not in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_time_travel_is_tested_by_what_the_saver_copies(package: Path) -> None:
     code, said = pytest_in(package, *SUITE, "-k", "an_undone_change and subgraph-stateful")
     assert code == 0, said
     assert "1 passed" in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_suite_joins_the_tests_of_a_package(package: Path) -> None:
     code, said = pytest_in(package, "--collect-only")
     assert code == 0, said
@@ -149,7 +149,7 @@ def test_the_suite_joins_the_tests_of_a_package(package: Path) -> None:
     assert "conformance" not in only
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_read_only_layout_is_read_and_refuses_changes(package: Path) -> None:
     words = [*SUITE, "--ckpt-harness", "toy_harness:ReadOnlyToyHarness"]
     code, said = pytest_in(package, *words, "-k", "read_only or each_command or threads_list_long")
@@ -160,7 +160,7 @@ def test_a_read_only_layout_is_read_and_refuses_changes(package: Path) -> None:
     assert "skipped" not in collected
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_wrong_claim_fails(package: Path) -> None:
     words = ["--ckpt-harness", "toy_harness:WritableToyHarness", "-k", "change_is_refused"]
     code, said = pytest_in(package, *SUITE, *words)
@@ -168,7 +168,7 @@ def test_a_wrong_claim_fails(package: Path) -> None:
     assert "must be refused with exit code 4" in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("harness", "message"),
     [

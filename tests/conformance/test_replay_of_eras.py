@@ -84,7 +84,7 @@ def test_every_transition_on_redis_is_explained(folder: Path, redis_stack_url: s
 @pytest.mark.parametrize(
     "era",
     [
-        pytest.param("js-0.2.74", marks=pytest.mark.slow),
+        pytest.param("js-0.2.74", marks=pytest.mark.nightly),
         pytest.param("js-1.7.3", marks=pytest.mark.engines),
     ],
 )

@@ -148,10 +148,10 @@ def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
     check_store(postgres_url, truth, KNOWN_ON_POSTGRES[name])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("era", "suffix"),
-    [*((era, "") for era in MONGODB), pytest.param("lg-0.6.11", "_aio", marks=pytest.mark.slow)],
+    [*((era, "") for era in MONGODB), pytest.param("lg-0.6.11", "_aio", marks=pytest.mark.nightly)],
 )
 def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(
     era: str, suffix: str, mongodb_url: str
@@ -168,7 +168,7 @@ def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(
     check_store(mongodb_url, told_by_mongodb(era), KNOWN_ON_MONGODB[era])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_generations_of_metadata_in_one_collection_read_where_the_saver_fails(
     mongodb_url: str,
 ) -> None:

@@ -93,14 +93,14 @@ def read(harness: Harness, thread_id: str) -> Any:
 def some(eras: Collection[str], *chosen: str) -> list[Any]:
     """Return eras as parameters: those that differ most are tested with `-m engines`."""
     return [
-        pytest.param(one, marks=pytest.mark.engines if one in chosen else pytest.mark.slow)
+        pytest.param(one, marks=pytest.mark.engines if one in chosen else pytest.mark.nightly)
         for one in eras
     ]
 
 
 @pytest.mark.in_ci("lg-0.6.11-postgres")
 @pytest.mark.parametrize(
-    "target", ["postgres", pytest.param("langgraph-dev", marks=pytest.mark.slow)]
+    "target", ["postgres", pytest.param("langgraph-dev", marks=pytest.mark.nightly)]
 )
 @pytest.mark.parametrize("era", some(ON_SQLITE, "lg-0.2.14-json", "lg-0.6.11"))
 def test_a_file_of_an_older_era_is_copied(

@@ -89,7 +89,7 @@ def test_an_agent_moves_to_another_file(tmp_path: Path) -> None:
         check_the_agent_goes_on(source, SqliteSaver(connection))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_agent_moves_to_postgres(tmp_path: Path, postgres_url: str) -> None:
     source = tmp_path / "agent.db"
     move(source, postgres_url)

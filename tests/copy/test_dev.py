@@ -175,7 +175,7 @@ def test_threads_of_a_real_server_go_to_sqlite_and_back(tmp_path: Path, folder: 
             assert in_order(stored_records(ours, name)) == in_order(stored_records(theirs, name))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_values(folder: Path) -> None:
     """Values wait in a file, and only their keys in memory."""
     value = TypedBytes("bytes", b"x" * (1 << 20))

@@ -120,7 +120,7 @@ class KilledError(BaseException):
     """A run that was killed."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_runs_are_completed_by_the_next_one(
     scenes: Path, place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,7 +62,7 @@ def test_rows_of_wrong_types_are_copied_or_skipped(tmp_path: Path, form: str) ->
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
     # Documents of Redis are JSON, of which hostile rows have 100 MB: 40 seconds.
-    return [pytest.mark.engines, *([pytest.mark.slow] if name == "redis" else [])]
+    return [pytest.mark.engines, *([pytest.mark.nightly] if name == "redis" else [])]
 
 
 @pytest.mark.in_ci("postgres")

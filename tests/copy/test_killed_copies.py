@@ -124,7 +124,7 @@ def test_a_killed_copy_is_finished_by_the_next_run(source: SqliteHarness, places
     assert {"killed", "middle"} & outcomes("sqlite", source, places, map(Random, range(8)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted({*TRANSACTIONS, *ONE_BY_ONE, "mongodb"}))
 def test_many_killed_copies_are_finished(
     name: str, source: SqliteHarness, places: Places, chance: Chance

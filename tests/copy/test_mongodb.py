@@ -161,7 +161,7 @@ def test_the_same_thread_becomes_the_same_documents(place: Place, target: Place)
     assert documents(target) == first != []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_threads_of_langgraph_js(place: Place, empty: Place) -> None:
     restore_javascript_documents(JS, place.url)
     create(empty.url, Language.JAVASCRIPT)
@@ -193,7 +193,7 @@ def _kinds(value: Any) -> Any:
     return [_kinds(one) for one in value] if isinstance(value, list) else type(value)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("era", ["lg-0.2.70", "lg-0.6.11", "lg-1.0.10"])
 def test_threads_of_old_releases(era: str, place: Place, target: Place) -> None:
     restore_documents(FIXTURES / "mongodb" / era / "store.bson.gz", place.url)

@@ -334,7 +334,7 @@ MOST_MIB = 200
 """Memory that a copy may use."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
 def test_a_large_thread_is_copied_in_little_memory(
     tmp_path: Path, request: pytest.FixtureRequest, kind: str

@@ -94,7 +94,7 @@ def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
     assert left_in(redis_stack_url, ignored=half_stored(folder)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("folder", with_engines("mongodb", "lg-1.0.10"))
 def test_a_mongodb_database_of_an_era(folder: Path, mongodb_url: str) -> None:
     restore_documents(folder / "store.bson.gz", mongodb_url)
@@ -129,7 +129,7 @@ def test_a_postgres_database_of_javascript(
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
     restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", mongodb_url)
     assert left_in(mongodb_url) == []
@@ -142,7 +142,7 @@ CHANGED_LATER: list[type[Harness]] = [
     *(RedisHarness, PlainRedisSaverHarness, ValkeyHarness, MySQLHarness, MongoHarness),
     DynamoDbHarness,
 ]
-SLOW = pytest.mark.slow
+SLOW = pytest.mark.nightly
 """For further layouts, which take up to half a minute. The doctor finds nothing in what their
 savers wrote, and what a change leaves is compared row by row on each of them."""
 

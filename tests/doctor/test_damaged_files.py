@@ -92,7 +92,7 @@ def test_no_command_fails_on_a_spoilt_page(
     check_all(spoilt(tmp_path / "store.db", place, kind=kind, seed=seed))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["zeroed", "random", "swapped", "bytes", "cut off"])
 @pytest.mark.parametrize("place", range(PAGES))
 def test_no_command_fails_on_any_page(kind: str, place: int, tmp_path: Path) -> None:

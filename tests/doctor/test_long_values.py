@@ -48,7 +48,7 @@ def test_the_classes_of_a_long_value_are_listed(store: Path) -> None:
     assert [(one["name"], one["count"]) for one in answer.json["types"]] == [("AIMessage", 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_long_value_is_searched_for_secrets(store: Path) -> None:
     answer = ckpt("-s", str(store), "secrets", "-o", "json")
     assert answer.code == 1, answer.err

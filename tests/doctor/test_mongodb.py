@@ -101,7 +101,7 @@ def test_documents_of_langgraph_js_that_expire(place: Place) -> None:
     assert (fault.checkpoint_ns, fault.checkpoint_id) == ("", some["checkpoint_id"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_first_release_created_no_indexes(place: Place) -> None:
     restore_documents(FIXTURES / "mongodb" / "lg-0.2.70" / "store.bson.gz", place.url)
     assert place.database["checkpoints"].index_information().keys() == {"_id_"}
@@ -112,7 +112,7 @@ def test_the_first_release_created_no_indexes(place: Place) -> None:
     assert [one.code for one in faults_of_all(place.url)] == ["index-missing"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_index_of_langgraph_js_is_missing_only_beside_another(place: Place) -> None:
     """An application need not call `setup`, which creates them."""
     restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", place.url)

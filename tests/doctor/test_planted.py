@@ -97,8 +97,8 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
 PAIRS = [(name, fault) for name in KINDS for fault in FAULTS if occurs(fault, name)]
 MARKS: dict[str, Any] = {
     "sqlite": (),
-    "dynamodb": pytest.mark.slow,
-    **{name: pytest.mark.slow for name in KINDS if name.endswith(("-shallow", "-latest"))},
+    "dynamodb": pytest.mark.nightly,
+    **{name: pytest.mark.nightly for name in KINDS if name.endswith(("-shallow", "-latest"))},
 }
 """The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes, and layouts
 without history store rows as the others of their engine do."""

@@ -78,7 +78,7 @@ def test_the_printed_list_is_what_strict_mode_needs(zoo: Path) -> None:
     check_against_the_saver(zoo)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_is_also_what_strict_mode_needs_on_postgresql(zoo: Path, postgres_url: str) -> None:
     copied = ckpt("-s", zoo, "copy", "--all", "--to", postgres_url, "--create", "--yes")
     assert copied.code == 0, copied.err
@@ -124,7 +124,7 @@ def test_the_table_ends_with_python_code_that_runs(zoo: Path) -> None:
     assert ("zoo_types", "Order") in listed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_blocked_types_are_reported_only_in_strict_mode(
     zoo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

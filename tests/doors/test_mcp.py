@@ -354,7 +354,7 @@ def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_hundred_calls_at_once_are_all_answered() -> None:
     with McpServer(SAMPLE) as server:
 
@@ -379,7 +379,7 @@ def test_a_cancelled_call_ends_and_the_server_goes_on() -> None:
         assert server.items("threads")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_call_that_takes_too_long_is_stopped(large_store: Path) -> None:
     with McpServer(large_store, "--timeout", "1") as server:
         late = server.call("doctor", deep=True)

@@ -103,7 +103,7 @@ def test_a_selection_is_written(lake: Path, tmp_path: Path) -> None:
     assert {json.loads(line)["thread_id"] for line in lines} == {"trip-to-kyoto"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_runs_that_are_killed_are_completed_by_the_next_one(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
     "place",
     [
         *("redis", "redis-hash", "valkey", "mongodb", "kaflow"),
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("redis-plain", "dynamodb")),
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("redis-plain", "dynamodb")),
     ],
     indirect=True,
 )

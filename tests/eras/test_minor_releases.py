@@ -1,7 +1,7 @@
 """Stores of LangGraph 1.2.0 to 1.2.12 read as these releases and the newest one read them.
 
 No fixture is kept of them: each writes its store here. Environments are made with pip in a cache
-folder; `-m eras` runs these.
+folder; `-m release` runs these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.kit.releases import MINOR_RELEASES, environment
 
 TORN = " is torn, run again"
 
-pytestmark = pytest.mark.eras
+pytestmark = pytest.mark.release
 
 
 @pytest.mark.parametrize("release", MINOR_RELEASES)

@@ -404,7 +404,7 @@ def test_queries_that_name_the_erased_are_taken_out_of_the_history(sample: Path)
 ERASE = ("-s", "a", "erase", *SUBJECT, "--yes", "-o", "json", "--no-mentions")
 
 
-@pytest.mark.parametrize("times", [6, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [6, pytest.param(200, marks=pytest.mark.nightly)])
 def test_an_erasure_that_is_killed_at_any_moment_is_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:

@@ -220,7 +220,7 @@ def test_redacted_plans_name_channels_only(harness: SqliteHarness) -> None:
     assert places_of(harness.url, THREAD) == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_large_changes_wait_for_no_reader(harness: SqliteHarness, tmp_path: Path) -> None:
     """In a file without a WAL, what does not fit into the cache would wait for the reader."""
     with harness.saver() as saver:

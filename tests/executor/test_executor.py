@@ -135,7 +135,7 @@ def test_a_worker_that_is_killed_loses_and_doubles_nothing(run: Run, tmp_path: P
         assert mark.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_thread_that_kills_its_workers_is_left_out(run: Run) -> None:
     whole, _ = run(works.lengths)
     answers, lost = run(partial(works.dying, "fork-update"), jobs=2)
@@ -231,7 +231,7 @@ def _workers(nannies: list[Any]) -> list[int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("number", "kills"), [(2, 2), (8, 12)])
 def test_workers_that_are_killed_at_random_lose_and_double_nothing(
     run: Run, tmp_path: Path, number: int, kills: int

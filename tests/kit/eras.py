@@ -31,7 +31,7 @@ def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
 
 
 def with_engines(name: str, chosen: str) -> list[Any]:
-    """Return the folders of a server's eras: one with `-m engines`, the others with `-m slow`.
+    """Return the folders of a server's eras: one with `-m engines`, the others with `-m nightly`.
 
     `test_truth_of_eras.py` reads the rows of all of them.
     """
@@ -39,7 +39,7 @@ def with_engines(name: str, chosen: str) -> list[Any]:
         pytest.param(
             path,
             id=path.name,
-            marks=pytest.mark.engines if path.name == chosen else pytest.mark.slow,
+            marks=pytest.mark.engines if path.name == chosen else pytest.mark.nightly,
         )
         for path in sorted((FIXTURES / name).iterdir())
     ]

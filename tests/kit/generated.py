@@ -41,9 +41,13 @@ GRAPHS: dict[str, tuple[Any, Any]] = {
 
 GENERATED = [
     *(("fanout_asking", 1), ("delta_rarely", 1)),
-    *(pytest.param(name, seed, marks=pytest.mark.slow) for name in GRAPHS for seed in range(2, 8)),
+    *(
+        pytest.param(name, seed, marks=pytest.mark.nightly)
+        for name in GRAPHS
+        for seed in range(2, 8)
+    ),
 ]
-"""Names of graphs and seeds as parameters: most are slow."""
+"""Names of graphs and seeds as parameters: most are nightly."""
 
 
 def generate(filled: ScenarioStore, name: str, seed: int) -> ScenarioThread:

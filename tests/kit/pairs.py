@@ -67,10 +67,10 @@ def pairs() -> Iterator[Any]:
                 # It is copied back, so that the other layout is a target, too.
                 yield pytest.param(few, id=few.name, marks=pytest.mark.engines)
             else:
-                yield pytest.param(few, id=few.name, marks=pytest.mark.slow)
+                yield pytest.param(few, id=few.name, marks=pytest.mark.nightly)
             if "sqlite" in names:
                 every = CopyPair(source, target, None)
-                yield pytest.param(every, id=every.name, marks=pytest.mark.slow)
+                yield pytest.param(every, id=every.name, marks=pytest.mark.nightly)
 
 
 def creating(target: Harness) -> list[str]:
@@ -114,7 +114,7 @@ def _javascript_pairs() -> Iterator[Any]:
             if not refusal(source, target, Language.JAVASCRIPT):
                 # The test server of MongoDB takes 17 seconds to get all threads.
                 is_quick = "sqlite" in {source, target} and target != "mongodb-js"
-                mark = pytest.mark.engines if is_quick else pytest.mark.slow
+                mark = pytest.mark.engines if is_quick else pytest.mark.nightly
                 yield pytest.param(source, target, id=f"{source} to {target}", marks=mark)
 
 

@@ -283,8 +283,8 @@ def _unused(items: list[pytest.Item]) -> Iterator[str]:
 # Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave variants of an engine for `-m slow`, and group the tests that one worker runs together:
-    those of a filled store, or of a file.
+    """Leave variants of an engine for `-m nightly`, and group the tests that one worker runs
+    together: those of a filled store, or of a file.
 
     So each store is filled only once. Tests of the screen share nothing and take long: they run one
     by one at the end, so that no worker waits for another.
@@ -301,9 +301,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (marker := item.get_closest_marker("in_ci")) is not None:
             variant = f"{item.callspec.id}]"  # type: ignore[attr-defined]
             if not variant.startswith(marker.args):
-                item.add_marker(pytest.mark.slow)
+                item.add_marker(pytest.mark.nightly)
         if is_suite(item.path) and is_proved_elsewhere(item):
-            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.nightly)
         elif is_suite(item.path) and waits_for_engines(item):
             item.add_marker(pytest.mark.engines)
         if item.path.parent.name == "screen" or is_suite(item.path):

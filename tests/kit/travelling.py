@@ -70,7 +70,7 @@ def tiered(
             if name in by_default
             else pytest.mark.engines
             if engines is None or name in engines
-            else pytest.mark.slow,
+            else pytest.mark.nightly,
         )
         for name in names
     ]

@@ -44,7 +44,7 @@ def killed(path: Path, store: Path, words: Sequence[str | Path], call: int) -> s
 
 @pytest.mark.in_ci("3-last-good")
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("number", [3, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [3, pytest.param(100, marks=pytest.mark.nightly)])
 def test_the_same_command_goes_on_after_a_kill(
     path: Path, tmp_path: Path, name: str, number: int
 ) -> None:

@@ -49,7 +49,7 @@ def _mark_of(pair: tuple[type[Bench], type[Bench]]) -> Any:
     """
     if pair in _FAST:
         return ()
-    return pytest.mark.engines if SqliteBench in pair else pytest.mark.slow
+    return pytest.mark.engines if SqliteBench in pair else pytest.mark.nightly
 
 
 @contextmanager
@@ -371,7 +371,7 @@ def test_a_store_is_not_made_where_something_else_is(tmp_path: Path) -> None:
         create_memory(parse_url(str(path)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @of(SqliteBench, OtherFile)
 def test_a_killed_copy_is_finished_by_the_next(pair: Pair) -> None:
     source, target = pair

@@ -166,7 +166,7 @@ def _few() -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("examples", "steps"), [(8, 8), (300, 25)])
 def test_random_sequences(examples: int, steps: int) -> None:
     bounded = settings(max_examples=examples, stateful_step_count=steps, deadline=None)

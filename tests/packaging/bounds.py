@@ -5,7 +5,7 @@
 Each run has a new environment, which uv makes. Without `--python`, it runs on every version of the
 classifiers; one that this machine does not have is left out, and the summary says so. Without
 `--resolution`, it runs the oldest and the newest releases. What follows `--` is for pytest; without
-it, pytest runs the fast tier.
+it, pytest runs the default tests.
 
 The savers, with which the tests fill stores, ask for newer drivers than `ckpt` does. What `ckpt`
 requires overrides what they ask for, so that the tests run at its own bounds.

@@ -72,7 +72,7 @@ def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
     "words",
     [
         pytest.param(["--ckpt-few", "-k", _QUICK], id="few", marks=pytest.mark.engines),
-        pytest.param([], id="all", marks=pytest.mark.slow),
+        pytest.param([], id="all", marks=pytest.mark.nightly),
     ],
 )
 def test_the_suite_passes_on_the_code_of_the_document(package: Path, words: list[str]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from ckpt_cli import __version__
 from tests.kit.command import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.release
 LINK = re.compile(r"\]\(([^)\s]+)|(?:src|srcset|href)=\"([^\"\s]+)")
 
 

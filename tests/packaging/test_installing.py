@@ -14,7 +14,7 @@ import pytest
 from ckpt_cli import __version__
 from tests.kit.command import SAMPLE
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.release
 TOOLS = Path(sys.executable).parent
 PACKAGE = "langgraph-ckpt"
 SHOW = "-s agent.db show --tree"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.command import SAMPLE, ckpt
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.release
 
 SCRIPT = """
 import json, sys

@@ -28,7 +28,7 @@ TARGETS = [
         pytest.param(kind, marks=pytest.mark.engines)
         for kind in (PostgresHarness, MongoHarness, DevHarness)
     ),
-    pytest.param(DynamoDbHarness, marks=pytest.mark.slow),
+    pytest.param(DynamoDbHarness, marks=pytest.mark.nightly),
 ]
 
 
@@ -71,7 +71,7 @@ def check(target: Harness, source: Source, key: bytes | None, *, exact: bool = T
             assert what_follows(target, name, name, source.inputs[name]) == source.resumed[name]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_encrypted_values_keep_their_key(source: Source, places: Places, old_key: Path) -> None:
     harness = places(PostgresHarness)
     first = copied(source.harness.url, harness, "--aes-key-file", old_key)

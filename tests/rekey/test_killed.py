@@ -51,7 +51,7 @@ def _keys_of(harness: SqliteHarness, thread_id: str) -> set[bytes]:
     return found
 
 
-@pytest.mark.parametrize("number", [3, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [3, pytest.param(200, marks=pytest.mark.nightly)])
 def test_a_killed_run_is_finished_by_the_next(
     filled: Path, tmp_path: Path, old_key: Path, new_key: Path, number: int
 ) -> None:

@@ -22,7 +22,7 @@ from ckpt_cli.plans.repair import CONTENT, plan_message_repair
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.command import apply_change, ckpt
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 AGENT, ASKS = "agent.mjs", "asks.mjs"
 """Scripts: an agent with tools, and a graph that asks two questions."""

@@ -63,7 +63,7 @@ AGENTS_OF_ENGINES = [
             kind,
             one,
             id=f"{kind.name}-{one}",
-            marks=pytest.mark.engines if one in ON_EACH_ENGINE else pytest.mark.slow,
+            marks=pytest.mark.engines if one in ON_EACH_ENGINE else pytest.mark.nightly,
         )
         for kind in ENGINES
         for one in KILLED

@@ -88,9 +88,9 @@ def agreed(path: Path) -> list[str]:
     "era",
     [
         "lg-1.2.22-serde",
-        pytest.param("lg-0.2.14-json", marks=pytest.mark.slow),
-        pytest.param("lg-1.2.22", marks=pytest.mark.slow),
-        pytest.param("js-1.7.3", marks=pytest.mark.slow),
+        pytest.param("lg-0.2.14-json", marks=pytest.mark.nightly),
+        pytest.param("lg-1.2.22", marks=pytest.mark.nightly),
+        pytest.param("js-1.7.3", marks=pytest.mark.nightly),
     ],
 )
 def test_they_agree_on_a_fixture(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,7 +442,7 @@ def test_a_thread_without_any_change_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "era", ["lg-0.2.14-json", pytest.param("lg-0.2.14", marks=pytest.mark.slow)]
+    "era", ["lg-0.2.14-json", pytest.param("lg-0.2.14", marks=pytest.mark.nightly)]
 )
 def test_a_thread_of_an_older_release_that_goes_on(era: str, tmp_path: Path) -> None:
     """A later release takes a stored None for a value, which format 1 does not."""

@@ -178,7 +178,7 @@ def _runs(claimed: Counter[str], ran: Counter[str], namespaces: list[str]) -> It
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in CELLS],
+    [name if name in FIRST else pytest.param(name, marks=pytest.mark.nightly) for name in CELLS],
 )
 def test_a_resume_does_what_was_said(name: str, truth_of: Callable[[str], Any]) -> None:
     told = truth_of(name)
@@ -227,7 +227,7 @@ def without(calls: set[str], found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.eras
+@pytest.mark.release
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_resumes_as_was_said(release: str, tmp_path: Path) -> None:
     venvs = Path(os.environ.get("CKPT_TEST_ERAS", Path("~/.cache/ckpt-eras").expanduser()))

@@ -135,7 +135,7 @@ def check_round(place: Harness, archive: Path, dice: Random, longest: float) -> 
     return "ended" if ended else "killed" if after == before else "in the middle"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "place", ["sqlite", "postgres", "mysql", "mongodb", "redis"], indirect=True
 )
@@ -157,7 +157,8 @@ def test_kills_at_any_moment(place: Harness, tmp_path: Path, chance: Chance) -> 
 def layouts() -> Iterator[Any]:
     """All that can be written while an agent works, but for the slowest server."""
     for name in HARNESSES.keys() - {"langgraph-dev", "dynamodb"}:
-        yield pytest.param(name, marks=pytest.mark.engines if name == "redis" else pytest.mark.slow)
+        tier = pytest.mark.engines if name == "redis" else pytest.mark.nightly
+        yield pytest.param(name, marks=tier)
 
 
 @pytest.mark.parametrize("name", sorted(layouts(), key=str))

@@ -179,7 +179,7 @@ def kinds() -> Iterator[Any]:
             yield pytest.param("sqlite", name, policy, marks=mark)
     for engine, chosen in CHOSEN.items():
         for name in SAMPLE:
-            mark = pytest.mark.engines if name in chosen else pytest.mark.slow
+            mark = pytest.mark.engines if name in chosen else pytest.mark.nightly
             yield pytest.param(engine, name, "last-2-tips", marks=mark)
 
 
@@ -188,7 +188,7 @@ def test_each_kind_of_thread(filled: ScenarioStore, name: str, policy: str) -> N
     check_pruned(filled, filled.thread(name), policy)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in PLAIN])
 def test_every_thread(filled: ScenarioStore, name: str, policy: str) -> None:
@@ -205,7 +205,7 @@ ERAS = ["lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]
 KEPT = [["--keep-last", "3"], ["--keep-last", "1", "--keep-tips"]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("policy", KEPT, ids=" ".join)
 def test_what_stays_reads_as_before(tmp_path: Path, era: str, policy: list[str]) -> None:

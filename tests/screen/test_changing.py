@@ -56,7 +56,7 @@ class Store:
         return [one.checkpoint["id"] for one in found]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     kind = SqliteHarness if request.param == "sqlite" else PostgresHarness
     with empty_store(kind, request, tmp_path) as harness:

@@ -409,7 +409,7 @@ def test_rekey_puts_all_in_envelopes_of_the_new_key(
     assert ckpt("-s", sealed, "show", "chat", "-o", "json").json["values"] == known
 
 
-@pytest.mark.eras
+@pytest.mark.release
 def test_the_published_code_reads_what_was_written(sealed: Path, tmp_path: Path) -> None:
     assert ckpt("-s", sealed, "rollback", "chat", "~2", "--yes").code == 0
     python = era_python("agent-server-0.18", "dev")

@@ -14,7 +14,7 @@ from langgraph.store.sqlite import SqliteStore
 from tests.kit.command import ckpt
 from tests.kit.together import at_once, leftovers
 
-TIMES = [1, pytest.param(10, marks=pytest.mark.slow)]
+TIMES = [1, pytest.param(10, marks=pytest.mark.nightly)]
 ITEMS = 5
 
 
@@ -94,7 +94,7 @@ def check_edits(memory: Path) -> None:
     assert any(f'"{text}"' in found.out for text in done), both
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("make", [memory_file, memory_table])
 def test_items_are_deleted_and_restored(

@@ -30,7 +30,7 @@ from tests.kit.hostile.watched import check
 
 Check: TypeAlias = Callable[[Any], None]
 THREAD = "trip-to-kyoto"
-EFFORT = [1, pytest.param(30, marks=pytest.mark.slow)]
+EFFORT = [1, pytest.param(30, marks=pytest.mark.nightly)]
 
 
 def fuzz(strategy: st.SearchStrategy[Any], check: Check, examples: int) -> None:
@@ -397,7 +397,7 @@ def test_hostile_plan_files_are_read_or_refused(
     ("seed", "stores", "commands"),
     [
         pytest.param(1, 12, 5, marks=pytest.mark.engines),
-        *(pytest.param(n, 50, 0, marks=pytest.mark.slow) for n in (1000, 2000, 3000)),
+        *(pytest.param(n, 50, 0, marks=pytest.mark.nightly) for n in (1000, 2000, 3000)),
     ],
 )
 def test_damaged_stores(tmp_path: Path, seed: int, stores: int, commands: int) -> None:

@@ -205,7 +205,7 @@ def test_a_bomb_is_refused_with_bounded_memory(sample: Path, tmp_path: Path, nam
     assert used < MOST_MEMORY
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_compresses_well_can_be_read_again(tmp_path: Path) -> None:
     """Rows of ckpt's own archives are never taken for a bomb."""
     path = tmp_path / "a.ckpt.gz"

@@ -166,7 +166,7 @@ def wrong_kaflow(mongodb_server: Server) -> Iterator[Place]:
         yield Place(url, [thread for thread, _, _ in found])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["corpus", "wrong", "wrong_kaflow"])
 def test_every_document_goes_through_some_command(
     kind: str, marker: Path, request: pytest.FixtureRequest

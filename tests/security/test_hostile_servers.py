@@ -196,7 +196,7 @@ def test_a_wrong_answer_is_an_error(engine: str, name: str, kind: str) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", WRONG_MONGODB)
 def test_the_first_answer_is_wrong(kind: str) -> None:
     answer = pretending("mongodb", lambda request: told(WRONG_MONGODB[kind], request))
@@ -421,7 +421,7 @@ def wrong_at(place: int | str, wrong: Any) -> Change:
 def at_some(layout: str, *names: str) -> list[Any]:
     """Return rows of (layout, command line); those with these names run with `-m engines`."""
     return [
-        pytest.param(layout, words, marks=pytest.mark.engines if stays else pytest.mark.slow)
+        pytest.param(layout, words, marks=pytest.mark.engines if stays else pytest.mark.nightly)
         for words in ON_SERVER
         for stays in [" ".join(words).startswith(names)]
     ]
@@ -442,7 +442,7 @@ def test_a_server_that_closes_early(ports: dict[str, int], layout: str, words: l
             asked(url, *words)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("words", ON_SERVER[:-2], ids=" ".join)
 def test_wrong_answers_at_any_time(ports: dict[str, int], layout: str, words: list[str]) -> None:

@@ -477,8 +477,8 @@ def torn(engine: type[Wire], seed: int) -> Script:
         *(pytest.param(odd_tables, seed, marks=pytest.mark.engines) for seed in range(1, 8)),
         (torn, 0),
         *(pytest.param(torn, seed, marks=pytest.mark.engines) for seed in range(1, 4)),
-        *(pytest.param(odd_tables, seed, marks=pytest.mark.slow) for seed in range(100, 120)),
-        *(pytest.param(torn, seed, marks=pytest.mark.slow) for seed in range(100, 120)),
+        *(pytest.param(odd_tables, seed, marks=pytest.mark.nightly) for seed in range(100, 120)),
+        *(pytest.param(torn, seed, marks=pytest.mark.nightly) for seed in range(100, 120)),
     ],
 )
 def test_odd_and_torn_answers_are_errors(

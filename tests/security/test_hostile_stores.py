@@ -81,7 +81,7 @@ def answered(store: Path, words: list[str]) -> CommandResult:
 
 def shares(lines: list[list[str]], step: int, *marks: Any, by_default: int = 1) -> list[Any]:
     """Return rows of (command line, the first of its threads, step), some by default."""
-    slow = [pytest.mark.slow]
+    slow = [pytest.mark.nightly]
     return [
         pytest.param(
             *(words, at % step, step),
@@ -98,7 +98,7 @@ def shares(lines: list[list[str]], step: int, *marks: Any, by_default: int = 1) 
         *shares(EVERY_ROW, 10),
         *shares(EVERY_ROW[::-1], 4, pytest.mark.engines, by_default=2),
         *shares(ON_THREAD, len(ON_THREAD), by_default=3),
-        *shares([*EVERY_ROW, *ON_THREAD], 1, pytest.mark.slow),
+        *shares([*EVERY_ROW, *ON_THREAD], 1, pytest.mark.nightly),
     ],
 )
 def test_rows_are_shown_or_named(hostile: Hostile, words: list[str], first: int, step: int) -> None:
@@ -123,7 +123,7 @@ def test_a_third_of_the_rows_is_searched(hostile: Hostile) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(one, marks=pytest.mark.slow if one[0] in {"grep", "purge", "gc"} else ())
+        pytest.param(one, marks=pytest.mark.nightly if one[0] in {"grep", "purge", "gc"} else ())
         for one in WHOLE
     ],
     ids=" ".join,
@@ -172,7 +172,7 @@ def rows_of(store: Path, thread_id: str) -> list[Any]:
         ]
 
 
-@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_change_of_a_hostile_thread_is_whole_and_undone_or_refused(
     tmp_path: Path, step: int
 ) -> None:

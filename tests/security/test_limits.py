@@ -47,7 +47,7 @@ def one_long_text(command: Command) -> bytes:
     return b"*2\r\n$1\r\n0\r\n$900000000\r\n" + bytes(500_000_000)
 
 
-@pytest.mark.parametrize("server", ["mysql", pytest.param("redis", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("server", ["mysql", pytest.param("redis", marks=pytest.mark.nightly)])
 def test_an_answer_without_end_ends_at_the_limit_of_memory(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +192,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
         ),
         *(
-            pytest.param("large", one, 0, marks=pytest.mark.slow)
+            pytest.param("large", one, 0, marks=pytest.mark.nightly)
             for one in ("blame t n", "du", "threads list")
         ),
     ],
@@ -213,7 +213,7 @@ def test_it_is_shown_with_its_size_and_why(store: Path) -> None:
     assert "not read" in write["value"]["$opaque"]["reason"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_value_that_is_kept_apart(postgres_url: str) -> None:
     from langgraph.checkpoint.postgres import PostgresSaver
 

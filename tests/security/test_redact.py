@@ -262,7 +262,7 @@ EVERY = [
     pytest.param(*one, FORMS[at % 4 :: 4], id=" ".join(one.words)) for at, one in enumerate(CASES)
 ]
 EVERY += [
-    pytest.param(*one, FORMS, id=f"{' '.join(one.words)}, each form", marks=pytest.mark.slow)
+    pytest.param(*one, FORMS, id=f"{' '.join(one.words)}, each form", marks=pytest.mark.nightly)
     for one in CASES
 ]
 

@@ -26,7 +26,7 @@ def test_some_checkpoints_of_a_sqlite_thread(filled: ScenarioStore, name: str) -
         check_clone(filled, filled.thread(name), target, is_head=is_head)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_every_checkpoint_of_a_sqlite_thread(filled: ScenarioStore, name: str) -> None:
     for place, target in enumerate(filled.ids(name)):

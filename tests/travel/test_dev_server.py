@@ -1,6 +1,6 @@
 """`langgraph dev` itself, started on files that `ckpt` changed.
 
-Its environment is made with pip in a cache folder; `-m eras` runs this.
+Its environment is made with pip in a cache folder; `-m release` runs this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from tests.kit.command import FIXTURES, ckpt, era_python
 
-pytestmark = pytest.mark.eras
+pytestmark = pytest.mark.release
 
 NEW, OLD = "runtime-0.36.7", "runtime-0.2.1"
 """The old one, of 2025, stored the user of a request in the metadata, which made it a pickle."""

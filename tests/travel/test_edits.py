@@ -92,7 +92,7 @@ def on_servers() -> Iterator[Any]:
     """Some cases on each engine, a third of them with `-m engines`."""
     for engine in ("postgres", "mysql", "mongodb"):
         for at, case in enumerate(CASES[2:8]):
-            mark = pytest.mark.slow if at % 3 else pytest.mark.engines
+            mark = pytest.mark.nightly if at % 3 else pytest.mark.engines
             yield pytest.param(engine, case, id=f"{engine} {named(case)}", marks=mark)
 
 

@@ -1,7 +1,7 @@
 """Stores of older releases and of LangGraph.js: a rolled back thread stands as at the target.
 
 Nothing but `ckpt` touches a file before all of its threads are rolled back: the newest saver
-alters the tables of an older one when it opens them. With `-m eras`, the very release that wrote
+alters the tables of an older one when it opens them. With `-m release`, the very release that wrote
 a thread resumes it, in an environment that pip makes in a cache folder.
 """
 
@@ -129,7 +129,7 @@ def assert_kept(place: SqliteHarness, thread_id: str, copy: str) -> None:
         assert set(rows) <= set(after[table]), (thread_id, table)
 
 
-WHICH = [some, pytest.param(every, marks=pytest.mark.slow)]
+WHICH = [some, pytest.param(every, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.in_ci("lg-1.2.22")
@@ -194,7 +194,7 @@ def test_javascript_sqlite(era: str, which: Any, tmp_path: Path) -> None:
     check_javascript(str(path), history, rolled_back(path, which(history)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("era", JAVASCRIPT)
 def test_postgres_stores_of_javascript(era: str, postgres_url: str) -> None:
     """The library told what it read of the target; that holds of the new head."""
@@ -202,7 +202,7 @@ def test_postgres_stores_of_javascript(era: str, postgres_url: str) -> None:
     check_there_and_back(postgres_url, root_history(era, "postgres.truth.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_redis_stores_of_javascript(redis_stack_url: str) -> None:
     restore_javascript_keys(FIXTURES / "js-1.7.3/redis.jsonl.gz", redis_stack_url)
     before = dump(redis_stack_url)
@@ -210,7 +210,7 @@ def test_redis_stores_of_javascript(redis_stack_url: str) -> None:
     assert dump(redis_stack_url) == before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mongodb_stores_of_javascript(mongodb_url: str) -> None:
     restore_javascript_documents(FIXTURES / "js-1.7.3/mongodb.bson.gz", mongodb_url)
     check_there_and_back(mongodb_url, root_history("js-1.7.3", "mongodb.truth.json.gz"))
@@ -281,7 +281,7 @@ def folder_of(era: str, tmp_path: Path) -> Path:
     return tmp_path / era
 
 
-@pytest.mark.eras
+@pytest.mark.release
 @pytest.mark.parametrize("era", [*BETWEEN, *PYTHON])
 def test_the_era_resumes_every_rollback_as_its_own_travel(era: str, tmp_path: Path) -> None:
     folder = folder_of(era, tmp_path)

@@ -50,7 +50,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_both_branches_keep_their_values(library: Path, url: str) -> None:
     assert run(library, "drive", url, THREAD, "old") == OLD
     old = run(library, "read", url, THREAD)
@@ -70,7 +70,7 @@ def test_both_branches_keep_their_values(library: Path, url: str) -> None:
     assert run(library, "read", url, {**THREAD, "checkpoint_id": old["id"]}) == old
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_edited_fork_resumes_with_the_edit_alone(library: Path, url: str) -> None:
     run(library, "drive", url, THREAD, "old")
     old = run(library, "read", url, THREAD)
@@ -86,7 +86,7 @@ def test_an_edited_fork_resumes_with_the_edit_alone(library: Path, url: str) -> 
     assert run(library, "read", url, {**THREAD, "checkpoint_id": old["id"]}) == old
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fork_into_another_thread_goes_on_there_and_is_undone_whole(
     library: Path, url: str
 ) -> None:
@@ -103,7 +103,7 @@ def test_a_fork_into_another_thread_goes_on_there_and_is_undone_whole(
     assert rows(url, "t") == before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_undone_purged_or_removed_is_gone_for_the_library(library: Path, url: str) -> None:
     configs = {name: {"thread_id": name, "checkpoint_ns": ""} for name in ("t", "T", "tt", "u")}
     for config in configs.values():
@@ -134,7 +134,7 @@ def rows(url: str, thread_id: str) -> list[str]:
         return sorted(repr((row.table, sorted(row.cells.items()))) for row in store.rows(thread_id))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_library_itself_loses_one(library: Path, postgres_url: str) -> None:
     """So that the lift of a version stays as long as it is needed, and no longer."""
     run(library, "drive", postgres_url, THREAD, "old")

@@ -112,7 +112,7 @@ def test_two_rollbacks_at_once_are_one_and_a_refusal(filled: ScenarioStore) -> N
 
 
 @ENGINES
-@pytest.mark.parametrize("times", [*later(2), pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [*later(2), pytest.param(20, marks=pytest.mark.nightly)])
 def test_a_killed_rollback_is_whole_or_not_there(filled: ScenarioStore, times: int) -> None:
     graph = filled.thread("subgraph-stateful").graph(filled.saver)
     words = [*COMMAND, "-s", filled.harness.url, "rollback", "ours", "step:1", "--yes"]
@@ -135,7 +135,7 @@ def test_a_killed_rollback_is_whole_or_not_there(filled: ScenarioStore, times: i
         assert state(graph, config_of("ours")) == target
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_locked_file_is_waited_for_and_then_left_alone(filled: ScenarioStore) -> None:
     place = filled.harness
     before = place.rows("ours")

@@ -96,9 +96,9 @@ def cases() -> Iterator[Any]:
     """Each engine with each pair once, and several times."""
     for engine in ENGINES:
         for pair in PAIRS:
-            mark = TIERS.get((engine, pair), pytest.mark.slow)
+            mark = TIERS.get((engine, pair), pytest.mark.nightly)
             yield pytest.param(engine, pair, 1, marks=mark)
-            yield pytest.param(engine, pair, 5, marks=pytest.mark.slow)
+            yield pytest.param(engine, pair, 5, marks=pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(("filled", "pair", "times"), list(cases()), indirect=["filled"])

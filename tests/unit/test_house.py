@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Collection
 
+from tests.kit.command import ROOT
 from tests.unit.sources import parsed
 
 _LINES_OF_FUNCTION = 60
@@ -73,3 +74,21 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for name in free:
             del left[name]
     assert left == {}
+
+
+def test_no_test_module_imports_another() -> None:
+    """What they share is in `tests/kit`, or in a module of their folder."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests")
+        for name in (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+        if name.rpartition(".")[2] == "conftest" or _is_test_module(name)
+    ]
+    assert wrong == []
+
+
+def _is_test_module(name: str) -> bool:
+    place = ROOT.joinpath(*name.split("."))
+    return place.name.startswith("test_") and place.with_suffix(".py").exists()

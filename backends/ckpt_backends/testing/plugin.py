@@ -38,7 +38,7 @@ from ckpt_backends.testing.harness import Harness, TestServer  # noqa: E402
 SUITE = Path(__file__).parent / "conformance"
 MARKERS = {
     "engines": "takes longer; the project runs it on all layouts in its second tier",
-    "slow": "takes more than a few seconds",
+    "nightly": "takes long, and shows seldom what no other test shows",
     "xdist_group(name)": "tests that one worker runs together",
 }
 

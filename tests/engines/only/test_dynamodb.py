@@ -86,7 +86,7 @@ def change(place: DynamoDbHarness, key: dict[str, Any], **attributes: Any) -> No
     place.client.put_item(TableName=place.table, Item=kept)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_lost_payload_of_the_head_is_named(place: DynamoDbHarness) -> None:
     head, before, *_ = ids_of(place.url, "trip")
     place.client.delete_item(TableName=place.table, Key=chunk(head))
@@ -204,7 +204,7 @@ def test_a_hostile_item_is_shown_as_what_it_is(place: DynamoDbHarness, bad: Any)
         assert done.code == 0, (words, done.err)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "payload",
     [{"B": b""}, {"B": b"\x82\xa1"}, {"B": b"\x93\x01\x02\x03"}, {"S": "text"}, None],
@@ -230,7 +230,7 @@ def test_a_payload_of_another_thread_is_not_removed(place: DynamoDbHarness) -> N
     assert not place.rows("evil").get("CHECKPOINT")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_gzip_bomb_is_not_unpacked(place: DynamoDbHarness) -> None:
     bomb = gzip.compress(bytes(MOST_BYTES + 1), 9)
     assert len(bomb) < 300_000
@@ -308,7 +308,7 @@ def test_a_list_says_what_its_scan_costs(place: DynamoDbHarness, called: Counter
     assert "note: scanned" not in ckpt("-q", "-s", place.url, "threads", "list").err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pages_of_a_scan_and_of_a_query_are_joined(place: DynamoDbHarness) -> None:
     # A page has at most 1 MB.
     for number in range(6):
@@ -424,7 +424,7 @@ def test_a_thread_that_moved_is_not_changed(
     assert not [one for one in place.items() if one["PK"]["S"] == PARTITION]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.engines
 def test_a_long_thread_is_copied_and_removed_whole(place: DynamoDbHarness) -> None:
     """It needs more than one transaction."""
@@ -494,7 +494,7 @@ def large(place: DynamoDbHarness) -> dict[str, str]:
     return place.objects()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_purge_that_fails_keeps_the_payloads_in_s3(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,7 +505,7 @@ def test_a_purge_that_fails_keeps_the_payloads_in_s3(
     assert (place.objects(), kept_items(place)) == (before, items)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [["threads", "delete", "large"], ["undo", "large"]], ids=" ".join)
 def test_payloads_that_stay_in_s3_are_named(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, words: list[str]
@@ -584,7 +584,7 @@ def test_a_conflict_in_one_thread_stops_no_purge(
     assert sum(bool(place.rows(name)) for name in "pqr") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.engines
 @pytest.mark.parametrize("works", [True, False], ids=["back", "stuck"])
 def test_an_undo_of_a_long_copy_is_whole_or_says_so(
@@ -692,7 +692,7 @@ def test_a_long_import_that_conflicts_is_completed_by_the_next_one(
     assert restore(place, rows).there == 60
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_purge_leaves_a_remainder_that_the_next_one_removes(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -722,7 +722,7 @@ def _has_fewer_items(place: DynamoDbHarness, than: int) -> bool:
     return len(place.items()) < than
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_fork_leaves_the_new_thread_whole_or_absent(place: DynamoDbHarness) -> None:
     dice = random.Random(11)
     for number in range(6):

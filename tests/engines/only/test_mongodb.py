@@ -281,7 +281,7 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
     assert ckpt("-s", place.url, "rollback", "7", "~1", "--yes").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:
     place.fill("trip", "other")
     checkpoints = place.database["checkpoints"]
@@ -359,7 +359,7 @@ def with_password(url: str, query: str = "") -> str:
     return parts._replace(netloc=f"me:{SECRET}@{parts.netloc}", query=query).geturl()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_wrong_password_and_a_user_that_may_only_read() -> None:
     server = start_guarded_mongodb("root", SECRET)
     try:

@@ -210,8 +210,8 @@ def test_values_beyond_what_the_server_joins_are_read(mysql_url: str) -> None:
     ("last", "says"),
     [
         pytest.param(4, "before 2.0.6", marks=pytest.mark.engines),
-        pytest.param(8, "2.0.7 or 2.0.8", marks=pytest.mark.slow),
-        pytest.param(14, "2.0.9", marks=pytest.mark.slow),
+        pytest.param(8, "2.0.7 or 2.0.8", marks=pytest.mark.nightly),
+        pytest.param(14, "2.0.9", marks=pytest.mark.nightly),
         pytest.param(17, "2.0.10 or 2.0.11", marks=pytest.mark.engines),
         pytest.param(21, "2.0.17 or later", marks=pytest.mark.engines),
     ],

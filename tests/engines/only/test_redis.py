@@ -295,7 +295,7 @@ def grow(url: str, layout: str, size: int) -> tuple[str, int]:
     return parent, size
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_value_of_50_megabytes_is_shown(redis_stack_url: str, layout: str) -> None:
     parent, size = grow(redis_stack_url, layout, 50_000_000)
     shown = ckpt("-s", redis_stack_url, "show", "trip", "-o", "json")

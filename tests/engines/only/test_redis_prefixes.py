@@ -221,7 +221,7 @@ def test_the_prefixes_of_plainredis_are_named(redis_url: str) -> None:
         assert [one["thread_id"] for one in listed] == [thread]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_javascript_beside_a_store_with_a_prefix(redis_stack_url: str) -> None:
     """LangGraph.js takes no prefix."""
     restore_javascript_keys(FIXTURES / "js-1.7.3" / "redis.jsonl.gz", redis_stack_url)

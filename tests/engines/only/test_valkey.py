@@ -258,12 +258,12 @@ COMMANDS = [
     ["doctor"],
 ]
 _SHARE = 4
-"""Each kind of damage is shown by every fourth command, another one for each; with `-m slow` by
+"""Each kind of damage is shown by every fourth command, another one for each; with `-m nightly` by
 all. All read a text by the same code."""
 
 
 @pytest.mark.parametrize(
-    "share", [_SHARE, pytest.param(1, marks=pytest.mark.slow)], ids=["share", "all"]
+    "share", [_SHARE, pytest.param(1, marks=pytest.mark.nightly)], ids=["share", "all"]
 )
 @pytest.mark.parametrize("kind", BROKEN)
 @pytest.mark.parametrize("what", ["checkpoint", "writes"])

@@ -22,14 +22,14 @@ with `-m engines`."""
 DISTINCT = frozenset({"sqlite", "postgres-shallow"})
 """One layout of each kind of answer: all layouts with history, or all shallow ones, answer alike.
 
-`test_same.py` shows that they do, so commands are run on the others with `-m slow` only.
+`test_same.py` shows that they do, so commands are run on the others with `-m nightly` only.
 """
 VALUED = frozenset({"postgres", "mysql", "redis"})
 """The layouts whose savers store the types of values in different ways."""
 VALUES = FEW_SCENARIOS | PLAIN | {"delta-often", "durability-exit", "error", "fork-chat"}
-"""The scenarios that fill these, PostgreSQL with `-m engines` and the others with `-m slow`: each
-type of value, odd ids, and threads that are stored in another form. All scenarios fill SQLite by
-default, and the others with `-m slow`."""
+"""The scenarios that fill these, PostgreSQL with `-m engines` and the others with `-m nightly`:
+each type of value, odd ids, and threads that are stored in another form. All scenarios fill SQLite
+by default, and the others with `-m nightly`."""
 FEWEST = {"dynamodb": FEW_SCENARIOS - {"delta-rarely", "two\nlines"}}
 """By layout, fewer scenarios for the default run: the test server of DynamoDB takes 10 ms of CPU
 time for each request. Its tests of changes run with `-m engines`."""
@@ -44,7 +44,7 @@ OF_EACH_LAYOUT = frozenset(
     }
 )
 """The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
-others, such as those of locks and of plans, run with `-m slow` on what is not in `FAST`."""
+others, such as those of locks and of plans, run with `-m nightly` on what is not in `FAST`."""
 
 OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
     "test_plan_and_report_equal_what_the_engine_counts",
@@ -106,7 +106,7 @@ ASKED_THROUGH_STORE = {
     "test_a_query_answers_from_all_threads",
 }
 """The tests of a filled store that read it only through `Store`, of which other tests show that it
-keeps its promises on each layout. They run on SQLite, and with `-m slow` on the others."""
+keeps its promises on each layout. They run on SQLite, and with `-m nightly` on the others."""
 OF_FEW_VALUES = ASKED_THROUGH_STORE | {
     "test_nothing_is_found_in_what_the_saver_wrote",
     "test_a_filter_chooses_the_threads_for_which_it_holds",
@@ -167,13 +167,13 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
     if kind.name == "sqlite":
         yield None, "fast"
     elif distinct and not kind.values_only:
-        yield None, "engines" if kind.name in DISTINCT else "slow"
+        yield None, "engines" if kind.name in DISTINCT else "nightly"
     else:
         few = FEWEST.get(kind.name, FEW_SCENARIOS) & (kind.only_scenarios or FEW_SCENARIOS)
         yield few, "fast" if kind.name in FAST else "engines"
         if kind.name in VALUED:
-            yield VALUES, "engines" if kind.name == "postgres" else "slow"
-        yield None, "slow"
+            yield VALUES, "engines" if kind.name == "postgres" else "nightly"
+        yield None, "nightly"
 
 
 def _asks_for(config: pytest.Config, mark: str) -> bool:
@@ -185,13 +185,13 @@ def _asks_for(config: pytest.Config, mark: str) -> bool:
 def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
     """Return layouts as parameters with the marks of their tiers.
 
-    LangGraph.js has to be installed for its layouts, so these are slow.
+    LangGraph.js has to be installed for its layouts, so these are `nightly`.
     """
     return [
         pytest.param(
             kind,
             id=kind.name,
-            marks=pytest.mark.slow
+            marks=pytest.mark.nightly
             if kind.recording
             else ()
             if kind.name in FAST - FEWEST.keys()
@@ -257,8 +257,8 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
 def _mark_of_travel(layout: str, name: str, names: Sequence[str]) -> Any:
     if layout in FEWEST:
         is_chosen = names is UNDONE and name == "linear"
-        return pytest.mark.engines if is_chosen else pytest.mark.slow
+        return pytest.mark.engines if is_chosen else pytest.mark.nightly
     if name == "subgraph-stateful":
         return () if layout in TRAVELLING else pytest.mark.engines
     is_chosen = name == ("command-input" if names is UNDONE else "interrupt-nested")
-    return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.slow
+    return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.nightly

@@ -181,7 +181,7 @@ def test_very_long_lists_are_compared_at_their_ends_only() -> None:
     assert common_subsequence(before, after, Cells()) == [(0, 0), (middle + 1, middle + 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_long_lists_are_compared_at_their_ends_only() -> None:
     before: Value = {n: list(range(600)) for n in range(250)}
     after: Value = {n: list(range(600, 1200)) for n in range(250)}

@@ -100,7 +100,7 @@ def test_a_plan_is_not_carried_out_on_a_thread_that_moved(
     assert (refused.code, rows(emptied)) == (6, moved), refused.err
 
 
-@pytest.mark.parametrize("moments", [3, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moments", [3, pytest.param(100, marks=pytest.mark.nightly)])
 def test_a_killed_change_is_whole_or_nothing_and_the_log_tells_which(
     emptied: EmptyStore, case: ChangeCase, tmp_path: Path, moments: int
 ) -> None:

@@ -93,7 +93,7 @@ def test_tables_have_the_rows_of_the_other_answers(filled: FilledStore, store: S
         ), table
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_fewer_columns_are_those_of_all(filled: FilledStore, store: StoreHandle) -> None:
     """What is left unread changes nothing about the rest."""
     names = list(filled.sampled_threads)

@@ -27,7 +27,7 @@ def test_some_checkpoints_of_a_thread(travelled: Travelled) -> None:
     check_clone(filled, thread, ids[0], is_head=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_checkpoint_of_a_thread(travelled: Travelled) -> None:
     filled, name = travelled
     thread = filled.thread(name)
