@@ -311,7 +311,7 @@ def test_a_value_over_the_limit_is_named_and_not_read(
     redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent, size = grow(redis_stack_url, layout, 3_000_000)
-    for module in ("engine.connection", "engine.documents", "official.documents", "hashes.layout"):
+    for module in ("engine.keyspace", "engine.documents", "official.documents", "hashes.layout"):
         monkeypatch.setattr(f"ckpt_backends.redis.{module}.MOST_BYTES", 1_000_000)
     admin = client(redis_stack_url)
     before = admin.info("stats")["total_net_output_bytes"]

@@ -259,6 +259,8 @@ def _mark_of_travel(layout: str, name: str, names: Sequence[str]) -> Any:
         is_chosen = names is UNDONE and name == "linear"
         return pytest.mark.engines if is_chosen else pytest.mark.nightly
     if name == "subgraph-stateful":
+        if layout in {"mongodb", "langgraph-dev"}:
+            return pytest.mark.nightly  # takes half a minute there
         return () if layout in TRAVELLING else pytest.mark.engines
     is_chosen = name == ("command-input" if names is UNDONE else "interrupt-nested")
     return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.nightly

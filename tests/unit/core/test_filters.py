@@ -442,6 +442,9 @@ def conditions(draw: st.DrawFn, texts: Texts | None = None) -> Condition:
     if texts:
         own = LIKES if operator is Operator.LIKE else texts[name]
         kind = st.builds(Operand, st.sampled_from(own), st.booleans())
+        if spec.kind != FieldKind.TEXT:
+            # In quotes, `null` is a text, which is no time, number or status.
+            kind = kind.filter(lambda one: one != Operand("null", True))
     if operator is Operator.REGEX:
         kind = REGEXES
     operands = tuple(draw(st.lists(kind, min_size=1, max_size=most)))
