@@ -37,6 +37,7 @@ from ckpt_backends.transfer.form import Language, Serializer
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.stores import language_of
 
+IN_CALL = "tool_calls[0].args.password"
 ERASE = ("erase", "--yes", "-o", "json", "--value")
 
 
@@ -69,6 +70,16 @@ def skip_without_edits(store: EmptyStore, *words: str, typed: bool = False) -> N
     refused = store.ckpt(*words)
     assert (refused.code, store.harness.fingerprint()) == (4, before), refused
     pytest.skip("rows get no other values")
+
+
+def test_a_secret_is_found_and_not_told(leaky: EmptyStore) -> None:
+    answer = leaky.ckpt("secrets", THREAD, "-o", "json")
+    assert answer.code == 1, answer.err
+    assert SECRET not in answer.out + answer.err
+    found = {(one["place"], one["path"]) for one in answer.json}
+    assert found >= {("value", "card.password"), ("value", f"messages[1].{IN_CALL}")}
+    assert (("write", f"messages[0].{IN_CALL}") in found) == leaky.harness.has_writes
+    assert leaky.ckpt("secrets", TWIN, "-o", "json").json == []
 
 
 def test_an_erased_value_is_in_no_row_and_the_graph_goes_on(leaky: EmptyStore) -> None:
