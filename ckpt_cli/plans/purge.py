@@ -208,7 +208,7 @@ def _named(store: Store, name: str, reason: str) -> PlannedRemoval | _Whole:
     thread = store.thread(name)
     if thread is not None:
         return _Whole(thread, reason)
-    if store.size(name) == ThreadSize(0, 0, 0):
+    if not store.threads_with_rows([name]):
         return kept(Thread(name, None, None, None, 0, 0), NOT_FOUND)
     return _Whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
 

@@ -13,6 +13,8 @@ from ckpt_backends.testing.harness import Harness
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.servers import Server
 
+SHARED = frozenset({"postgres", "mysql", "mongodb", "dynamodb"})
+"""The kinds of servers of which a run has one."""
 AnyHarness = TypeVar("AnyHarness", bound=Harness)
 
 
@@ -21,11 +23,11 @@ def own_server(kind: type[Harness], request: pytest.FixtureRequest) -> Iterator[
     """Yield a separate server if a store is a whole server; otherwise the shared one of the run."""
     if kind.server is None:
         yield None
-    elif kind.server in {"redis", "redis_stack"}:
+    elif kind.server in SHARED:
+        yield request.getfixturevalue(f"{kind.server}_server")
+    else:
         with redis_of_its_own(modules=kind.server == "redis_stack") as server:
             yield server
-    else:
-        yield request.getfixturevalue(f"{kind.server}_server")
 
 
 @contextmanager

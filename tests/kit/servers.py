@@ -19,8 +19,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -68,8 +68,11 @@ class Server:
     process: subprocess.Popen[bytes] | None = None
     folder: Path | None = None
     stop_signal: int = signal.SIGINT
+    users: ExitStack = field(default_factory=ExitStack)
+    """What is closed before the server stops."""
 
     def stop(self) -> None:
+        self.users.close()
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(self.stop_signal)
             try:

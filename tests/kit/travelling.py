@@ -14,7 +14,7 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.official import ScenarioStore
 from tests.kit.harness import HARNESSES as BUNDLED
 from tests.kit.harness.tiers import COPIED
-from tests.kit.opening import empty_store
+from tests.kit.opening import SHARED, empty_store
 
 HARNESSES = {one.name: one for one in BUNDLED if one.name in {"sqlite", *COPIED} - {"kagent"}}
 """The layouts in which a thread can be copied, so that each trial has its own."""
@@ -33,12 +33,16 @@ def stores(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stores]:
     """Return a function that returns the store of a layout."""
-    with ExitStack() as stack:
+    with ExitStack() as alone:
 
         @cache
         def store(name: str) -> ScenarioStore:
+            kind, users = HARNESSES[name], alone
+            if kind.server in SHARED:
+                # pytest would stop a server that is asked for now before this fixture ends.
+                users = request.getfixturevalue(f"{kind.server}_server").users
             folder = tmp_path_factory.mktemp(f"travel-{name}")
-            return ScenarioStore(stack.enter_context(empty_store(HARNESSES[name], request, folder)))
+            return ScenarioStore(users.enter_context(empty_store(kind, request, folder)))
 
         yield store
 

@@ -142,7 +142,7 @@ def test_what_a_break_leaves_goes_with_the_next_run(
         return sent(connection, command)
 
     monkeypatch.setattr(cluster.ClusterConnection, "send", broken)
-    for steps in range(2, 40, 5):
+    for steps in range(2, 40):
         removal = removal_of(url, "trip")
         most = steps
         try:

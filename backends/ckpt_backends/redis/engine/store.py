@@ -286,7 +286,12 @@ class RedisStore(BaseStore):
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         found = self._layout.find(thread_ids) if thread_ids else {}
-        return {one for one, keys in found.items() if keys.places or keys.writes or keys.blobs}
+        # A removal that was stopped on a cluster may leave the list of checkpoints alone.
+        return {
+            one
+            for one, keys in found.items()
+            if keys.places or keys.writes or keys.blobs or keys.apart or keys.lists
+        }
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         return self._layout.own_rows(thread_id, rows)
