@@ -73,6 +73,7 @@ def skip_without_edits(store: EmptyStore, *words: str, typed: bool = False) -> N
 
 
 def test_a_secret_is_found_and_not_told(leaky: EmptyStore) -> None:
+    pytest.importorskip("detect_secrets")
     answer = leaky.ckpt("secrets", THREAD, "-o", "json")
     assert answer.code == 1, answer.err
     assert SECRET not in answer.out + answer.err
