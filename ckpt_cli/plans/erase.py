@@ -237,8 +237,7 @@ def erasure_facts(plan: ErasurePlan, rows: Store) -> Iterator[dict[str, Any]]:
         yield {"session": session.key, "updated_at": session.updated_at, "bytes": session.size}
     for archive in plan.archives:
         digest = sha256(archive.path.read_bytes()).hexdigest()
-        path = os.path.abspath(archive.path)
-        yield {"archive": path, "drops": sorted(archive.drops or ()), "sha256": digest}
+        yield {"archive": str(archive.path), "drops": sorted(archive.drops or ()), "sha256": digest}
 
 
 # What is asked to be erased, and the search for it.

@@ -313,6 +313,20 @@ def test_a_saved_plan_keeps_whose_memory_it_is(desk: Desk) -> None:
     assert desk.run("memory", "list", "-o", "json").json == []
 
 
+def test_a_saved_plan_finds_archives_that_were_named_from_another_folder(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("threads", "delete", "resumed", "--archive", desk.archives, "--yes")
+    assert desk.run(*words).code == 0
+    plan = desk.folder / "plan.ndjson"
+    saved = desk.run("erase", *SUBJECT, "--archives", "archives", "--plan-out", plan)
+    assert saved.code == 0, saved.err
+    monkeypatch.chdir("/")
+    done = desk.run("apply", plan, "--yes")
+    assert done.code == 0, done.err
+    assert list(desk.archives.rglob("*.ckpt.gz")) == []
+
+
 def test_no_file_and_no_folder_tells_an_id(tmp_path: Path) -> None:
     """The archive that could not be read may be of anybody."""
     archive = "/srv/user_42_old/it%27s%20bert-968ccf654c35-20260101T000000Z.ckpt.gz"
