@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,12 @@ from tests.copy.round_trip import (
     run_scenarios,
     stored_records,
 )
-from tests.kit.command import FIXTURES, ckpt
+from tests.kit.command import ckpt
 from tests.kit.savers.dev import FileSaver, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 FILES = files.NAMES
-ERA = FIXTURES / "dev" / "runtime-0.36.7"
 
 
 @pytest.fixture
@@ -161,18 +159,6 @@ def test_old_folders_are_read_and_not_written(scenes: Path, tmp_path: Path, fold
     assert found == values
     with pytest.raises(Unsupported, match=r"before 2\.1"):
         check_round_trip(scenes, old, "langgraph-dev")
-
-
-def test_threads_of_a_real_server_go_to_sqlite_and_back(tmp_path: Path, folder: Path) -> None:
-    own = Path(shutil.copytree(ERA, tmp_path / "server" / ".langgraph_api"))
-    path = tmp_path / "agent.db"
-    assert ckpt("-s", own, "copy", "--all", "--to", path, "--create", "--yes").code == 0
-    assert ckpt("-s", path, "copy", "--all", "--to", folder, "--yes").code == 0
-    with open_store(str(own)) as theirs, open_store(str(folder)) as ours:
-        names = [one.thread_id for one in theirs.threads()]
-        assert len(names) == 3
-        for name in names:
-            assert in_order(stored_records(ours, name)) == in_order(stored_records(theirs, name))
 
 
 @pytest.mark.nightly

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ckpt_backends.model import Kind, Record
+from ckpt_backends.model import Record
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold
@@ -52,15 +52,6 @@ def history(saver: Any) -> list[Any]:
         (one.values, one.next, one.metadata, one.created_at, one.config, one.parent_config)
         for one in graph_of(saver).get_state_history(config_of(TRIP))
     ]
-
-
-def test_each_checkpoint_has_a_parent_but_the_first(place: Place) -> None:
-    found = parts(place)
-    with open_store(place.url) as store:
-        read = {one.key: one.parent_checkpoint_id for one in store.checkpoints(TRIP)}
-    assert all(one.kind is Kind.CHECKPOINT for one in found)
-    assert {one.key: one.parent for one in found if one.kind is Kind.CHECKPOINT} == read
-    assert [one for one in read.values() if one is None] == [None]
 
 
 def test_a_thread_goes_on_in_another_store(place: Place, tmp_path: Path) -> None:

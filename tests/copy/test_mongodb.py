@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from bson import ObjectId
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pymongo.errors import OperationFailure
 
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
@@ -161,36 +160,8 @@ def test_the_same_thread_becomes_the_same_documents(place: Place, target: Place)
     assert documents(target) == first != []
 
 
-@pytest.mark.nightly
-def test_threads_of_langgraph_js(place: Place, empty: Place) -> None:
-    restore_javascript_documents(JS, place.url)
-    create(empty.url, Language.JAVASCRIPT)
-    with open_store(place.url) as store:
-        names = [one.thread_id for one in store.threads()]
-    move(place.url, empty.url, *names)
-    stored, given = ({_place(one): one for one in documents(of)} for of in (empty, place))
-    assert stored.keys() == given.keys()
-    for key, one in given.items():
-        one["_id"] = stored[key]["_id"]
-        del one["upserted_at"]  # no document of the target has one
-        assert stored[key] == one
-        search = stored[key].get("metadata_search")
-        assert _kinds(search) == _kinds(one.get("metadata_search"))
-
-
 def in_any_order(document: Any) -> str:
     return str(sorted(document.items()))
-
-
-def _place(one: Any) -> tuple[Any, ...]:
-    names = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
-    return tuple(one.get(name) for name in names)
-
-
-def _kinds(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _kinds(one) for name, one in value.items()}
-    return [_kinds(one) for one in value] if isinstance(value, list) else type(value)
 
 
 @pytest.mark.nightly
@@ -221,15 +192,6 @@ def test_an_old_release_could_not_read_what_is_copied(place: Place, target: Plac
     with pytest.raises(Unsupported, match=r"before 0\.2\.2"):
         receive(place.url, Arrival("trip", parts(target.url, "trip")))
     assert documents(place) == before
-
-
-def test_encrypted_values_stay_as_they_are(place: Place, target: Place) -> None:
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
-    place.fill("trip", saver=place.saver(serde=serde))
-    move(place.url, target.url, "trip")
-    found = graph_of(target.saver(serde=serde)).get_state(config_of("trip"))
-    assert found.values["items"] == ["in trip", "from a", "from b"]
-    assert found.metadata["source"] == "loop"
 
 
 def test_documents_expire_as_if_the_saver_had_stored_them(place: Place, target: Place) -> None:

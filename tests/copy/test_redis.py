@@ -301,13 +301,6 @@ def test_records_are_what_the_store_tells(
             assert len(blobs) == sum(one.kind is Kind.VALUE for one in records)
 
 
-def test_values_come_before_checkpoints(rows: dict[str, list[Row]], redis_url: str) -> None:
-    with open_store(redis_url) as store:
-        layout = store.describe().layout
-    kinds = [one.kind for one in records_of_rows(layout, rows["chat"])]
-    assert kinds == sorted(kinds, key=lambda kind: kind is Kind.CHECKPOINT)
-
-
 def plain_rows(redis_url: str) -> list[Row]:
     """The rows of a thread of langgraph-checkpoint-plainredis."""
     saver = langgraph_checkpoint_plainredis.RedisSaver(url=redis_url)

@@ -9,25 +9,15 @@ from typing import Any
 import pytest
 import redis
 
-from ckpt_backends.errors import StoreChanged
 from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
-from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
 from ckpt_backends.transfer.convert import Conversion
 from ckpt_backends.transfer.copying import Arrival, route
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
-from tests.copy.round_trip import (
-    check_only_heads,
-    half,
-    newest_of,
-    receive,
-    records_for,
-    stored_records,
-    sum_of,
-)
+from tests.copy.round_trip import check_only_heads, receive, records_for, stored_records, sum_of
 from tests.kit.command import FIXTURES
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers.redis import dump
@@ -106,21 +96,6 @@ def test_checkpoints_have_the_flag_of_writes_only_if_they_have_some(
 def contents(url: str, names: Iterable[str]) -> dict[bytes, Any]:
     starts = tuple(f":{name}:".encode() for name in names)
     return {name: found for name, found in dump(url).items() if any(one in name for one in starts)}
-
-
-def test_a_second_run_adds_what_is_new(
-    source: str, target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = records(source, "chat")
-    early, late = half(whole)
-    receive(target, Arrival("chat", early))
-    with pytest.raises(StoreChanged):
-        receive(target, Arrival("chat", late))
-    monkeypatch.setattr(receiving, "_AT_ONCE", 100)
-    receive(target, Arrival("chat", late, {"": newest_of(early)}))
-    with open_store(target) as store:
-        assert sum_of(stored_records(store, "chat")) == sum_of(whole)
-        assert list(store.thread_faults("chat")) == []
 
 
 @pytest.mark.parametrize(

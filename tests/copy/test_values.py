@@ -137,13 +137,6 @@ def test_a_pickled_value_is_the_same_object_in_msgpack(value: Any, protocol: int
     assert same(read_typed(made), value)
 
 
-def test_a_pickled_value_is_the_same_object_in_a_redis_document() -> None:
-    value = {"messages": [HumanMessage("hi", id="1")], "at": datetime(2026, 1, 2, tzinfo=UTC)}
-    stored = TypedBytes("pickle", pickle.dumps(value))
-    made = converted_value(stored, Serializer.PICKLE, Serializer.REDIS_JSON, WHERE, in_body=True)
-    assert same(read_redis_value(as_type(made, "redis-json", WHERE)), value)
-
-
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 _MARKS = ["lc", "type", "id", "kwargs", "args", "value", "node", "arg"]
 _MARKS += ["__bytes__", "__send__", "__interrupt__", "__delta_snapshot__", "__set_items__"]

@@ -45,14 +45,6 @@ def raw(folder: Path) -> bytes:
     return b"".join(one.read_bytes() for one in sorted(folder.iterdir()))
 
 
-def test_a_number_is_erased_at_its_place(harness: SqliteHarness) -> None:
-    done = erase(harness.url, f"{THREAD}:pin")
-    assert {one["path"] for one in done["places"]} >= {"pin"}
-    for _, values, *_ in history(harness, THREAD):
-        assert values.get("pin", 0) == 0
-    assert ckpt("-s", harness.url, "replay", THREAD).code == 0
-
-
 def test_a_number_in_a_list_is_erased_in_the_write_of_its_item(harness: SqliteHarness) -> None:
     done = erase(harness.url, f"{THREAD}:sums[2].amount")
     places = {(one["place"], one["path"]) for one in done["places"]}

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import json
 import random
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -385,17 +382,6 @@ def test_an_error_of_aws_has_a_next_step_and_no_secret(
     assert "hunter2" not in done.err + done.out
 
 
-def test_credentials_are_printed_nowhere(
-    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2-canary")
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "hunter2-token")
-    for words in (["-v", "threads", "list"], ["show", "trip", "--where"], ["--debug", "stores"]):
-        done = ckpt("-s", place.url, *words)
-        assert done.code == 0, done.err
-        assert "hunter2" not in done.out + done.err
-
-
 def test_another_table_is_no_store(place: DynamoDbHarness) -> None:
     place.client.create_table(
         TableName=f"{place.table}-x",
@@ -731,17 +717,6 @@ def test_a_killed_fork_leaves_the_new_thread_whole_or_absent(place: DynamoDbHarn
         made = place.rows(f"n-{number}")
         sizes = {kind: len(rows) for kind, rows in made.items()}
         assert sizes in ({}, {kind: len(rows) for kind, rows in place.rows("trip").items()})
-
-
-def test_reading_the_declaration_imports_no_driver() -> None:
-    code = (
-        "import sys; from ckpt_backends.declaration import backend_of; backend_of('dynamodb');"
-        "print(json.dumps([one for one in sys.modules if one.startswith('boto')]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", f"import json; {code}"], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout) == []
 
 
 def test_an_endpoint_in_clear_text_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

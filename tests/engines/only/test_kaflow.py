@@ -190,26 +190,6 @@ def test_a_fork_is_listed_and_resumed_by_the_saver_and_undone(place: Place) -> N
     assert sorted(kept, key=lambda one: str(one["_id"])) == before
 
 
-def test_a_fork_below_the_head_is_undone_and_made_again(place: Place) -> None:
-    url, saver = place
-    ids = [row["checkpoint_id"] for row in ckpt("-s", url, "history", ANNA, "-o", "json").json]
-    heads = []
-    for target in (ids[-1], ids[1]):
-        done = ckpt("-s", url, "rollback", ANNA, target, "--yes", "-o", "json")
-        heads.append(done.json["checkpoint_id"])
-    _, first = (one["op"] for one in ckpt("-s", url, "ops", "list", "-o", "json").json[:2])
-    for words in (("undo", first), ("redo",)):
-        answer = ckpt("-s", url, *words, "--yes")
-        assert answer.code == 0, answer.err
-        newest = saver.get_tuple(config(ANNA))
-        assert newest is not None
-        assert newest.checkpoint["id"] == heads[1]
-        shown = ckpt("-s", url, "show", ANNA, "-o", "json").json
-        assert shown["checkpoint_id"] == heads[1]
-    listed = ckpt("-s", url, "history", ANNA, "-o", "json").json
-    assert {one["checkpoint_id"] for one in listed} == {*ids, *heads}
-
-
 def test_of_a_thread_that_is_deleted_nothing_is_listed(place: Place) -> None:
     """Nor of its fork, by its saver or in its list; threads of a similar name go on."""
     url, saver = place

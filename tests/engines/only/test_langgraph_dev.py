@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -88,19 +87,6 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert ckpt("-s", f"langgraph-dev:///{tmp_path}?nosuch=1", "threads", "list").code == 2
 
 
-def test_a_change_leaves_all_else_as_it_was(folder: Path) -> None:
-    before = tables(folder)
-    back = ckpt("-s", folder, "rollback", "a", "~1", "--yes", "-o", "json").json
-    after = tables(folder)
-    added = after[0]["a"][""].pop(back["checkpoint_id"])
-    assert added[2] == back["parent_checkpoint_id"]
-    assert after == before
-    assert all(type(one) is defaultdict for one in after[0].values())
-    assert ckpt("-s", folder, "undo", "a", "--yes").code == 0
-    assert tables(folder) == before
-    assert sorted(stored(folder)) == sorted(FILES)
-
-
 def test_a_thread_goes_on_in_new_namespaces_after_its_file_was_written(folder: Path) -> None:
     words = ["threads", "delete", "b", "--yes"]
     assert ckpt("-s", folder, *words).code == 0
@@ -110,16 +96,6 @@ def test_a_thread_goes_on_in_new_namespaces_after_its_file_was_written(folder: P
     before = set(saver.storage["a"])
     graph.invoke({"items": ["again"]}, config_of("a"))
     assert set(saver.storage["a"]) > before
-
-
-def test_what_is_purged_is_in_no_file(folder: Path) -> None:
-    assert SECRET.encode() in b"".join(stored(folder).values())
-    kept = history(folder, "a")
-    assert ckpt("-s", folder, "purge", "--match", "b", "--include-interrupted", "--yes").code == 0
-    assert SECRET.encode() not in b"".join(stored(folder).values())
-    assert sorted(stored(folder)) == sorted(FILES)
-    assert history(folder, "b") == []
-    assert history(folder, "a") == kept
 
 
 def test_files_of_older_savers_are_read_and_kept_in_their_form(folder: Path) -> None:

@@ -101,21 +101,6 @@ def test_the_saver_is_told_by_its_writes(tmp_path: Path) -> None:
         assert ("1.2" in found["saver"]) == (source is NEW)
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        "{project}",
-        "{project}/.langgraph_api",
-        f"{{project}}/.langgraph_api/{JAVASCRIPT}",
-        f"langgraph-dev:///{{project}}?layout={LAYOUT}",
-    ],
-)
-def test_each_way_to_name_it(folder: Path, form: str) -> None:
-    with open_store(form.format(project=folder.parent)) as store:
-        assert store.describe().layout == LAYOUT
-        assert len(list(store.threads())) == 3
-
-
 def test_it_is_found_and_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     said = ckpt("show")
@@ -353,16 +338,6 @@ def test_a_file_that_is_being_written_is_read_again(folder: Path) -> None:
             assert len(list(store.threads())) == 3
     finally:
         timer.join()
-
-
-def test_a_file_that_stays_half_written_is_refused(folder: Path) -> None:
-    data = (folder / JAVASCRIPT).read_bytes()
-    (folder / JAVASCRIPT).write_bytes(data[:-1])
-    made_old(folder)
-    began = time.monotonic()
-    said = ckpt("-s", folder, "threads", "list")
-    assert (said.code, time.monotonic() - began < 1) == (4, True)
-    assert "it is cut off if the server was killed meanwhile" in said.err
 
 
 def test_what_is_no_regular_file(folder: Path) -> None:

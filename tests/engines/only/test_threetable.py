@@ -107,28 +107,6 @@ def test_the_conversation_is_listed_drawn_and_shown(empty: Told) -> None:
     assert (first["values"], first["writes"]) == ({}, [])
 
 
-def test_the_trace_of_a_checkpoint_is_that_of_its_nodes_in_time(empty: Told) -> None:
-    empty.fill()
-    found = empty.json("show", f"{THREAD}@ckpt_003")["writes"]
-    assert [
-        (
-            one["task_id"],
-            one["idx"],
-            one["channel"],
-            one["task_path"],
-            one["bytes"],
-            one["at"][17:23],
-        )
-        for one in found
-    ] == [
-        ("retrieve_context", 0, "user_context", "()", 256, "30.100"),
-        ("retrieve_context", 1, "extracted_entities", "()", 128, "30.200"),
-        ("search_products", 0, "search_results", "()", 2048, "31.500"),
-        ("search_products", 1, "tool_calls", "()", 512, "31.600"),
-        ("generate_response", 0, "messages", "()", 1024, "32.000"),
-    ]
-
-
 def test_the_trace_is_read_in_columns_with_its_times(file: Told) -> None:
     file.fill()
     first = file.ckpt("diff", "--writes", f"{THREAD}@ckpt_001", "-o", "table").out
@@ -229,18 +207,6 @@ def test_the_id_of_a_copy_holds_its_step_where_ids_do(file: Told) -> None:
     assert steps == [4, 3, 2, 1]
     file.json("rollback", THREAD, "step:2", "--yes")
     assert file.json("history", THREAD)[0]["step"] == 3
-
-
-def test_a_receipt_names_the_archive(file: Told, tmp_path: Path) -> None:
-    file.fill()
-    kept = tmp_path / "kept"
-    plan = file.ckpt("purge", "--keep-last", "3", "--dry-run", "-o", "table").out
-    assert "Would prune 1 thread: 1 checkpoint, " in plan
-    done = file.ckpt("threads", "delete", THREAD, "--archive", kept, "--yes", "-o", "table").out
-    (restore,) = [line for line in done.splitlines() if line.startswith("archive ")]
-    assert restore.split()[:1] == ["archive"]
-    assert f"{kept}; `ckpt -s " in restore
-    assert restore.endswith(f" import {kept}` restores them")
 
 
 def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:
@@ -511,30 +477,6 @@ def test_a_thread_goes_and_comes_back_row_for_row(empty: Told, tmp_path: Path) -
     assert (again["added"], again["there"]) == (0, 20)
 
 
-def test_an_archive_brings_no_pickle_unless_that_is_allowed(empty: Told, tmp_path: Path) -> None:
-    empty.fill()
-    empty.run("UPDATE checkpoint_blobs SET type = 'pickle' WHERE channel = 'messages'")
-    ((number,),) = empty.run("SELECT count(*) FROM checkpoint_blobs WHERE type = 'pickle'")
-    before = empty.everything()
-    words = ["threads", "delete", THREAD, "--archive", str(tmp_path / "archive"), "--yes"]
-    assert empty.ckpt(*words).code == 0
-    (bundle,) = (tmp_path / "archive").iterdir()
-    refused = empty.ckpt("import", bundle, "--yes")
-    assert (refused.code, f"{number} values are pickles" in refused.err) == (5, True)
-    assert all(rows == [] for rows in empty.everything().values())
-    assert empty.ckpt("import", bundle, "--allow-pickle", "--yes").code == 0
-    assert empty.everything() == before
-
-
-def test_orphans_are_found(empty: Told) -> None:
-    empty.fill()
-    empty.run("DELETE FROM checkpoints WHERE checkpoint_id = 'ckpt_004'")
-    found = empty.json("gc", "--scope", "all", "--grace", "1d", "--yes")
-    rows = found["removed"]["rows"]
-    assert (rows["checkpoint_writes"], rows["checkpoint_blobs"], rows["checkpoints"]) == (1, 3, 0)
-    assert contents(empty.json("show", THREAD)["values"]) == SAID
-
-
 def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
     file.fill(final=False)
     for number in range(8, 12):
@@ -551,17 +493,6 @@ def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
         assert [one.key.checkpoint_id for one in store.checkpoints(THREAD)] == listed
     done = file.json("rollback", THREAD, "ckpt_002", "--yes")
     assert file.json("threads", "list")[0]["head"] == done["checkpoint_id"]
-
-
-def test_columns_of_another_saver_are_read_and_not_written(file: Told) -> None:
-    file.fill()
-    file.run("ALTER TABLE checkpoints ADD COLUMN tenant TEXT")
-    assert contents(file.json("show", THREAD)["values"]) == [*SAID, LAST]
-    refused = file.ckpt("rollback", THREAD, "ckpt_002", "--yes")
-    assert (refused.code, "no known saver creates: checkpoints.tenant" in refused.err) == (
-        4,
-        True,
-    ), refused.err
 
 
 def test_tables_without_what_is_needed_are_refused(file: Told) -> None:
@@ -591,18 +522,3 @@ def test_encrypted_parts_are_read_with_the_key(file: Told, maker: Any) -> None:
     assert contents(shown["values"]) == [*SAID, LAST]
     closed = file.json("show", THREAD)["values"]["messages"]
     assert "content" not in str(closed)
-
-
-def test_a_rollback_below_the_head_is_undone_and_made_again(file: Told) -> None:
-    file.fill()
-    for target in ("ckpt_002", "ckpt_003"):
-        file.json("rollback", THREAD, target, "--yes")
-    assert file.json("show", THREAD)["checkpoint_id"] == "ckpt_006"
-    _, first = (one["op"] for one in file.json("ops", "list")[:2])
-    before = file.json("history", THREAD)
-    assert file.ckpt("undo", first, "--yes").code == 0
-    assert file.json("show", THREAD)["checkpoint_id"] == "ckpt_006"
-    done = file.ckpt("redo", "--yes")
-    assert done.code == 0, done.err
-    again = file.json("history", THREAD)
-    assert [one["checkpoint_id"] for one in again] == [one["checkpoint_id"] for one in before]
