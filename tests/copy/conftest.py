@@ -1,7 +1,5 @@
 """Stores to copy from, and places to copy to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LangGraph's own serializers, to compare what they read on both sides of a conversion."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Adds threads to a store as `ckpt copy` does, and reads them back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable
 from pathlib import Path

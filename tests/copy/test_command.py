@@ -1,7 +1,5 @@
 """`ckpt copy` as a person and a script use it, between SQLite files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Threads of older releases are copied into stores of the newest, which reads the same there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from typing import Any

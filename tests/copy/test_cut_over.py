@@ -1,7 +1,5 @@
 """A deployment is moved while its agent works: copy, stop the agent, copy again, go on there."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """What only the files of `langgraph dev` have when threads are copied to or from them."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import tracemalloc

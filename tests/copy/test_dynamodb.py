@@ -1,7 +1,5 @@
 """What only DynamoDB has when threads are copied to or from it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Hostile threads are copied as they are or skipped; nothing in them is run or breaks a line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Archives are portable: `ckpt import` restores them into a store of another layout."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import replace

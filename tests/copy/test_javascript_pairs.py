@@ -1,7 +1,5 @@
 """Threads of LangGraph.js, copied between its stores, read as LangGraph.js read the originals."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """`ckpt copy` from KaFlow's collection, whose checkpoints are pickles."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import timedelta

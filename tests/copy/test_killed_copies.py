@@ -1,7 +1,5 @@
 """Killed at any moment, a copy leaves each thread whole or absent, and the next run finishes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path

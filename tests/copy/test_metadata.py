@@ -1,7 +1,5 @@
 """Metadata that is converted between layouts, as the savers of both sides read it."""
 
-from __future__ import annotations
-
 import json
 from itertools import permutations
 from typing import Any

@@ -1,7 +1,5 @@
 """`ckpt copy` to and from MongoDB: what is stored, in one go or by way of staged documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from threading import Timer

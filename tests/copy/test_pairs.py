@@ -3,8 +3,6 @@
 Threads that were copied are the same to LangGraph and to `ckpt`, and go on in the same way.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a store of any layout receives, it reads back part for part."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

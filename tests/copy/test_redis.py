@@ -1,7 +1,5 @@
 """`ckpt copy` to and from Redis: documents of RedisSaver, hashes, and those of plainredis."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ckpt copy` to and from the documents of LangGraph.js in Redis."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any

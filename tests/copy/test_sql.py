@@ -1,7 +1,5 @@
 """`ckpt copy` to and from SQLite, PostgreSQL and MySQL: new stores, rows, and refusals."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """What only ValkeySaver has when threads are copied to or from it."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,7 +1,5 @@
 """Values that are converted from one serializer to another, as LangGraph reads them."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

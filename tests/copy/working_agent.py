@@ -3,8 +3,6 @@
 The last of its threads then waits for an answer.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 from contextlib import closing

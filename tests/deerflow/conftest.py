@@ -1,7 +1,5 @@
 """The worked example, made once by the official graph, and copied for each test."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

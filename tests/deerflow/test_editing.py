@@ -1,7 +1,5 @@
 """Edits of memory.json: whole or not at all, never over what DeerFlow wrote meanwhile."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

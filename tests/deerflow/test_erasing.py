@@ -1,7 +1,5 @@
 """What is erased from DeerFlow's memory is in no file, whole or in part, and its lock is heeded."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Reading DeerFlow's memory: every place, both generations, and what is not as it should be."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """From a fact in a memory file to the message that caused it, and from a thread to its facts."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sqlite3

@@ -1,7 +1,5 @@
 """Ask about faults: those of an engine, those in all values of a store, and by the command."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -4,8 +4,6 @@ The rows of `tests.kit.planting.faults` and of `engine_faults` are planted on ea
 Here, layouts with the same reading share a test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from tests.doctor.engine_faults import MYSQL, POSTGRES

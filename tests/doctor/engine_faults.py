@@ -1,7 +1,5 @@
 """Faults of engines: how each is planted into a store, by layout and code."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

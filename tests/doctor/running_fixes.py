@@ -1,7 +1,5 @@
 """Runs the commands and statements that `ckpt doctor` prints, as who pastes them does."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

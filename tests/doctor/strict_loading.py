@@ -5,8 +5,6 @@ LANGGRAPH_STRICT_MSGPACK. Prints all values in a comparable form, as a serialize
 options loads them and as one with the list does, and which classes were blocked.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """Nothing is found in what agents store by the official library, whatever their nodes do."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from pathlib import Path

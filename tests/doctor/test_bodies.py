@@ -1,7 +1,5 @@
 """What a body must have, so that LangGraph loads it and goes on from it: its own graph says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nothing is found in stores that official savers and `ckpt` wrote, and that no one damaged."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A damaged file is said to be damaged, once, and no command calls it a bug of its own."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

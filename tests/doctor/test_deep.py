@@ -1,7 +1,5 @@
 """Each fault planted into a store of the official saver is found, at its row and nowhere else."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """Faults of the times to live in a table of DynamoDB."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

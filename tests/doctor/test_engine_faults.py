@@ -1,8 +1,6 @@
 """Each fault of an engine is found in a store that the official saver filled, and nothing else; the
 statement of the finding mends it."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from time import sleep

@@ -3,8 +3,6 @@
 `test_planted` and `test_engine_faults` run what is printed.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

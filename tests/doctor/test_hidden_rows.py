@@ -1,7 +1,5 @@
 """A role that sees only some of the rows removes none of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

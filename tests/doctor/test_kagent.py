@@ -3,8 +3,6 @@
 The threads in which faults are planted elsewhere have parallel tasks, of which kagent keeps one.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode
 from collections.abc import Iterator
 from typing import Annotated, Any, TypedDict

@@ -1,7 +1,5 @@
 """A value that is too long to be shown is read whole by what searches it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ The savers for PostgreSQL and MySQL put small values into the body, and store no
 that is empty.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 import sqlite3

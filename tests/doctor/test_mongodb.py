@@ -1,7 +1,5 @@
 """Faults of what only layouts on MongoDB have: indexes, expiry, and a limit for documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any

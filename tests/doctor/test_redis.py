@@ -1,7 +1,5 @@
 """Faults of what only layouts on Redis have: pointers, lists, flags, search indexes, expiry."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading

@@ -1,7 +1,5 @@
 """Tables of PostgreSQL and MySQL: what is no fault, and what keeps a saver from loading them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

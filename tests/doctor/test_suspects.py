@@ -1,7 +1,5 @@
 """Stores name the threads whose keys contradict each other, and no others."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

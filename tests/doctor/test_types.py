@@ -1,7 +1,5 @@
 """`ckpt doctor --types` lists exactly what strict mode blocks, and runs nothing of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Commands that read, which every store with a thread `trip` must answer."""
 
-from __future__ import annotations
-
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
     ["threads", "list", "--all", "-o", "json"],

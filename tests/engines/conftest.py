@@ -1,7 +1,5 @@
 """Fixtures for several modules."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The layouts that tests of this folder run on, and moments at which something happens to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Servers that cannot be had, do not answer or go away, and URLs of which no secret is shown."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Layouts are told by what is stored: others are refused, and what no saver makes is only read."""
 
-from __future__ import annotations
-
 import pytest
 
 from ckpt_backends.testing.harness import Harness

@@ -4,8 +4,6 @@ And what the outlines of heads tell where an engine groups them, or reads only w
 a node run.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -5,8 +5,6 @@ refuse what they refuse, with their error codes. To try a real one, set `CKPT_TE
 an empty database of it, `postgresql://...` or `mysql://...`: the tables are copied there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What reading promises of each engine: no thread for another, one moment, nothing is written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

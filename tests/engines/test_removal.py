@@ -1,7 +1,5 @@
 """Removing and putting back: no key is left, none of another thread goes, none is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Without a snapshot in it, a DeltaChannel is made of the writes of earlier checkp
 gone: the official saver reads it as empty, and no command invents a value.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, TypedDict
 
 import pytest

@@ -4,8 +4,6 @@ No fixture is kept of them: each writes its store here. Environments are made wi
 folder; `-m release` runs these.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A thread with a canary in all that the official saver stores of it, beside a neighbour."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A person in a store: threads and long-term memory by the official libraries, and a neighbour."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 from dataclasses import dataclass

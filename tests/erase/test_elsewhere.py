@@ -1,7 +1,5 @@
 """What servers say about their logs and replicas becomes places, also if they say nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`ckpt erase` on SQLite: what it finds, removes, keeps and says."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

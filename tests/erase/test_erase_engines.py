@@ -1,7 +1,5 @@
 """`ckpt erase` leaves nothing of a person in any engine, and what stays is as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

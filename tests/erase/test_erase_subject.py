@@ -1,7 +1,5 @@
 """What `--subject` means, and what belongs to an erasure."""
 
-from __future__ import annotations
-
 import pytest
 
 from ckpt_backends.errors import ParseError, UsageError

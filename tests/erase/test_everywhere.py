@@ -1,7 +1,5 @@
 """All of a person: checkpoints of resumed runs and of subgraphs, archives, memory, and receipts."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

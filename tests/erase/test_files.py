@@ -1,7 +1,5 @@
 """What is erased from files is overwritten before the system frees their blocks."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is erased from a server is in none of its rows, and what it may still hold is named."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

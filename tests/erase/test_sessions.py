@@ -1,7 +1,5 @@
 """Sessions of an application are removed, unless they have changed since they were read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

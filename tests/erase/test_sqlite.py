@@ -1,7 +1,5 @@
 """What is erased from SQLite files is in none of their bytes."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

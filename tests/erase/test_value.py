@@ -1,7 +1,5 @@
 """`erase --value` on a real thread: the secret is gone, and the graph goes on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

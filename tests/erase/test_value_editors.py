@@ -1,7 +1,5 @@
 """Erasing in stored bytes gives what erasing in the value gives, and changes nothing else."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from base64 import b64decode, b64encode

@@ -1,7 +1,5 @@
 """`erase --value` on stores of earlier releases and of LangGraph.js."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`--audit FILE`: a chain of hashes of all changes, and what `ops verify` finds in it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The log on disk: torn lines, rotation, several processes, and runs that were killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

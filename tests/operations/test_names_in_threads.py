@@ -1,7 +1,5 @@
 """`show`, `history` and the tree name the operations that changed a thread."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

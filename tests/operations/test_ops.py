@@ -1,7 +1,5 @@
 """`ckpt ops`: what is listed, shown, undone and redone, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Each command that changes a store records one operation, which gives the first rows back."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass, field

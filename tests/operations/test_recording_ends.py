@@ -1,7 +1,5 @@
 """What is recorded of changes that stop early, and where operations cannot be recorded."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Random sequences of changes, undos and redos: the rows are those that a model expects."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

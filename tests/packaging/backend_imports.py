@@ -7,8 +7,6 @@ one is covered without being listed.
 * Nothing outside backends and engines imports a driver that a declaration names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module

@@ -11,8 +11,6 @@ The savers, with which the tests fill stores, ask for newer drivers than `ckpt` 
 requires overrides what they ask for, so that the tests run at its own bounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The built distribution, once for all tests of this folder."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rules of `backend_imports` as a contract of import-linter; see pyproject.toml."""
 
-from __future__ import annotations
-
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, output
 

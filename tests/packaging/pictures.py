@@ -4,8 +4,6 @@ After an intended change, run `python -m tests.packaging.pictures` and check wha
 compares the pictures.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The code of docs/adapters.md is a working adapter: the conformance suite passes on it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

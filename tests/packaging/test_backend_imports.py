@@ -1,7 +1,5 @@
 """The contract about backends breaks where it must. `lint-imports` runs it on the whole program."""
 
-from __future__ import annotations
-
 import pytest
 
 from ckpt_backends.declaration import Backend

@@ -1,7 +1,5 @@
 """What is put on the package index: the wheel, the sdist, and the page made of the README."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Documents say what the program does: each example is run, each reference made anew."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """With only Python, two commands lead to the tree of a store: by pip, by pipx and by uv."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """pandas and Polars read exported tables with the right types."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Empty stores for the tests of encryption."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ckpt rekey`: which threads it takes, what it refuses, and what it says."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

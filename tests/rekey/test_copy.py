@@ -1,7 +1,5 @@
 """`ckpt copy` keeps values encrypted, gives them another key, encrypts or decrypts them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias

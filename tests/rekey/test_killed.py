@@ -1,7 +1,5 @@
 """Killed at any moment, `ckpt rekey` leaves each thread with one key, and the next run finishes."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Encrypted threads are rolled back, forked and mended with their key, as LangGraph would."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Conversations that nothing befell have no finding, in any era and at any checkpoint."""
 
-from __future__ import annotations
-
 import operator
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ckpt repair messages` as a command: one thread, and many of which some need no repair."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

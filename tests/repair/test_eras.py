@@ -1,7 +1,5 @@
 """The messages of older releases and of LangGraph.js are repaired in their own form."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """LangGraph.js itself goes on with threads that were repaired."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

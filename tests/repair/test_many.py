@@ -1,7 +1,5 @@
 """`ckpt repair` of many threads: planned, asked for once, carried out one by one."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """An agent that was killed in the middle of its tools goes on after `plan_message_repair`."""
 
-from __future__ import annotations
-
 import shlex
 import signal
 import subprocess

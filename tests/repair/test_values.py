@@ -1,7 +1,5 @@
 """`ckpt repair values` where values are stored inside checkpoints."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`ckpt repair writes` drops an answer that LangGraph would give to the next question."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

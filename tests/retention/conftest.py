@@ -1,7 +1,5 @@
 """The stores from which threads and checkpoints are removed."""
 
-from __future__ import annotations
-
 from tests.kit.travelling import filled, quietly, stores
 
 __all__ = ["filled", "quietly", "stores"]

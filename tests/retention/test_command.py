@@ -1,7 +1,5 @@
 """What `ckpt purge` takes, refuses and says."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Rows that belong to nothing: found, left alone while they are young, and removed."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

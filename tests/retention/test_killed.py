@@ -5,8 +5,6 @@ pointers, is still listed, and goes with the next run. An import brings a thread
 at all.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Removing on MongoDB: others that write meanwhile, what a broken run left, standalone servers."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -3,8 +3,6 @@
 Checkpoints of earlier savers lean on their parents for more.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several savers in one database: what belongs to one of them is no orphan of another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

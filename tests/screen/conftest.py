@@ -1,7 +1,5 @@
 """Tests of the screen are coroutines; `seat` sits before a screen that is open on a store."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager

@@ -1,7 +1,5 @@
 """Stores on which the screen is opened."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Changing a store: the plan is shown, and the official graph goes on. Not without `--write`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

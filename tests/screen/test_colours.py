@@ -1,7 +1,5 @@
 """Colours: all text is readable in every theme, and only what waits is yellow; and the pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Comparing two checkpoints: by the tab, side by side, and by the command line."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

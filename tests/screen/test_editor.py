@@ -1,7 +1,5 @@
 """The editor of a value: whatever it is and does, the screen stays and the store too."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The findings of a thread on the screen: the tab, the marks in the tree, and the way there."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What a store holds is shown as text, however it is made."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Keys, the help, the palette, the lists over the screen, and the line of messages."""
 
-from __future__ import annotations
-
 import gc
 import json
 import shlex

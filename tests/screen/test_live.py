@@ -1,7 +1,5 @@
 """A store that changes, goes away, comes back, or is not open yet while it is looked at."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Threads with many checkpoints: what is read for the tree, and how often."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Collection
 from datetime import UTC

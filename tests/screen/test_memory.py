@@ -1,7 +1,5 @@
 """Long-term memory on the screen: LangGraph's Store, and DeerFlow's files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The panes: their sizes, one alone, and what the screen remembers of its last use."""
 
-from __future__ import annotations
-
 from datetime import UTC
 from pathlib import Path
 

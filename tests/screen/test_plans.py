@@ -1,7 +1,5 @@
 """What may change a store: only with `--write`, after a plan was shown; and the operations."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import subprocess

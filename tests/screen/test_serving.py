@@ -1,7 +1,5 @@
 """`ckpt tui --serve`: who may look, what they see, in a real browser too, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

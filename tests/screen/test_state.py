@@ -1,7 +1,5 @@
 """The values of a state: they fold, are searched, copied and pinned, and show their changes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

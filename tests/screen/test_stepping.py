@@ -1,7 +1,5 @@
 """Stepping from checkpoint to checkpoint, and to where a value changed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tabs of a checkpoint and of a thread: their labels, what they show, and the way there."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from unittest.mock import Mock

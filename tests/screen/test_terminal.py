@@ -1,7 +1,5 @@
 """The screen in a real terminal, with real keys, under tmux; and when there is none."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

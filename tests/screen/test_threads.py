@@ -1,7 +1,5 @@
 """The pane of threads: order, titles, signs, columns and filters."""
 
-from __future__ import annotations
-
 import shlex
 import sqlite3
 from contextlib import closing

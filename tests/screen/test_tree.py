@@ -1,7 +1,5 @@
 """The tree of a thread: folds, subgraphs, marks, columns, and what is read of long threads."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, TypedDict

@@ -1,7 +1,5 @@
 """Credentials of every kind, made at run time: as constants they would alarm scanners of hosts."""
 
-from __future__ import annotations
-
 import base64
 import json
 import string

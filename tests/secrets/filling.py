@@ -1,7 +1,5 @@
 """Fill a store with credentials through LangGraph's own savers."""
 
-from __future__ import annotations
-
 import operator
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """`ckpt secrets` finds what official savers stored, says where, and never prints it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

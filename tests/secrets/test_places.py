@@ -1,7 +1,5 @@
 """Where secrets can hide: damaged, encrypted and huge values, names, branches, lost rows."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys

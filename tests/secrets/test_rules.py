@@ -1,7 +1,5 @@
 """Each form is found as a whole, examples are not, and no text makes the search stall."""
 
-from __future__ import annotations
-
 import ast
 import pkgutil
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The current folder holds Python files with the names of modules; nothing of them is executed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

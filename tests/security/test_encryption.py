@@ -1,7 +1,5 @@
 """Encrypted stores: keys that fit or not, rows in plain text, and envelopes of Agent Server."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Two `ckpt` processes that write the same file, or the same memory, at the same moment."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable

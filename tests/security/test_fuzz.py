@@ -3,8 +3,6 @@
 The same inputs are tried in each run; the slow run tries many more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pickletools

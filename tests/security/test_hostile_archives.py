@@ -1,7 +1,5 @@
 """Archives and plans from strangers: damaged, oversized, or changed while a person decides."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

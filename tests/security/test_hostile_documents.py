@@ -1,7 +1,5 @@
 """The hostile rows as documents of MongoDB, and documents of wrong types, through every command."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Iterator

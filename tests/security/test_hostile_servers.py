@@ -2,8 +2,6 @@
 silent.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import struct

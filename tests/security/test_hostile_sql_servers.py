@@ -1,7 +1,5 @@
 """Hostile PostgreSQL and MySQL servers: they want the password or a file, never end, or lie."""
 
-from __future__ import annotations
-
 import random
 import re
 import struct

@@ -1,7 +1,5 @@
 """Every command shows or names hostile rows, runs nothing of them, and changes nothing unasked."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Memory and time have limits, whatever a store or a server holds."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -3,8 +3,6 @@
 `test_removal.py` of the conformance suite asks the same of every layout.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import struct

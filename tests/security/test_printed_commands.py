@@ -1,7 +1,5 @@
 """Each printed command, pasted into bash, zsh and fish, runs `ckpt` with the very same id."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """With --redact no command shows a value, in any format, on stdout or on stderr."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

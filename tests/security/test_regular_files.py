@@ -3,8 +3,6 @@
 Each run is a process, so that one that hangs ends the test and not the whole run.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -3,8 +3,6 @@
 A test that fails here runs into its time limit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from fnmatch import fnmatchcase

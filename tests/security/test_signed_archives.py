@@ -1,7 +1,5 @@
 """Archives say who made them: signed when written, verified before anything is restored."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A configuration from somebody else: it names no server and reads no variable until trusted."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a profile takes from the environment is never printed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

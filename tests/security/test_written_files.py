@@ -1,7 +1,5 @@
 """What `ckpt` writes can be read by its owner only, and goes through no planted link."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -5,8 +5,6 @@ Runs in that era's environment, which has neither `ckpt` nor pytest; SOURCE is t
 are resumed, `ours` with what `ckpt` printed, `theirs` by the library's time travel to the target.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

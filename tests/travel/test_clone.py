@@ -1,7 +1,5 @@
 """`ckpt copy THREAD@REF --as NEW` makes a thread that goes on as the one it comes from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, TypedDict
 

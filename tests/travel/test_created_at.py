@@ -1,7 +1,5 @@
 """The `created_at` of an official snapshot names that very checkpoint, though its id is younger."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Its environment is made with pip in a cache folder; `-m release` runs this.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

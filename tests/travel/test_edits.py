@@ -1,7 +1,5 @@
 """A state that is edited while it is forked is what `update_state` would have made of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -5,8 +5,6 @@ alters the tables of an older one when it opens them. With `-m release`, the ver
 a thread resumes it, in an environment that pip makes in a cache folder.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Rollbacks as people do them: in pipes, twice, with empty variables, while an agent runs."""
 
-from __future__ import annotations
-
 import shlex
 import sqlite3
 import subprocess

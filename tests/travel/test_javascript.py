@@ -1,7 +1,5 @@
 """LangGraph.js itself resumes a fork on a server, and both branches keep their values."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

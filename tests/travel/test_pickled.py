@@ -1,7 +1,5 @@
 """Checkpoints that are one pickle, as `pickle_fallback` stores them, are gone back to as others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a plan of rollback, fork and undo tells a person, and whether it is so."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress

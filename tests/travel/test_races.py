@@ -1,7 +1,5 @@
 """Others write at the same time: what `ckpt` adds is whole or not there, and never over theirs."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """What is not written to, and why; a store that is refused stays as it is."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import replace

@@ -3,8 +3,6 @@
 `ckpt undo` takes it back: whole while nothing was built on it, else as a rollback.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from ckpt_backends.testing.official import ScenarioStore, config_of, state, stored_ids

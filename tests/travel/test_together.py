@@ -3,8 +3,6 @@
 The store is afterwards as if one had run after the other, or as if only one had run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What only DynamoDB has: payloads beside items and in S3, scans, keys with `#`, AWS errors."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import re

@@ -1,7 +1,5 @@
 """What only LangGraph.js stores in Redis and MongoDB: values apart, shapes of its own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """KaFlow's layout: what its own saver stores and reads, and what `ckpt` says of it."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from operator import add

@@ -1,7 +1,5 @@
 """kagent's layout: whose threads there are, what is softly deleted, and what else is in there."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What only the files of `langgraph dev` have: pickles, a server, and three of them a change."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

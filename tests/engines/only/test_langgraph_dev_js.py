@@ -1,7 +1,5 @@
 """The file of LangGraph.js's dev server: what its API told, damage, files of Python beside it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

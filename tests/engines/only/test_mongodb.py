@@ -1,7 +1,5 @@
 """What only MongoDB has: collections by shape, two generations of metadata, errors of a network."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator

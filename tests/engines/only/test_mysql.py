@@ -1,7 +1,5 @@
 """What only MySQL and MariaDB have: collations that merge ids, users, releases of the saver."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any

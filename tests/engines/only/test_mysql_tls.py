@@ -1,7 +1,5 @@
 """TLS to MySQL and MariaDB: used where it is there, had where it is asked for, checked."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What only langgraph-checkpoint-plainredis has: timelines, a registry, everything in texts, and
 values under keys of their own that all branches share."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from typing import Any

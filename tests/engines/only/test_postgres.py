@@ -1,7 +1,5 @@
 """What only PostgreSQL has: roles, schemas, time limits, poolers, values kept apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """What only Redis has: layouts side by side, ids in names of keys, times to live, no snapshots."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from typing import Any

@@ -1,7 +1,5 @@
 """Redis Cluster: three servers that share the keys, for all layouts that need no index."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

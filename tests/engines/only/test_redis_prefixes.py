@@ -1,7 +1,5 @@
 """Stores whose savers were given prefixes: each is read with all of its writes, or not at all."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Removing and putting back in Redis: no key is left, none of another thread goes, none is lost."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

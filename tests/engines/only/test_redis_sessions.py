@@ -1,7 +1,5 @@
 """Sessions beside the plain saver: found by what they say, joined to their threads both ways."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from typing import Any

@@ -3,8 +3,6 @@
 Without TLS, a password is sent in clear text, which is said before.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from pathlib import Path

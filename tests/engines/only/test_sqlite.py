@@ -1,7 +1,5 @@
 """What only SQLite has: its log, its locks, and folders that cannot be written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

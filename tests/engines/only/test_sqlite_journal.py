@@ -3,8 +3,6 @@
 A read shows committed transactions only, and changes neither the file nor its journal.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

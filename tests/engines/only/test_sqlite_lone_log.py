@@ -1,7 +1,5 @@
 """Logs without their database, what else has the name of one, and what a read leaves beside it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sqlite3

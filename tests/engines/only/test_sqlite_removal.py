@@ -1,7 +1,5 @@
 """What is removed from a SQLite file stands neither in it nor in its log, and gives space back."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

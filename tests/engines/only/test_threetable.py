@@ -1,7 +1,5 @@
 """The insurance conversation in three tables, in both readings, on each engine that has them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

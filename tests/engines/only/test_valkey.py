@@ -1,7 +1,5 @@
 """What only ValkeySaver has: lists of checkpoints, and all writes of a checkpoint in one text."""
 
-from __future__ import annotations
-
 import json
 import threading
 from base64 import b64encode
