@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import truth
-from tests.kit.chance import Chance
 from tests.kit.command import ckpt
 from tests.kit.differing import difference
 from tests.kit.harness.sqlite import SqliteHarness

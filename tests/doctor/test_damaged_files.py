@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.sqlite import health as damage
+from ckpt_backends.testing.chance import Chance
 from ckpt_cli.render.doctor import unchecked_notes
 from tests.doctor.asking import faults
 from tests.doctor.engine_faults import contradict_index
@@ -91,11 +92,12 @@ def test_no_command_fails_on_a_spoilt_page(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["zeroed", "random", "swapped", "bytes", "cut off"])
-@pytest.mark.parametrize("place", range(PAGES))
-def test_no_command_fails_on_any_page(kind: str, place: int, tmp_path: Path) -> None:
-    for seed in range(3 if kind in {"swapped", "bytes"} else 1):
-        check_all(spoilt(tmp_path / f"{seed}.db", place, kind=kind, seed=seed))
+def test_no_command_fails_on_any_page(tmp_path: Path, chance: Chance) -> None:
+    for dice in chance.rounds(60):
+        kind = dice.choice(["zeroed", "random", "swapped", "bytes", "cut off"])
+        place, seed = dice.randrange(PAGES), dice.getrandbits(32)
+        print(f"{kind} page {place}, seed {seed}")
+        check_all(spoilt(tmp_path / "store.db", place, kind=kind, seed=seed))
 
 
 def test_zeroed_pages_are_named_once_with_what_saves_the_rest(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.killing import calls_of, kill_at
 from tests.erase.person import (
     CANARY,
@@ -402,10 +403,11 @@ def test_queries_that_name_the_erased_are_taken_out_of_the_history(sample: Path)
 ERASE = ("-s", "a", "erase", *SUBJECT, "--yes", "-o", "json", "--no-mentions")
 
 
-@pytest.mark.parametrize("times", [6, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("times", [6, pytest.param(0, marks=pytest.mark.nightly, id="night")])
 def test_an_erasure_that_is_killed_at_any_moment_is_finished_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, chance: Chance
 ) -> None:
+    """A few times at moments from the first to the last, or in the night at any."""
     place, full = tmp_path / "place", tmp_path / "full"
     place.mkdir()
     monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
@@ -417,13 +419,13 @@ def test_an_erasure_that_is_killed_at_any_moment_is_finished_by_the_next(
     assert home.run("undo", "--yes").code == 0
     shutil.copytree(place, full)
     calls = calls_of(ERASE)
-    dice = random.Random(times)
+    part, dice = len(calls) // (times or 1), random.Random(times)
+    fixed = (dice.choice(calls[n * part :][:part]) for n in range(times))
     killed = 0
-    for number in range(times):
+    for moment in fixed if times else (one.choice(calls) for one in chance.rounds(30)):
         for one in place.iterdir():
             shutil.rmtree(one) if one.is_dir() else one.unlink()
         shutil.copytree(full, place, dirs_exist_ok=True)
-        moment = dice.choice(calls[number * len(calls) // times :][: len(calls) // times])
         killed += kill_at(ERASE, moment)
         again = ckpt(*ERASE, "--receipt", "receipt.json")
         assert again.code == 0, (moment, again.err)

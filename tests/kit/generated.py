@@ -6,7 +6,6 @@ import random
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
@@ -39,15 +38,13 @@ GRAPHS: dict[str, tuple[Any, Any]] = {
 }
 
 
-GENERATED = [
-    *(("fanout_asking", 1), ("delta_rarely", 1)),
-    *(
-        pytest.param(name, seed, marks=pytest.mark.nightly)
-        for name in GRAPHS
-        for seed in range(2, 8)
-    ),
-]
-"""Names of graphs and seeds as parameters: most are nightly."""
+GENERATED = [("fanout_asking", 1), ("delta_rarely", 1)]
+"""A graph and a seed that are always tried. A night tries others."""
+
+
+def other(filled: ScenarioStore, dice: random.Random) -> ScenarioThread:
+    """A thread that a night tries."""
+    return generate(filled, dice.choice([*GRAPHS]), dice.getrandbits(32))
 
 
 def generate(filled: ScenarioStore, name: str, seed: int) -> ScenarioThread:

@@ -22,12 +22,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ckpt_backends.testing import command_line
+from ckpt_backends.testing.chance import CHANCE, chance  # noqa: F401  (a fixture)
 from ckpt_backends.testing.environment import clean_environment, homes, own_state  # noqa: F401  (fixtures)
 from ckpt_backends.testing.harness import Harness, TestServer
 from ckpt_backends.testing.plugin import SUITE, named_harnesses
 from tests.kit import servers
 from tests.kit.answers import check_answer
-from tests.kit.chance import chance, pytest_report_header  # noqa: F401  (a fixture and a hook)
 from tests.kit.command import FIXTURES, SAMPLE, copy_store
 
 if TYPE_CHECKING:
@@ -216,6 +216,8 @@ def langgraph_js(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 MISSING: list[str] = []
 """Servers that are not available, with the command that installs them."""
+STORES: list[str] = []
+"""The filled stores whose turn it is in a nightly run."""
 
 
 class BundledLayouts:
@@ -265,6 +267,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(BundledLayouts())
 
 
+def pytest_report_header() -> str:
+    """Say how the run is repeated."""
+    from tests.kit.harness.tiers import NIGHTS
+
+    return f"chance: CKPT_TEST_SEED={CHANCE.seed} CKPT_TEST_NIGHTS={NIGHTS}"
+
+
 def _unused(items: list[pytest.Item]) -> Iterator[str]:
     """Yield the beginnings of ids in `in_ci` with which no variant of their test begins."""
     ids: dict[tuple[Path, str], list[str]] = {}
@@ -283,15 +292,21 @@ def _unused(items: list[pytest.Item]) -> Iterator[str]:
 # Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave variants of an engine for `-m nightly`, and group the tests that one worker runs
-    together: those of a filled store, or of a file.
+    """Leave variants of an engine for `-m nightly`, and most of these for another night; and group
+    the tests that one worker runs together: those of a filled store, or of a file.
 
     So each store is filled only once. Tests of the screen share nothing and take long: they run one
     by one at the end, so that no worker waits for another.
     """
     if not any("::" in one for one in config.args) and (unused := list(_unused(items))):
         raise pytest.UsageError("\n".join(unused))
-    from tests.kit.harness.tiers import IN_CI, is_proved_elsewhere, waits_for_engines
+    from tests.kit.harness.tiers import (
+        IN_CI,
+        is_asked_for,
+        is_proved_elsewhere,
+        waiting,
+        waits_for_engines,
+    )
 
     # Once for each file, since thousands of tests share a few hundred.
     is_suite = cache(lambda path: SUITE in path.parents)
@@ -312,6 +327,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         store = None if params is None else params.params.get("filled")
         group = f"{item.path.parent}/{getattr(store, 'name', store)}" if store else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+    if is_asked_for(config, "nightly") and not any("::" in one for one in config.args):
+        now, later = waiting(items)
+        STORES[:] = sorted(now)
+        config.hook.pytest_deselected(items=later)
+        waits = {*later}
+        items[:] = [item for item in items if item not in waits]
 
 
 def pytest_collection_finish() -> None:
@@ -325,6 +346,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["servers"], output["missing"] = dict(servers.USED), list(MISSING)
+        output["stores"] = STORES
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -333,11 +355,14 @@ def pytest_testnodedown(node: Any) -> None:
     output = getattr(node, "workeroutput", {})
     servers.USED.update(output.get("servers", {}))
     MISSING.extend(text for text in output.get("missing", ()) if text not in MISSING)
+    STORES[:] = output.get("stores", STORES)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for kind, what in servers.USED.items():
         terminalreporter.write_line(f"server {kind}: {what}")
+    if STORES:
+        terminalreporter.write_line(f"stores of this night: {', '.join(STORES)}")
     for text in MISSING:
         terminalreporter.write_line(f"not tested, {text}", yellow=True)
 

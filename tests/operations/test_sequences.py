@@ -8,10 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
+from ckpt_backends.testing.chance import Chance
 from tests.kit.command import SAMPLE, CommandResult, ckpt
 from tests.kit.rows import Rows, rows_of
 
@@ -165,7 +166,11 @@ def _few() -> Path:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("examples", "steps"), [(8, 8), (300, 25)])
-def test_random_sequences(examples: int, steps: int) -> None:
-    bounded = settings(max_examples=examples, stateful_step_count=steps, deadline=None)
-    run_state_machine_as_test(Changes, settings=bounded)
+def test_random_sequences(chance: Chance) -> None:
+    bounded = settings(max_examples=4, stateful_step_count=25, deadline=None, database=None)
+    for dice in chance.rounds(60):
+
+        class Seeded(Changes):
+            """Has a seed of its own."""
+
+        run_state_machine_as_test(seed(dice.getrandbits(32))(Seeded), settings=bounded)

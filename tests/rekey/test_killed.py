@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.encrypted import KEY, NEW, key_of
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.killing import calls_of, kill_at
@@ -49,25 +50,27 @@ def _keys_of(harness: SqliteHarness, thread_id: str) -> set[bytes]:
     return found
 
 
-@pytest.mark.parametrize("number", [3, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("at_random", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_killed_run_is_finished_by_the_next(
-    filled: Path, tmp_path: Path, old_key: Path, new_key: Path, number: int
+    filled: Path, tmp_path: Path, old_key: Path, new_key: Path, at_random: bool, chance: Chance
 ) -> None:
     path = tmp_path / "store.db"
     words: list[str | Path] = ["-s", path, "--aes-key-file", old_key, "rekey", "--all"]
     words += ["--new-key-file", new_key, "--yes"]
     shutil.copy(filled, path)
     calls = calls_of(words, since="open_writable")
-    for share in range(1, number + 1):
+    rounds = (dice.choice(calls) for dice in chance.rounds(30))
+    half = calls[len(calls) // 2]
+    for call in rounds if at_random else (calls[len(calls) // 4], half, calls[len(calls) * 3 // 4]):
         for one in tmp_path.glob("store.db*"):
             one.unlink()
         shutil.copy(filled, path)
-        kill_at(words, calls[share * len(calls) // (number + 1)], since="open_writable")
+        kill_at(words, call, since="open_writable")
         found = keys_of(path)
         assert all(len(one) == 1 for one in found)
         done = found.count({NEW})
         # Half way, some threads are written, and some are not.
-        assert 0 < done < len(THREADS) or share * 2 != number + 1
+        assert 0 < done < len(THREADS) or call != half
         again = ckpt(*words, "-o", "json").json
         assert (again["threads"], again["skipped"]) == (len(THREADS), [])
         assert again["done_before"] * len(THREADS) == again["values"] * done

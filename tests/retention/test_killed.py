@@ -17,9 +17,9 @@ import pymongo
 import pytest
 
 from ckpt_backends.archive import check_bundle
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.harness import POINTERS, Harness
 from ckpt_backends.testing.library import config_of_thread, graph_of
-from tests.kit.chance import Chance
 from tests.kit.command import ckpt
 from tests.kit.killing import run_and_kill, seconds_of
 from tests.kit.opening import empty_store

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.official import (
     ScenarioStore,
     ScenarioThread,
@@ -22,7 +23,7 @@ from ckpt_backends.testing.official import (
 )
 from ckpt_backends.testing.trials import NAMES, PLAIN, SAMPLE
 from tests.kit.command import FIXTURES, ckpt, copy_store
-from tests.kit.generated import GENERATED, generate
+from tests.kit.generated import GENERATED, generate, other
 
 POLICIES: dict[str, list[str]] = {
     "last-1": ["--keep-last", "1"],
@@ -197,6 +198,12 @@ def test_every_thread(filled: ScenarioStore, name: str, policy: str) -> None:
 @pytest.mark.parametrize(("name", "seed"), GENERATED)
 def test_threads_of_random_calls(filled: ScenarioStore, name: str, seed: int, policy: str) -> None:
     check_pruned(filled, generate(filled, name, seed), policy)
+
+
+@pytest.mark.nightly
+def test_other_threads_of_random_calls(filled: ScenarioStore, chance: Chance) -> None:
+    for dice in chance.rounds(30):
+        check_pruned(filled, other(filled, dice), dice.choice([*POLICIES]))
 
 
 ERAS = ["lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]

@@ -1,6 +1,6 @@
 """Random hostile input: every command ends as documented and prints clean text.
 
-The same inputs are tried in each run; the slow run tries many more.
+The same inputs are tried in each run; a nightly run tries others.
 """
 
 import contextlib
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import decode, decode_checkpoint, from_json, to_json
 from ckpt_backends.codec.lossless import decode_lossless
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.model import TypedBytes
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.url import _has_scheme, masked, parse_url, printable
 from ckpt_cli.config.profiles import load_profiles
 from tests.kit.command import ROOT, ckpt
@@ -28,19 +29,27 @@ from tests.kit.hostile.watched import check
 
 Check: TypeAlias = Callable[[Any], None]
 THREAD = "trip-to-kyoto"
-EFFORT = [1, pytest.param(30, marks=pytest.mark.nightly)]
+Fuzz: TypeAlias = Callable[[st.SearchStrategy[Any], Check, int], None]
 
 
-def fuzz(strategy: st.SearchStrategy[Any], check: Check, examples: int) -> None:
-    """Try a number of inputs, always the same."""
-    found = given(strategy)(check)
-    settings(
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )(found)()
+@pytest.fixture(params=["some", pytest.param("many", marks=pytest.mark.nightly)])
+def fuzz(request: pytest.FixtureRequest, chance: Chance) -> Fuzz:
+    """Try a number of inputs, always the same, or in the night over and over other ones."""
+
+    def tried(strategy: st.SearchStrategy[Any], check: Check, examples: int) -> None:
+        bounds = settings(
+            max_examples=examples,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        if request.param == "some":
+            settings(bounds, derandomize=True)(given(strategy)(check))()
+            return
+        for dice in chance.rounds(10):
+            seed(dice.getrandbits(32))(bounds(given(strategy)(check)))()
+
+    return tried
 
 
 characters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
@@ -133,10 +142,9 @@ INPUTS: dict[str, tuple[st.SearchStrategy[str], str]] = {
 """What an argument is made of, and where it stands in a command line."""
 
 
-@pytest.mark.parametrize("effort", EFFORT)
 @pytest.mark.parametrize("name", INPUTS)
 def test_hostile_arguments(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, name: str, effort: int
+    sample: Path, monkeypatch: pytest.MonkeyPatch, name: str, fuzz: Fuzz
 ) -> None:
     strategy, line = INPUTS[name]
     words = line.split(" ")
@@ -146,14 +154,13 @@ def test_hostile_arguments(
     def try_one(text: str) -> None:
         check(ckpt(*first, *(word.replace("{}", text) for word in words)))
 
-    fuzz(strategy, try_one, 15 * effort if effort > 1 else 6)
+    fuzz(strategy, try_one, 6)
 
 
 SECRET = "hunter2-correct-horse"
 
 
-@pytest.mark.parametrize("effort", EFFORT)
-def test_no_part_of_a_hostile_url_is_a_secret_that_is_printed(effort: int) -> None:
+def test_no_part_of_a_hostile_url_is_a_secret_that_is_printed(fuzz: Fuzz) -> None:
     def check(parts: tuple[str, ...]) -> None:
         scheme, user, before, after, host, path, name = parts
         url = f"{scheme}://{user}:{before}{SECRET}{after}@{host}/{path}?{name}={SECRET}"
@@ -171,11 +178,10 @@ def test_no_part_of_a_hostile_url_is_a_secret_that_is_printed(effort: int) -> No
     name = one_of("password sslpassword token x a%5Fb")
     user = junk.filter(lambda text: "@" not in text)
     scheme = one_of("postgresql mysql mongodb redis rediss x sqlite")
-    fuzz(st.tuples(scheme, user, junk, junk, host, junk, name), check, 150 * effort)
+    fuzz(st.tuples(scheme, user, junk, junk, host, junk, name), check, 150)
 
 
-@pytest.mark.parametrize("effort", EFFORT)
-def test_hostile_urls_are_parsed_or_refused(effort: int) -> None:
+def test_hostile_urls_are_parsed_or_refused(fuzz: Fuzz) -> None:
     def check(url: str) -> None:
         printable(url)
         try:
@@ -186,7 +192,7 @@ def test_hostile_urls_are_parsed_or_refused(effort: int) -> None:
             again = parsed.with_params({"layout": "a b&c=d"})
             assert parse_url(again.raw).params["layout"] == "a b&c=d"
 
-    fuzz(mixed("postgresql:// redis:// :// @ : / ? & = %40 [::1] # u"), check, 200 * effort)
+    fuzz(mixed("postgresql:// redis:// :// @ : / ? & = %40 [::1] # u"), check, 200)
 
 
 numbers_of_any_kind = st.integers(-(2**63), 2**63 - 1) | st.floats()
@@ -229,9 +235,8 @@ def toml(value: Any) -> str:
             return json.dumps(value)
 
 
-@pytest.mark.parametrize("effort", EFFORT)
 def test_hostile_profiles_are_read_or_refused(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, effort: int
+    sample: Path, monkeypatch: pytest.MonkeyPatch, fuzz: Fuzz
 ) -> None:
     folder = sample.parent
     monkeypatch.chdir(folder)
@@ -248,7 +253,7 @@ def test_hostile_profiles_are_read_or_refused(
             for words in ("threads list --limit 1", "purge --expired --dry-run"):
                 check(ckpt("--config", path, *named, *words.split()))
 
-    fuzz(configurations, load, 30 * effort)
+    fuzz(configurations, load, 30)
 
 
 TAGS = [
@@ -345,8 +350,7 @@ stored = (
 )
 
 
-@pytest.mark.parametrize("effort", EFFORT)
-def test_hostile_values_are_decoded_or_named(effort: int) -> None:
+def test_hostile_values_are_decoded_or_named(fuzz: Fuzz) -> None:
     def check(drawn: tuple[str, bytes]) -> None:
         for typed in (TypedBytes(*drawn), TypedBytes(drawn[0], drawn[1][: len(drawn[1]) // 2])):
             for value in (decode(typed), decode_checkpoint(typed)):
@@ -354,23 +358,21 @@ def test_hostile_values_are_decoded_or_named(effort: int) -> None:
             with contextlib.suppress(CkptError):
                 decode_lossless(typed)
 
-    fuzz(stored, check, 300 * effort)
+    fuzz(stored, check, 300)
 
 
-@pytest.mark.parametrize("effort", EFFORT)
-def test_hostile_json_of_ours_is_read_or_refused(effort: int) -> None:
+def test_hostile_json_of_ours_is_read_or_refused(fuzz: Fuzz) -> None:
     """Values that `ckpt` printed come back with `--set` and in archives."""
 
     def check(value: Any) -> None:
         with contextlib.suppress(ValueError, UsageError):
             json.dumps(to_json(from_json(value)))
 
-    fuzz(documents, check, 200 * effort)
+    fuzz(documents, check, 200)
 
 
-@pytest.mark.parametrize("effort", EFFORT)
 def test_hostile_plan_files_are_read_or_refused(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, effort: int
+    sample: Path, monkeypatch: pytest.MonkeyPatch, fuzz: Fuzz
 ) -> None:
     monkeypatch.chdir(sample.parent)
     made = sample.parent / "plan"
@@ -388,17 +390,21 @@ def test_hostile_plan_files_are_read_or_refused(
         check(ckpt("-s", sample, "apply", made, "--dry-run"))
 
     places = st.integers(0, 99)
-    fuzz(st.tuples(places, places, documents | leaves), change, 30 * effort)
+    fuzz(st.tuples(places, places, documents | leaves), change, 30)
 
 
-@pytest.mark.parametrize(
-    ("seed", "stores", "commands"),
-    [
-        pytest.param(1, 12, 5, marks=pytest.mark.engines),
-        *(pytest.param(n, 50, 0, marks=pytest.mark.nightly) for n in (1000, 2000, 3000)),
-    ],
-)
-def test_damaged_stores(tmp_path: Path, seed: int, stores: int, commands: int) -> None:
+@pytest.mark.engines
+def test_damaged_stores(tmp_path: Path) -> None:
+    check_damaged_stores(tmp_path, 1, 12, 5)
+
+
+@pytest.mark.nightly
+def test_other_damaged_stores(tmp_path: Path, chance: Chance) -> None:
+    for dice in chance.rounds(60):
+        check_damaged_stores(tmp_path, dice.getrandbits(32), 3, 0)
+
+
+def check_damaged_stores(tmp_path: Path, seed: int, stores: int, commands: int) -> None:
     """Rows and bytes of a file are changed; the process may use 3 GiB of memory."""
     words = [str(tmp_path), str(seed), str(stores), str(commands)]
     done = subprocess.run(

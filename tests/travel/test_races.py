@@ -15,6 +15,7 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.postgres.database import lock_number
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.official import ScenarioStore, config_of, state, stored_ids
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.forking import CheckpointPlan
@@ -110,19 +111,22 @@ def test_two_rollbacks_at_once_are_one_and_a_refusal(filled: ScenarioStore) -> N
 
 
 @ENGINES
-@pytest.mark.parametrize("times", [*later(2), pytest.param(20, marks=pytest.mark.nightly)])
-def test_a_killed_rollback_is_whole_or_not_there(filled: ScenarioStore, times: int) -> None:
+@pytest.mark.parametrize(
+    "at_random", [*later(False), pytest.param(True, marks=pytest.mark.nightly)]
+)
+def test_a_killed_rollback_is_whole_or_not_there(
+    filled: ScenarioStore, at_random: bool, chance: Chance
+) -> None:
     graph = filled.thread("subgraph-stateful").graph(filled.saver)
     words = [*COMMAND, "-s", filled.harness.url, "rollback", "ours", "step:1", "--yes"]
     started = time.monotonic()
     subprocess.run(words, check=True, capture_output=True)
     usual = time.monotonic() - started
     target = state(graph, config_of("ours"))
-    seed = random.Random(4)
-    for _ in range(times):
+    for dice in chance.rounds(20) if at_random else map(random.Random, range(2)):
         before = filled.harness.rows("ours")
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(usual * seed.uniform(0.5, 1.05))
+        time.sleep(usual * dice.uniform(0.5, 1.05))
         process.kill()
         process.communicate()
         after = filled.harness.rows("ours")

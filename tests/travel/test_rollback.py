@@ -5,10 +5,17 @@
 
 import pytest
 
-from ckpt_backends.testing.official import ScenarioStore, config_of, state, stored_ids
+from ckpt_backends.testing.chance import Chance
+from ckpt_backends.testing.official import (
+    ScenarioStore,
+    ScenarioThread,
+    config_of,
+    state,
+    stored_ids,
+)
 from ckpt_backends.testing.trials import FEW, NAMES, PLAIN, SAMPLE, check_clone, check_rollback
 from tests.kit.command import ckpt
-from tests.kit.generated import GENERATED, generate
+from tests.kit.generated import GENERATED, generate, other
 from tests.kit.travelling import tiered
 
 WHOLE = {*FEW, "chat", "interrupt-answered", "update-mid"}
@@ -34,7 +41,18 @@ def test_a_checkpoint_of_a_sqlite_thread(filled: ScenarioStore, name: str) -> No
 def test_every_checkpoint_of_a_thread_of_random_calls(
     filled: ScenarioStore, name: str, seed: int
 ) -> None:
-    thread = generate(filled, name, seed)
+    check_every_checkpoint(filled, generate(filled, name, seed))
+
+
+@pytest.mark.nightly
+def test_every_checkpoint_of_other_threads_of_random_calls(
+    filled: ScenarioStore, chance: Chance
+) -> None:
+    for dice in chance.rounds(30):
+        check_every_checkpoint(filled, other(filled, dice))
+
+
+def check_every_checkpoint(filled: ScenarioStore, thread: ScenarioThread) -> None:
     for place, target in enumerate(stored_ids(filled.saver, thread.thread_id)):
         check_rollback(filled, thread, target)
         check_clone(filled, thread, target, is_head=place == 0)

@@ -1,7 +1,6 @@
 """What only DynamoDB has: payloads beside items and in S3, scans, keys with `#`, AWS errors."""
 
 import gzip
-import random
 import re
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.url import parse_url
 from ckpt_cli.complete import complete
 from tests.kit.agents.steps import config_of, graph_of
@@ -678,12 +678,11 @@ def test_a_long_import_that_conflicts_is_completed_by_the_next_one(
 
 @pytest.mark.nightly
 def test_a_killed_purge_leaves_a_remainder_that_the_next_one_removes(
-    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
+    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, chance: Chance
 ) -> None:
-    dice = random.Random(7)
     monkeypatch.setattr("ckpt_backends.dynamodb.write._PATIENCE", 30.0)
     kept, cut = place.rows("trip"), 0
-    for _ in range(6):
+    for dice in chance.rounds(20, at_least=5):
         for number in range(4):
             config: Any = {"configurable": {"thread_id": f"old-{number}"}}
             graph_of(place.kept_saver).invoke({"items": ["in"]}, config)
@@ -707,9 +706,10 @@ def _has_fewer_items(place: DynamoDbHarness, than: int) -> bool:
 
 
 @pytest.mark.nightly
-def test_a_killed_fork_leaves_the_new_thread_whole_or_absent(place: DynamoDbHarness) -> None:
-    dice = random.Random(11)
-    for number in range(6):
+def test_a_killed_fork_leaves_the_new_thread_whole_or_absent(
+    place: DynamoDbHarness, chance: Chance
+) -> None:
+    for number, dice in enumerate(chance.rounds(20)):
         words: list[str | Path] = ["-s", place.url, "copy", "trip", "--as", f"n-{number}"]
         run_and_kill([*words, "--yes"], dice, 3.0)
         made = place.rows(f"n-{number}")

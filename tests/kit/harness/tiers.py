@@ -1,13 +1,21 @@
-"""Which layouts a run tests: one of each engine by default, the others with a marker."""
+"""Which layouts a run tests: one of each engine by default, the others with a marker.
+
+Of a test with many nightly variants, a night runs a fourteenth, so that each has its turn within
+two weeks. `CKPT_TEST_NIGHTS=1` runs all of them; of a test that is named with `::`, all run, too.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from ckpt_backends.testing.chance import CHANCE
 from ckpt_backends.testing.filling import FEW_SCENARIOS, Fill
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.trials import PLAIN, UNDONE, can_travel
@@ -154,7 +162,7 @@ def fills(kinds: Iterable[type[Harness]], *, distinct: bool, config: pytest.Conf
     found = []
     for kind in kinds:
         for only, mark in _tiers(kind, distinct=distinct):
-            if mark in {"", "fast"} or _asks_for(config, mark):
+            if mark in {"", "fast"} or is_asked_for(config, mark):
                 third = HARNESSES.index(kind) % 3 if kind is not HARNESSES[0] else None
                 fill = Fill(kind, kind.only_scenarios if only is None else only, third)
                 marks = [] if mark in {"", "fast"} else [getattr(pytest.mark, mark)]
@@ -176,7 +184,7 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
         yield None, "nightly"
 
 
-def _asks_for(config: pytest.Config, mark: str) -> bool:
+def is_asked_for(config: pytest.Config, mark: str) -> bool:
     """Whether the marker expression of the run may select tests with a marker."""
     expression = config.getoption("markexpr") or mark
     return re.search(rf"(?<!not )\b{mark}\b", expression) is not None
@@ -264,3 +272,41 @@ def _mark_of_travel(layout: str, name: str, names: Sequence[str]) -> Any:
         return () if layout in TRAVELLING else pytest.mark.engines
     is_chosen = name == ("command-input" if names is UNDONE else "interrupt-nested")
     return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.nightly
+
+
+NIGHTS = int(os.environ.get("CKPT_TEST_NIGHTS") or 14)
+"""Over how many nights the variants of a test are dealt that has more than `MANY` of them."""
+MANY = 5
+
+
+def turn(names: Iterable[str], nights: int = NIGHTS) -> set[str]:
+    """Return the names whose turn it is: all of a few, of many other ones each night."""
+    mixed = sorted({*names}, key=lambda name: Random(name).random())
+    if len(mixed) <= MANY:
+        return {*mixed}
+    size = -(-len(mixed) // nights)
+    begin = CHANCE.seed * size % (-(-len(mixed) // size) * size)
+    return {*mixed[begin : begin + size]}
+
+
+def waiting(items: Iterable[Any]) -> tuple[set[str], list[Any]]:
+    """Return the filled stores whose turn it is, and the nightly tests that wait for another night.
+
+    The tests of a filled store go together, since filling it takes longer than a test.
+    """
+    variants: dict[tuple[Path, str], list[Any]] = {}
+    stores: dict[str, list[Any]] = {}
+    for item in items:
+        if not hasattr(item, "callspec") or item.get_closest_marker("nightly") is None:
+            continue
+        filled = item.callspec.params.get("filled")
+        if isinstance(filled, Fill):
+            stores.setdefault(filled.name, []).append(item)
+        else:
+            variants.setdefault((item.path, item.originalname), []).append(item)
+    now = turn(stores)
+    later = [item for name, group in stores.items() if name not in now for item in group]
+    for group in variants.values():
+        chosen = turn(item.name for item in group)
+        later += [item for item in group if item.name not in chosen]
+    return now, later

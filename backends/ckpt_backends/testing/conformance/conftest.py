@@ -9,6 +9,7 @@ import pytest
 
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.chance import chance  # noqa: F401  (a fixture)
 from ckpt_backends.testing.environment import clean_environment, homes, own_state  # noqa: F401  (fixtures)
 from ckpt_backends.testing.filling import Fill, FilledStore, fill_store, quiet
 from ckpt_backends.testing.harness import Harness

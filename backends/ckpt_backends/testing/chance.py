@@ -1,7 +1,8 @@
-"""Random moments and calls, for a bounded time, from a seed that a run can be repeated with.
+"""What a night leaves to chance: random moments and calls, for a bounded time, from one seed.
 
 `CKPT_TEST_SEED=N CKPT_TEST_SECONDS=S python -m pytest -m nightly` chooses both. Without them, the
-seed is the day, so that each night tries something else, and a test takes a minute.
+seed is the number of the day, so that each night tries something else, and each test says how long
+it tries one round after the other.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ import pytest
 class Chance(NamedTuple):
     """What a run leaves to chance."""
 
-    seed: str
-    seconds: float
-    """How long a test tries one round after the other."""
+    seed: int
+    seconds: float | None
+    """How long each test tries; None for as long as it says itself."""
 
-    def rounds(self, at_least: int = 1) -> Iterator[Random]:
+    def rounds(self, seconds: float = 20, at_least: int = 1) -> Iterator[Random]:
         """Yield the dice of each round until the time is over, but of some rounds in any case."""
-        end = time.monotonic() + self.seconds
+        end = time.monotonic() + (self.seconds or seconds)
         for number in count():
             if number >= at_least and time.monotonic() > end:
                 return
@@ -35,18 +36,14 @@ class Chance(NamedTuple):
             yield Random(f"{self.seed} {number}")
 
 
-_CHANCE = Chance(
-    os.environ.get("CKPT_TEST_SEED") or f"{datetime.now(UTC):%Y%m%d}",
-    float(os.environ.get("CKPT_TEST_SECONDS") or 60),
+# The workers of a run inherit it, so that all have the same at midnight.
+os.environ.setdefault("CKPT_TEST_SEED", str(datetime.now(UTC).toordinal()))
+CHANCE = Chance(
+    int(os.environ["CKPT_TEST_SEED"]), float(os.environ.get("CKPT_TEST_SECONDS") or 0) or None
 )
 
 
 @pytest.fixture
 def chance() -> Chance:
     """What the run leaves to chance."""
-    return _CHANCE
-
-
-def pytest_report_header() -> str:
-    """Say how the run is repeated."""
-    return f"chance: CKPT_TEST_SEED={_CHANCE.seed}, {_CHANCE.seconds:g} s for each test of it"
+    return CHANCE
