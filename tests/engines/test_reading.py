@@ -6,6 +6,7 @@ import pytest
 
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.encrypted import KEY, key_of, types_of
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.queries.tail import Tail
@@ -29,12 +30,15 @@ REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
     ],
     indirect=True,
 )
-def test_threads_never_leak_into_one_another(place: Harness) -> None:
-    talk(place.kept_saver, *HOSTILE)
+def test_threads_never_leak_into_one_another(place: Harness, chance: Chance) -> None:
+    # The test server of DynamoDB takes minutes for all of them.
+    few = next(chance.rounds()).sample(HOSTILE, 5)
+    names = few if place.name == "dynamodb" else HOSTILE
+    talk(place.kept_saver, *names)
     with open_store(place.url) as store:
         before = {one.thread_id: one for one in store.threads()}
-        assert before.keys() == set(HOSTILE)
-        for thread_id in HOSTILE:
+        assert before.keys() == set(names)
+        for thread_id in names:
             found = store.thread(thread_id)
             assert found == before[thread_id]
             assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
@@ -44,8 +48,8 @@ def test_threads_never_leak_into_one_another(place: Harness) -> None:
             assert store.size(thread_id).checkpoints == 4
             assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
         assert store.thread("\ud800") is None
-    stored = place.fingerprint()
-    for thread_id in HOSTILE:
+    stored = stored_in(place)
+    for thread_id in names:
         shown = ckpt("-s", place.url, "show", "-o", "json", "--", thread_id)
         assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
         back = ckpt("-s", place.url, "rollback", "--at", "~1", "--yes", "--", thread_id)
@@ -54,7 +58,16 @@ def test_threads_never_leak_into_one_another(place: Harness) -> None:
             after = {one.thread_id: one for one in store.threads()}
         assert {one for one in after if after[one] != before[one]} == {thread_id}
         assert ckpt("-s", place.url, "undo", "--yes", "--", thread_id).code == 0
-        assert place.fingerprint() == stored, thread_id
+        assert stored_in(place) == stored, thread_id
+
+
+def stored_in(place: Harness) -> Any:
+    """What a store holds, but for the number of the last checkpoint in plain Redis."""
+    found = place.fingerprint()
+    if place.name == "redis-plain":
+        assert isinstance(found, dict)
+        del found[b"lg:seq"]
+    return found
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres", "mysql"], indirect=True)

@@ -25,6 +25,16 @@ def test_the_tests_of_tiers_exist() -> None:
     assert set().union(*listed) <= defined
 
 
+@pytest.mark.parametrize("number", [0, 1, 5, 6, 14, 15, 40, 500])
+def test_each_variant_has_its_turn_within_two_weeks(number: int) -> None:
+    names = {f"layout {one}" for one in range(number)}
+    nights = [tiers.turn(names, 14, night) for night in range(740_000, 740_014)]
+    assert set().union(*nights) == names
+    assert tiers.turn(names, 1) == names
+    if number > tiers.MANY:
+        assert all(0 < len(one) <= -(-number // 14) for one in nights)
+
+
 @pytest.mark.engines
 def test_a_listed_variant_exists() -> None:
     """What stays in the run is found by the start of its name, which a rename would change."""

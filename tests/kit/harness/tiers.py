@@ -279,22 +279,23 @@ NIGHTS = int(os.environ.get("CKPT_TEST_NIGHTS") or 14)
 MANY = 5
 
 
-def turn(names: Iterable[str], nights: int = NIGHTS) -> set[str]:
+def turn(names: Iterable[str], nights: int = NIGHTS, night: int = CHANCE.seed) -> set[str]:
     """Return the names whose turn it is: all of a few, of many other ones each night."""
     mixed = sorted({*names}, key=lambda name: Random(name).random())
     if len(mixed) <= MANY:
         return {*mixed}
     size = -(-len(mixed) // nights)
-    begin = CHANCE.seed * size % (-(-len(mixed) // size) * size)
-    return {*mixed[begin : begin + size]}
+    parts = [mixed[begin : begin + size] for begin in range(0, len(mixed), size)]
+    return {*parts[night % len(parts)]}
 
 
 def waiting(items: Iterable[Any]) -> tuple[set[str], list[Any]]:
     """Return the filled stores whose turn it is, and the nightly tests that wait for another night.
 
-    The tests of a filled store go together, since filling it takes longer than a test.
+    The tests of a filled store go together, since filling it takes longer than a test, and so do
+    those of a store that was damaged in many ways.
     """
-    variants: dict[tuple[Path, str], list[Any]] = {}
+    variants: dict[tuple[Path, str], dict[str, list[Any]]] = {}
     stores: dict[str, list[Any]] = {}
     for item in items:
         if not hasattr(item, "callspec") or item.get_closest_marker("nightly") is None:
@@ -303,10 +304,12 @@ def waiting(items: Iterable[Any]) -> tuple[set[str], list[Any]]:
         if isinstance(filled, Fill):
             stores.setdefault(filled.name, []).append(item)
         else:
-            variants.setdefault((item.path, item.originalname), []).append(item)
+            shared = item.callspec.params.get("damaged", item.name)
+            of_test = variants.setdefault((item.path, item.originalname), {})
+            of_test.setdefault(shared, []).append(item)
     now = turn(stores)
     later = [item for name, group in stores.items() if name not in now for item in group]
-    for group in variants.values():
-        chosen = turn(item.name for item in group)
-        later += [item for item in group if item.name not in chosen]
+    for of_test in variants.values():
+        for name in of_test.keys() - turn(of_test):
+            later += of_test[name]
     return now, later
