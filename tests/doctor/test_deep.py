@@ -21,7 +21,7 @@ from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_cli.core.doctor.findings import Severity
 from tests.doctor.asking import KEY, findings, sweep_url
-from tests.kit.command import FIXTURES, ckpt, copy_store
+from tests.kit.command import ckpt, copy_store
 from tests.kit.planting.steps import SERDE, THREAD, Rows, graph, make_store, talk
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
@@ -291,22 +291,6 @@ def test_a_damaged_value_differs_from_a_wrong_key(encrypted: Path, tmp_path: Pat
     assert unchecked == {}
 
 
-def test_a_step_of_a_delta_channel_without_its_writes_is_found(tmp_path: Path) -> None:
-    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
-    with closing(sqlite3.connect(path)) as db, db:
-        where = "thread_id = 'delta-rarely' AND checkpoint_ns = '' AND channel = 'messages'"
-        named = f"SELECT DISTINCT checkpoint_id FROM writes WHERE {where} ORDER BY 1"
-        ids = [one for (one,) in db.execute(named)]
-        db.execute(f"DELETE FROM writes WHERE {where} AND checkpoint_id = ?", [ids[2]])
-        (lost,) = db.execute(
-            "SELECT checkpoint_id FROM checkpoints WHERE parent_checkpoint_id = ?", [ids[2]]
-        ).fetchone()
-    found, _ = sweep_url(path)
-    assert [(one.code, one.checkpoint_id, one.channel) for one in found] == [
-        ("delta-unanchored", lost, "messages")
-    ]
-
-
 @pytest.mark.parametrize("tag", ["mine", None])
 def test_a_type_that_official_savers_lack_leaves_the_check_incomplete(
     clean: Path, tmp_path: Path, tag: str | None
@@ -336,36 +320,6 @@ def execute(url: str, sql: str, *values: Any) -> list[Any]:
         return done.fetchall() if done.description else []
 
 
-def versions(url: str, channel: str) -> list[str]:
-    sql = "SELECT version FROM checkpoint_blobs WHERE channel = %s ORDER BY 1"
-    return [one for (one,) in execute(url, sql, channel)]
-
-
-def test_faults_of_values_that_are_stored_apart_are_found(url: str) -> None:
-    assert sweep_url(url) == ([], {})
-    missing, broken = versions(url, "log")[3], versions(url, "messages")[2]
-    where = "WHERE channel = %s AND version = %s"
-    execute(url, f"DELETE FROM checkpoint_blobs {where}", "log", missing)
-    execute(url, f"UPDATE checkpoint_blobs SET blob = '\\xc1' {where}", "messages", broken)
-    execute(
-        url,
-        "INSERT INTO checkpoint_blobs SELECT thread_id, checkpoint_ns, channel, version || '5',"
-        f" type, blob FROM checkpoint_blobs {where}",
-        *("facts", versions(url, "facts")[0]),
-    )
-    found, unchecked = sweep_url(url)
-    assert unchecked == {}
-    first = "SELECT min(checkpoint_id) FROM checkpoints"
-    first += " WHERE checkpoint -> 'channel_versions' ->> %s = %s"
-    assert {(one.code, one.checkpoint_id, one.channel) for one in found} == {
-        ("value-missing", execute(url, first, "log", missing)[0][0], "log"),
-        ("value-unreadable", execute(url, first, "messages", broken)[0][0], "messages"),
-        ("value-orphaned", None, "facts"),
-    }
-    (missed,) = [one for one in found if one.code == "value-missing"]
-    assert missing in missed.detail
-
-
 def test_a_young_value_may_still_be_named_by_a_checkpoint(url: str) -> None:
     execute(
         url,
@@ -375,22 +329,6 @@ def test_a_young_value_may_still_be_named_by_a_checkpoint(url: str) -> None:
     )
     assert sweep_url(url, grace=timedelta(minutes=1)) == ([], {})
     assert [one.code for one in sweep_url(url)[0]] == ["value-orphaned"]
-
-
-def test_a_plain_value_among_encrypted_ones_is_found(postgres_url: str) -> None:
-    with PostgresSaver.from_conn_string(postgres_url) as saver:
-        saver.setup()
-        saver.serde = CLOSED
-        talk(saver)
-    assert sweep_url(postgres_url) == ([], {})
-    tag, data = SERDE.dumps_typed(["planted"])
-    execute(
-        postgres_url,
-        "UPDATE checkpoint_blobs SET type = %s, blob = %s WHERE channel = 'log' AND version = %s",
-        *(tag, data, versions(postgres_url, "log")[-1]),
-    )
-    codes = {(one.code, one.channel) for one in sweep_url(postgres_url, None)[0]}
-    assert codes == {("plaintext-among-encrypted", "log")}
 
 
 ROWS = {

@@ -1,13 +1,12 @@
 """Faults of what only layouts on Redis have: pointers, lists, flags, search indexes, expiry."""
 
-import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from langgraph.checkpoint.redis import AsyncRedisSaver, RedisSaver
+from langgraph.checkpoint.redis import RedisSaver
 
 from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import store as thread_faults
@@ -237,32 +236,6 @@ FILLS: dict[str, Callable[[str, int | None], None]] = {
     "redis-plain": lambda url, seconds: fill_plainredis(url, *THREADS, asks=True, ttl=seconds),
     "valkey": lambda url, seconds: fill_valkey(url, *THREADS, asks=True, ttl=seconds),
 }
-
-
-@pytest.mark.engines
-def test_nothing_is_wrong_while_an_agent_writes(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 0.3)
-    times: Any = {"ttl": {"default_ttl": 60}}
-    fill(redis_stack_url, "first", **times)
-
-    async def write() -> None:
-        async with AsyncRedisSaver.from_conn_string(redis_stack_url, **times) as saver:
-            for turn in range(20):
-                config: Any = {"configurable": {"thread_id": f"turn {turn % 3}"}}
-                await graph_of(saver).ainvoke({"items": [f"in {turn}"]}, config)
-
-    writing = threading.Thread(target=lambda: asyncio.run(write()))
-    writing.start()
-    looks = 0
-    while writing.is_alive():
-        assert found(redis_stack_url) == {}
-        looks += 1
-    writing.join()
-    assert looks
-    with open_store(redis_stack_url) as store:
-        assert len(list(store.threads())) == 4
 
 
 @pytest.mark.engines

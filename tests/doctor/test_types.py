@@ -76,13 +76,6 @@ def test_the_printed_list_is_what_strict_mode_needs(zoo: Path) -> None:
     check_against_the_saver(zoo)
 
 
-@pytest.mark.nightly
-def test_it_is_also_what_strict_mode_needs_on_postgresql(zoo: Path, postgres_url: str) -> None:
-    copied = ckpt("-s", zoo, "copy", "--all", "--to", postgres_url, "--create", "--yes")
-    assert copied.code == 0, copied.err
-    check_against_the_saver(postgres_url)
-
-
 def test_each_value_is_counted_once_and_placed_where_it_is_first(tmp_path: Path) -> None:
     """A message that stays in the state for many steps is one value for each version of it."""
     from langgraph.checkpoint.base import empty_checkpoint

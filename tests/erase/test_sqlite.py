@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.changes import Removal
-from ckpt_backends.open_for_writing import open_writable, open_writable_memory
-from ckpt_backends.registry import open_memory, open_store
+from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.erase.canary import CANARY, OTHER, THREAD, erase, fill, still_there
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.savers.three_table import maker
 
 
 @pytest.fixture
@@ -75,24 +73,6 @@ def test_samples_of_keys_are_erased_too(harness: SqliteHarness, tmp_path: Path) 
     harness.connection.commit()
     assert "ANALYZE" in erase(harness.url).done
     assert CANARY.encode() not in raw(tmp_path)
-
-
-def test_three_tables_too(tmp_path: Path) -> None:
-    path = tmp_path / "tables.db"
-    with closing(sqlite3.connect(path)) as agent:
-        maker().fill("sqlite", agent.execute, mark="?")
-        agent.commit()
-    url = parse_url(str(path))
-    with open_store(url) as store:
-        (thread,) = store.threads()
-        writes = store.size(thread.thread_id).writes
-    assert thread.thread_id.encode() in raw(tmp_path)
-    removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, writes)
-    with open_writable(url) as writable:
-        assert not writable.remove([removal])[0].skipped
-        remains = writable.erase_remains()
-    assert [one.place for one in remains.places] == ["free blocks of the disk", "backups"]
-    assert thread.thread_id.encode() not in raw(tmp_path)
 
 
 def test_tables_of_the_application_are_named(harness: SqliteHarness) -> None:

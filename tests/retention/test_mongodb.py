@@ -30,7 +30,7 @@ from ckpt_cli.plans.purge import plan_named
 from tests.kit.agents.steps import State, config_of, graph_of
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.savers.mongodb import Place as MongoPlace
-from tests.kit.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
+from tests.kit.servers import Server, mongodb_database, start_mongodb
 
 pytestmark = pytest.mark.engines
 
@@ -385,22 +385,6 @@ def test_on_a_standalone_server_what_is_added_meanwhile_stays(
     assert len(state.values["items"]) == 6
     assert state.next == ()
     alone.saver().delete_thread("trip")
-
-
-def test_a_user_without_rights_is_told_what_it_needs() -> None:
-    server = start_guarded_mongodb("root", "pw")
-    try:
-        root = server.at("agents").replace("//", "//root:root@") + "?authSource=admin"
-        place = Place(root)
-        place.fill("a")
-        before = place.documents()
-        reader = server.at("agents").replace("//", "//me:pw@") + "?authSource=admin"
-        refused = ckpt("-s", reader, "threads", "delete", "a", "--yes")
-        assert (refused.code, "readWrite" in refused.err) == (4, True)
-        assert place.documents() == before
-        place.client.close()
-    finally:
-        server.stop()
 
 
 def test_without_its_writes_no_thread_goes(place: Place) -> None:

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import ScenarioThread, config_of, drive
-from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.screen import Seat, sitting
 from ckpt_cli.tui.screens.dialogs import PlanScreen
@@ -21,9 +19,6 @@ from tests.kit.command import ckpt, first_now
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
-from tests.kit.planting.apart import delete, replace, rows, versions
-from tests.kit.planting.steps import THREAD, talk
-from tests.screen.stores import many
 
 pytestmark = pytest.mark.engines
 
@@ -118,46 +113,6 @@ async def test_undo_takes_a_rollback_back(store: Store) -> None:
         assert store.history(CHAT) == before
     undo, rollback = recorded()
     assert (undo["action"], rollback["undone_by"]) == ("undo", undo["op"])
-
-
-async def test_undo_takes_an_import_back(store: Store, tmp_path: Path) -> None:
-    before = store.history(CHAT)
-    archive = str(tmp_path / "archive")
-    purge = ["purge", "--match", CHAT, "--keep-last", "2", "--archive", archive, "--yes"]
-    assert ckpt("-s", store.url, *purge).code == 0
-    pruned = store.history(CHAT)
-    assert ckpt("-s", store.url, "import", archive, "--yes").code == 0
-    assert store.history(CHAT) == before
-    async with sitting(store.url, writes=True) as seat:
-        await go(seat, CHAT)
-        await seat.see("U", "Undo this?", "checkpoints")
-        await seat.hear("y", "undid import")
-        assert store.history(CHAT) == pruned
-        await seat.hear("U y", "undid purge")
-    assert store.history(CHAT) == before
-    assert [one["action"] for one in recorded()] == ["undo", "undo", "import", "purge"]
-
-
-async def test_undo_takes_restored_values_back(postgres_url: str) -> None:
-    with PostgresSaver.from_conn_string(postgres_url) as saver:
-        saver.setup()
-        talk(saver)
-    third, fourth = versions(postgres_url, "log")[3:5]
-    delete(postgres_url, "log", third)
-    replace(postgres_url, "log", fourth)
-    damaged = rows(postgres_url)
-    async with sitting(postgres_url, writes=True) as seat:
-        await go(seat, THREAD)
-        await seat.see("P", "Restore these values?", "fills in a missing value")
-        await seat.hear("y", "press U to undo")
-        assert rows(postgres_url) != damaged
-        await seat.see("U", "Undo this?", "removes  log of step", "the unreadable value is stored")
-        await seat.hear("y", "undid repair")
-        assert rows(postgres_url) == damaged
-    assert [one["action"] for one in recorded()] == ["undo", "repair"]
-    assert ckpt("-s", postgres_url, "redo", "--yes").code == 0
-    assert ckpt("-s", postgres_url, "undo", THREAD, "--yes").code == 0
-    assert rows(postgres_url) == damaged
 
 
 async def test_a_fork_with_a_value_edited_in_the_editor(
@@ -288,34 +243,6 @@ async def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
     assert len(store.history(CHAT)) < len(chat)
     assert store.history(CHAT)[0] == chat[0]
     assert store.history(STUCK)[0] == waiting[0]
-
-
-async def test_the_stuck_thread_is_found_rolled_back_and_resumed(tmp_path: Path) -> None:
-    store = tmp_path / "agent.db"
-    many(store, 10_000)
-    async with sitting(store, writes=True) as seat:
-        assert seat.sees("10,002 threads")
-        await seat.search("status:interrupted")
-        assert seat.ids == ["newest"]
-        # Why: the question is in the tree and in the state.
-        await seat.see("enter", "? ", "question", "interrupted")
-        old = seat.place
-        await seat.press("k", "B", "y")
-        await seat.until(lambda: seat.sees("rolled back"))
-        await seat.press("slash")
-        with SqliteSaver.from_conn_string(str(store)) as saver:
-            graph = graphs.ask_alone(saver)
-            head = graph.get_state(config_of("newest"))
-            assert head.config["configurable"]["checkpoint_id"] != old.checkpoint_id
-            graph.invoke(None, config_of("newest"))
-            history = [
-                one.config["configurable"]["checkpoint_id"]
-                for one in graph.get_state_history(config_of("newest"))
-            ]
-        assert old.checkpoint_id in history
-        await seat.press("escape", "r")
-        await seat.until(lambda: seat.sees("2 branches"))
-        assert seat.picture.line_of(("", history[0])) is not None
 
 
 def chat(saver: SqliteSaver) -> Any:

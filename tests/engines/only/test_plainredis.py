@@ -73,20 +73,6 @@ def test_a_prefix_of_its_own_is_named_in_the_url(redis_url: str) -> None:
 # Ids that a split would take for one another
 
 
-@pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
-def test_the_values_that_checkpoints_name_are_those_of_the_thread(
-    redis_url: str, name: str
-) -> None:
-    drive(plainredis_of(redis_url), SCENARIOS[name])
-    with open_store(redis_url) as store:
-        named = {
-            (one.key.checkpoint_ns, channel)
-            for one in store.checkpoints(name, body=True)
-            for channel in one.blobs or {}
-        }
-        assert named <= {(key.checkpoint_ns, key.channel) for key, _ in store.blobs(name)}
-
-
 def test_a_value_that_two_threads_could_have_is_that_of_who_names_it(redis_url: str) -> None:
     """`lg:blob:a::node:x:1` is of the root of `a`, or of the namespace `node` of `a:`."""
     fill_plainredis(redis_url, "a")

@@ -155,9 +155,6 @@ def test_a_first_release_wrote_an_empty_namespace_as_such(redis_stack_url: str) 
     assert (shown["values"], shown["parent_checkpoint_id"]) == ({"x": [1]}, None)
 
 
-# Ids
-
-
 # What a read may do
 
 
@@ -254,17 +251,6 @@ def test_documents_are_read_without_the_search_module(redis_stack_url: str) -> N
         assert dump(server.url) == before
 
 
-def test_documents_are_read_without_an_index(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "trip", "other", asks=True)
-    whole = ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json
-    admin = client(redis_stack_url)
-    for name in admin.execute_command("FT._LIST"):
-        admin.execute_command("FT.DROPINDEX", name)
-    assert ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json == whole
-    assert len(whole) == 2
-    assert ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes").code == 0
-
-
 # Values that are large
 
 
@@ -291,18 +277,6 @@ def grow(url: str, layout: str, size: int) -> tuple[str, int]:
         (name, *_) = admin.keys(f"writes$trip$*${parent}$*")
         admin.hset(name, "value", packb(text))
     return parent, size
-
-
-@pytest.mark.nightly
-def test_a_value_of_50_megabytes_is_shown(redis_stack_url: str, layout: str) -> None:
-    parent, size = grow(redis_stack_url, layout, 50_000_000)
-    shown = ckpt("-s", redis_stack_url, "show", "trip", "-o", "json")
-    assert shown.code == 0, shown.err
-    assert shown.json["values"]["items"] == ["in trip", "from a", "from b"]
-    writes = ckpt("-s", redis_stack_url, "show", f"trip@{parent}", "--writes", "-o", "json").json
-    assert max(one["bytes"] for one in writes["writes"]) > size
-    for words in (["show", "trip"], ["diff", "trip"], ["grep", "from b"], ["threads", "list"]):
-        assert ckpt("-s", redis_stack_url, *words).code == 0
 
 
 def test_a_value_over_the_limit_is_named_and_not_read(

@@ -9,12 +9,11 @@ from redis.cluster import RedisCluster
 
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import connection as cluster
-from ckpt_backends.registry import open_sessions, open_store
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.kit import servers
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ckpt
-from tests.kit.savers.redis import PlainRedisSaver
 from tests.kit.savers.redis_threads import FILLS, client, removal_of
 
 pytestmark = pytest.mark.engines
@@ -237,17 +236,6 @@ def test_the_official_graph_resumes_a_fork_of_plainredis(
     connected.close()
 
 
-def test_the_graph_resumes_a_fork_of_hashes(cluster_url: str) -> None:
-    connected = driver(cluster_url)
-    saver = PlainRedisSaver(connected)
-    talk(saver, "trip")
-    done = ckpt("-s", cluster_url, "rollback", "trip", "~2", "--yes", "-o", "json")
-    assert done.code == 0, done.err
-    went_on = graph_of(saver).invoke(None, {"configurable": done.json["configurable"]})
-    assert went_on["items"] == ["in trip", "from a", "from b"]
-    connected.close()
-
-
 @pytest.mark.parametrize("layout", ["redis"], indirect=True)
 def test_nothing_is_put_back_into_a_cluster(
     redis_cluster: servers.Cluster, filled: str, tmp_path: Path
@@ -266,16 +254,6 @@ def test_a_cluster_has_one_database(cluster_url: str) -> None:
     refused = ckpt("-s", cluster_url.removesuffix("/0") + "/3", "threads", "list")
     assert refused.code == 4
     assert "database" in refused.err
-
-
-def test_sessions_are_found_on_every_server(cluster_url: str) -> None:
-    connected = driver(cluster_url)
-    for number in range(10):
-        text = f'{{"session_id": "s{number}", "user_id": "u", "thread_id": "t"}}'
-        connected.set(f"app:context:u:s{number}", text)
-    connected.close()
-    with open_sessions(parse_url(cluster_url)) as found:
-        assert {one.session_id for one in found.sessions()} == {f"s{n}" for n in range(10)}
 
 
 def test_an_empty_cluster_and_one_of_which_a_part_is_down_say_so() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from langgraph.checkpoint.redis import RedisSaver
 
 from ckpt_backends.errors import Unsupported
@@ -23,7 +22,7 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ROOT, ckpt, later
-from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.savers.redis import SeeingRedisSaver, dump
 from tests.kit.savers.redis_threads import (
     FILLS,
     ODD,
@@ -275,32 +274,6 @@ def test_small_threads_share_a_transaction_and_a_scan(redis_url: str) -> None:
     # The other transaction releases the lock.
     assert calls == {"exec": 2, "scan": 1}
     assert keys(redis_url) == {}
-
-
-# A break in the middle
-
-
-@pytest.mark.engines
-def test_a_long_thread_goes_in_several_transactions(redis_url: str) -> None:
-    """More keys than go at once."""
-    with redis.Redis.from_url(redis_url) as connected:
-        saver = PlainRedisSaver(connected)
-        talk(saver, "long")
-        head = saver.get_tuple(config_of("long"))
-        for number in range(30):
-            saver.put_writes(head.config, [("items", ["x"])] * 50, f"task-{number}")
-            config = saver.put(
-                head.parent_config, {**head.checkpoint, "id": _later(head, number)}, {}, {}
-            )
-            saver.put_writes(config, [("items", ["x"])] * 50, "task")
-    client(redis_url).config_resetstat()
-    assert ckpt("-s", redis_url, "threads", "delete", "long", "--yes").code == 0
-    assert keys(redis_url) == {}
-    assert client(redis_url).info("commandstats")["cmdstat_exec"]["calls"] > 3
-
-
-def _later(head: Any, number: int) -> str:
-    return f"{head.checkpoint['id'][:-4]}{number:04x}"
 
 
 # Times to live

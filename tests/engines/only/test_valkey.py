@@ -1,7 +1,6 @@
 """What only ValkeySaver has: lists of checkpoints, and all writes of a checkpoint in one text."""
 
 import json
-import threading
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -188,34 +187,6 @@ def test_a_new_checkpoint_lives_as_long_as_its_list(redis_url: str) -> None:
     assert items(redis_url, "new") == ["in trip", "from a"]
     assert ckpt("-s", redis_url, "undo", "new", "--yes").code == 0
     assert dump(redis_url) == before
-
-
-# Agents at work
-
-
-def test_many_agents_and_rollbacks_lose_nothing(redis_url: str) -> None:
-    """Threads of agents add checkpoints while others are rolled back."""
-    fill_valkey(redis_url, *"abcd")
-    codes: list[int] = []
-
-    def agent() -> None:
-        for _ in range(5):
-            fill_valkey(redis_url, "a")
-
-    def back() -> None:
-        for _ in range(5):
-            codes.append(ckpt("-s", redis_url, "rollback", "a", "head", "--yes").code)
-
-    workers = [threading.Thread(target=one) for one in (agent, back)]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join()
-    assert set(codes) <= {0, 6}
-    listed = client(redis_url).lrange("thread:{a}:", 0, -1)
-    stored = list(client(redis_url).scan_iter("checkpoint:{a}*"))
-    assert sorted(b"checkpoint:{a}::" + one for one in listed) == sorted(stored)
-    assert len(listed) == 6 * 4 + codes.count(0)
 
 
 # Contents
