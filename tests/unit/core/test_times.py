@@ -26,6 +26,17 @@ TOKYO = ZoneInfo("Asia/Tokyo")
         ("now", NOW),
         ("today", datetime(2026, 4, 8, tzinfo=TOKYO)),
         ("yesterday", datetime(2026, 4, 7, tzinfo=TOKYO)),
+        ("yesterday 9:30", datetime(2026, 4, 7, 9, 30, tzinfo=TOKYO)),
+        ("today 23:00", datetime(2026, 4, 8, 23, tzinfo=TOKYO)),
+        ("monday", datetime(2026, 4, 6, tzinfo=TOKYO)),
+        ("thursday", datetime(2026, 4, 2, tzinfo=TOKYO)),
+        ("wednesday", datetime(2026, 4, 8, tzinfo=TOKYO)),
+        ("last wednesday", datetime(2026, 4, 1, tzinfo=TOKYO)),
+        ("wednesday 00:30", datetime(2026, 4, 8, 0, 30, tzinfo=TOKYO)),
+        ("wednesday 00:31", datetime(2026, 4, 1, 0, 31, tzinfo=TOKYO)),
+        ("last friday 14:00", datetime(2026, 4, 3, 14, tzinfo=TOKYO)),
+        ("2026-W15", datetime(2026, 4, 6, tzinfo=TOKYO)),
+        ("2026-W15-3T10:00", datetime(2026, 4, 8, 10, tzinfo=TOKYO)),
         ("2026-04-01", datetime(2026, 4, 1, tzinfo=TOKYO)),
         ("2026-04-01T10:00", datetime(2026, 4, 1, 10, tzinfo=TOKYO)),
         ("2026-04-01T10:00Z", datetime(2026, 4, 1, 10, tzinfo=UTC)),
@@ -44,7 +55,9 @@ def test_what_is_no_moment(text: str) -> None:
         parse_time(text, NOW, UTC)
 
 
-@pytest.mark.parametrize("text", ["2026-13-01", "2026-04-07T25:00", "999999999y", "9999999w"])
+@pytest.mark.parametrize(
+    "text", ["2026-13-01", "2026-04-07T25:00", "2026-W60", "friday 24:00", "999999999y", "9999999w"]
+)
 def test_what_looks_like_a_moment_and_is_none(text: str) -> None:
     assert looks_like_time(text)
     with pytest.raises(UsageError):
