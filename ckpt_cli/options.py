@@ -121,6 +121,17 @@ Namespace = Annotated[
     _Text, _option("NAMESPACE", "Checkpoint namespace. [default: the root]", "--ns")
 ]
 AsOf = Annotated[
+    _Text,
+    _option(
+        "TIME",
+        "Read the store as it was at TIME: 2h, friday 14:00.",
+        "--as-of",
+        callback=_keep,
+        expose_value=False,
+    ),
+]
+"""The store of the run, and its clock, are then those of that time."""
+HeadAt = Annotated[
     _Text, _option("TIME", "The head at TIME, such as 2h, yesterday or 2026-04-07.", "--as-of")
 ]
 Match = Annotated[

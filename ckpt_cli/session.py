@@ -61,8 +61,19 @@ class Session:
 
     @cached_property
     def now(self) -> datetime:
-        """Start time of this run, in UTC; of a run that applies a plan, when that was made."""
-        return datetime.now(UTC)
+        """Start time of this run, in UTC; of a run that applies a plan, when that was made.
+
+        With --as-of, that moment: ages are those of then.
+        """
+        return self.as_of or datetime.now(UTC)
+
+    @cached_property
+    def as_of(self) -> datetime | None:
+        """The moment as of which the store is read; None for now. Raises `UsageError`."""
+        from ckpt_cli.core.times import parse_time
+
+        text = self.settings.get("as_of")
+        return None if text is None else parse_time(text, datetime.now(UTC), self.zone)
 
     def restart_clock(self) -> None:
         """Take the current time as the start of this run: its answer is printed anew."""
@@ -125,6 +136,8 @@ class Session:
                 self.note(f"{info.url}: {info.layout}, {info.saver}, {info.engine}")
             for text in self._store.notes():
                 self.note(self.names.without_values(text))
+            if self.as_of is not None:
+                self._note_removed(self.as_of)
         return self._store
 
     @cached_property
@@ -164,7 +177,7 @@ class Session:
         """Everything that is needed to open the store of this run."""
         from ckpt_cli.api.answer import opening_of
 
-        return opening_of(self.names, self.settings)
+        return opening_of(self.names, self.settings)._replace(as_of=self.as_of)
 
     def executor(
         self, jobs: int = 1, cluster: str | None = None, *, opening: Opening | None = None
@@ -239,6 +252,22 @@ class Session:
         """Require that the store is named. Raises `UsageError` if it was only found."""
         self.names.must_be_named = True
         self.names.check_named()
+
+    def _note_removed(self, moment: datetime) -> None:
+        """Name what was removed since a moment: it is missing in the store as of then."""
+        from ckpt_cli.operations.log import OperationLog, place_of
+        from ckpt_cli.queries.operations import removals_since
+
+        try:
+            log = OperationLog.of_user()
+        except UsageError:
+            return
+        for one in removals_since(log, place_of(self.names.store_url), moment):
+            threads = "1 thread" if one.number == 1 else f"{one.number} threads"
+            self.note(
+                f"missing here: what a run of ckpt ({one.action}) removed of {threads} on"
+                f" {one.at.astimezone(self.zone):%Y-%m-%d %H:%M}, operation {one.op}"
+            )
 
     def _note_unfinished(self) -> None:
         from ckpt_cli.config.machine import state_folder

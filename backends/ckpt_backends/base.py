@@ -32,6 +32,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
     silent,
+    time_of,
 )
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
@@ -118,11 +119,32 @@ class BaseStore(Store):
         """Nothing to do: threads are listed from an index."""
 
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
-        found = filter(bounds.admits, self._listed(bounds))
+        listed = self._listed(bounds)
+        if bounds.as_of is not None:
+            listed = self._as_of(listed, bounds.as_of)
+        found = filter(bounds.admits, listed)
         if bounds.head_channels is None:
             yield from found
         else:
-            yield from self._with_head_writes(found, bounds.head_channels)
+            yield from with_head_writes(self, found, bounds.head_channels, self.heads_at_once)
+
+    def _as_of(self, threads: Iterable[Thread], moment: datetime) -> list[Thread]:
+        """These threads without checkpoints that are later, newest first."""
+        found = []
+        for one in threads:
+            if one.last_at is not None and one.last_at <= moment:
+                found.append(one)
+                continue
+            made = (
+                (each, each.at or time_of(each.key.checkpoint_id))
+                for each in self.checkpoints(one.thread_id)
+            )
+            earlier = thread_of(
+                one.thread_id, [each for each, at in made if at is None or at <= moment], one.user
+            )
+            if earlier is not None:
+                found.append(earlier)
+        return sorted(found, key=lambda one: one.last_at or _NEVER, reverse=True)
 
     def _listed(self, bounds: ThreadBounds) -> Iterable[Thread]:
         """At least the threads within the bounds, newest first."""
@@ -131,32 +153,12 @@ class BaseStore(Store):
         found = [one for one in map(self.thread, sorted(bounds.ids)) if one is not None]
         return sorted(found, key=lambda one: one.last_at or _NEVER, reverse=True)
 
-    def _with_head_writes(
-        self, threads: Iterable[Thread], channels: Collection[str]
-    ) -> Iterator[Thread]:
-        """Those of these threads that have a write on one of the channels at their root head."""
-        remaining = iter(threads)
-        while some := list(islice(remaining, self.heads_at_once)):
-            keys = [
-                CheckpointKey(one.thread_id, "", one.head) for one in some if one.head is not None
-            ]
-            found = self.writes_at(keys, channels=channels) if keys else ()
-            having = {write.key.thread_id for write in found}
-            yield from (one for one in some if one.thread_id in having)
-
     def thread_ids(self, prefix: str, *, after: str = "", limit: int) -> Iterator[str]:
         ids = (one.thread_id for one in self.threads())
         yield from nsmallest(limit, (one for one in ids if one.startswith(prefix) and one > after))
 
     def thread(self, thread_id: str) -> Thread | None:
-        found = list(self.checkpoints(thread_id))
-        if not found:
-            return None
-        head = next((key.checkpoint_id for key, *_ in found if not key.checkpoint_ns), None)
-        times = [one.at for one in found if one.at is not None]
-        ages = times if len(times) == len(found) else [one.key.checkpoint_id for one in found]
-        spaces = {one.key.checkpoint_ns for one in found}
-        return Thread(thread_id, head, min(ages), max(ages), len(found), len(spaces))
+        return thread_of(thread_id, list(self.checkpoints(thread_id)))
 
     def size(self, thread_id: str) -> ThreadSize:
         (found,) = self.sizes([thread_id])
@@ -339,6 +341,35 @@ class BaseWritableStore(WritableStore):
         return UNKNOWN_REMAINS
 
 
+def thread_of(
+    thread_id: str, checkpoints: Sequence[Checkpoint], user: str | None = None
+) -> Thread | None:
+    """The thread of these checkpoints, each namespace's newest first; None if there are none."""
+    if not checkpoints:
+        return None
+    head = next((key.checkpoint_id for key, *_ in checkpoints if not key.checkpoint_ns), None)
+    times = [one.at for one in checkpoints if one.at is not None]
+    ids = [one.key.checkpoint_id for one in checkpoints]
+    ages = times if len(times) == len(ids) else ids
+    spaces = {one.key.checkpoint_ns for one in checkpoints}
+    return Thread(thread_id, head, min(ages), max(ages), len(ids), len(spaces), user)
+
+
+def with_head_writes(
+    store: Store, threads: Iterable[Thread], channels: Collection[str], at_once: int | None = 500
+) -> Iterator[Thread]:
+    """Those of these threads that have a write on one of the channels at their root head.
+
+    Reads the writes of so many heads at once; None for all.
+    """
+    remaining = iter(threads)
+    while some := list(islice(remaining, at_once)):
+        keys = [CheckpointKey(one.thread_id, "", one.head) for one in some if one.head is not None]
+        found = store.writes_at(keys, channels=channels) if keys else ()
+        having = {write.key.thread_id for write in found}
+        yield from (one for one in some if one.thread_id in having)
+
+
 def _literal(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
@@ -399,3 +430,16 @@ class WrappedStore(_Passing):
 
     def close(self) -> None:
         self.inner.close()
+
+
+Wrapper = TypeVar("Wrapper", bound=WrappedStore)
+
+
+def wrapper_of(store: Store, kind: type[Wrapper]) -> Wrapper | None:
+    """Return the wrapper of this kind around a store; None if there is none."""
+    found = store
+    while isinstance(found, WrappedStore):
+        if isinstance(found, kind):
+            return found
+        found = found.inner
+    return None

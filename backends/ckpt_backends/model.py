@@ -22,15 +22,14 @@ from typing import NamedTuple, TypeVar
 # checked.
 
 
-_UUID6 = re.compile(
-    r"([0-9a-f]{8})-([0-9a-f]{4})-6([0-9a-f]{3})-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
-)
+UUID6 = "([0-9a-f]{8})-([0-9a-f]{4})-6([0-9a-f]{3})-[0-9a-f]{4}-[0-9a-f]{12}"
+"""A pattern of ids that contain a time."""
 TICKS_TO_1970 = 0x01B21DD213814000
 """100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01."""
 _MOST = 1 << 60
 """Ticks that do not fit into an id."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_find = _UUID6.fullmatch
+_find = re.compile(UUID6, re.ASCII).fullmatch
 
 
 def ticks_of(checkpoint_id: str) -> int | None:
@@ -546,6 +545,8 @@ class ThreadBounds(NamedTuple):
     """The thread's user must be one of these."""
     head_channels: frozenset[str] | None = None
     """A write on one of these channels must be stored with the root head."""
+    as_of: datetime | None = None
+    """Checkpoints whose ids, or times of storing, are later do not count."""
 
     def admits(self, thread: Thread) -> bool:
         """Whether a thread is within all bounds except `head_channels`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.url import StoreUrl
-from ckpt_cli.api.answer import hide_values, open_named, opening_of
+from ckpt_cli.api.answer import When, hide_values, open_named, opening_of, time_of
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.config.machine import local_zone
 from ckpt_cli.config.store_names import StoreNames
@@ -49,7 +49,7 @@ class Script:
 
     @property
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return self.opening.as_of or datetime.now(UTC)
 
     def open_other(self, url: StoreUrl) -> Store:
         return self.opening._replace(url=url).open(self.note, self.observer)
@@ -85,6 +85,7 @@ def open(  # noqa: A001 - users write `ckpt.open`
     copy: bool = False,
     redact: bool = False,
     library: str | None = None,
+    as_of: When | None = None,
 ) -> StoreHandle:
     """Open a store for reading: a file, a URL or a profile, as `ckpt -s` takes it.
 
@@ -92,13 +93,15 @@ def open(  # noqa: A001 - users write `ckpt.open`
     configuration file to use in place of the one that is found. `aes_key_file` holds the key for
     encrypted values, in place of `LANGGRAPH_AES_KEY`. `copy` reads a private copy of a SQLite file.
     `redact` replaces values by their type and size. `library` is the release of LangGraph that
-    rebuilds values, such as `1.2.22`; by default the newest. Notes go to the logger `ckpt`.
+    rebuilds values, such as `1.2.22`; by default the newest. `as_of` is a time: the store is read
+    as it was then. Notes go to the logger `ckpt`.
 
     Close the store after use, or open it in a `with` statement. Raises `UsageError`,
-    `StoreUnavailable` or `UnknownLayout`.
+    `StoreUnavailable`, `UnknownLayout`, and with `as_of` also `Unsupported`.
     """
     settings = _settings(store, config, aes_key_file, copy=copy, redact=redact)
     script = _script({**settings, "library": library})
+    script.opening = script.opening._replace(as_of=time_of(script, as_of))
     opened = open_named(script.names, script.opening, script.note, script.observer)
     for text in opened.notes():
         script.note(text)

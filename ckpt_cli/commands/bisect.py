@@ -12,7 +12,7 @@ from typer import Argument, Context, Exit, Option
 from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_cli.api.answer import unwatched
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import At, Namespace, Thread
+from ckpt_cli.options import AsOf, At, Namespace, Thread
 from ckpt_cli.queries.bisect import Bisection, Candidate, Test
 from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.render.values import counted
@@ -51,6 +51,7 @@ def bisect(
     ] = None,
     at: At = None,
     ns: Namespace = None,
+    as_of: AsOf = None,
 ) -> None:
     """Find the first checkpoint where a condition holds.
 

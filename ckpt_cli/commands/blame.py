@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Context
 
-from ckpt_cli.options import At, Namespace, Thread
+from ckpt_cli.options import AsOf, At, Namespace, Thread
 from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.session import Session
 
@@ -19,6 +19,7 @@ def blame(
     ],
     at: At = None,
     ns: Namespace = None,
+    as_of: AsOf = None,
 ) -> None:
     """Show which step and task set a value.
 

@@ -21,7 +21,7 @@ from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.diagnostics import Bar, progress, shows_progress
 from ckpt_cli.ending import Ended
-from ckpt_cli.options import AsOf, At, DryRun, Jobs, Match, Where, Yes
+from ckpt_cli.options import At, DryRun, HeadAt, Jobs, Match, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread, plan_thread_copy
 from ckpt_cli.plans.proposal import Proposal, new_step
 from ckpt_cli.plans.rollback import COPY_OPTIONS, TargetOptions, new_thread_id
@@ -58,7 +58,7 @@ def copy(
     where: Where = None,
     everything: Annotated[bool, Option("--all", help="Copy all threads.")] = False,
     at: At = None,
-    as_of: AsOf = None,
+    as_of: HeadAt = None,
     create: Annotated[
         bool, Option("--create", help="Make the target if nothing is there.")
     ] = False,

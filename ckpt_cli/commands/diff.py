@@ -9,7 +9,7 @@ from typer import Argument, Context, Exit, Option
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.thread import CheckpointHandle
 from ckpt_cli.core.replay import Verdict
-from ckpt_cli.options import Channels, Namespace, OptionalThread
+from ckpt_cli.options import AsOf, Channels, Namespace, OptionalThread
 from ckpt_cli.queries.replay import check_channels
 from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.session import Session
@@ -33,6 +33,7 @@ def diff(
     exit_code: Annotated[
         bool, Option("--exit-code", help="Exit with 1 if anything changed.")
     ] = False,
+    as_of: AsOf = None,
 ) -> None:
     """Show what changed between two checkpoints.
 

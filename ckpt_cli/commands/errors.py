@@ -12,7 +12,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import unwatched
 from ckpt_cli.core.support_matrix import limit as lacks
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import ExitCode, Match, Summary, Where, number
+from ckpt_cli.options import AsOf, ExitCode, Match, Summary, Where, number
 from ckpt_cli.queries.incidents import GROUPINGS, GroupBy
 from ckpt_cli.render.incidents import FAILURE_COLUMNS, FAILURE_HISTORY_COLUMNS, group_columns
 from ckpt_cli.render.summaries import errors_summary
@@ -45,6 +45,7 @@ def errors(
     limit: Annotated[int | None, number("Show at most N.", "-n", "--limit")] = None,
     summary: Summary = False,
     exit_code: ExitCode = False,
+    as_of: AsOf = None,
 ) -> None:
     """List the tasks that failed.
 

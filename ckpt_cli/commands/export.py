@@ -21,7 +21,7 @@ from ckpt_cli.api.thread import ThreadHandle
 from ckpt_cli.apply.purge import written_bundles
 from ckpt_cli.commands.arguments import SignKey, check_one_way, signing_key
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Cluster, Jobs, Match, Where
+from ckpt_cli.options import AsOf, Cluster, Jobs, Match, Where
 from ckpt_cli.reading.store import refuse_raw
 from ckpt_cli.render.copy import EXPORTED, EXPORTED_COLUMNS, EXPORTED_TABLE_COLUMNS, ExportedThread
 from ckpt_cli.render.table import iso
@@ -62,6 +62,7 @@ def export(
     ] = None,
     jobs: Jobs = 1,
     cluster: Cluster = None,
+    as_of: AsOf = None,
 ) -> None:
     """Write threads to archive files, as JSON, or as tables.
 
@@ -100,6 +101,10 @@ def export(
         return
     if format_ == "bundle":
         refuse_raw(session.store)
+        if session.as_of is not None:
+            raise UsageError(
+                "a bundle holds rows as they are now", hint="with --as-of, use --format jsonl"
+            )
     folder = Path() if to is None else to
     make_folder(folder)
     if format_ == "jsonl":

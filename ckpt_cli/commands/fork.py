@@ -11,7 +11,7 @@ from ckpt_cli.commands.arguments import MoreThreads, Reason
 from ckpt_cli.commands.changing import roll_back
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.edit_state import parse_edit
-from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes
+from ckpt_cli.options import At, DryRun, Force, HeadAt, Match, OptionalThread, Where, Yes
 from ckpt_cli.plans.fork import RollbackOptions
 from ckpt_cli.plans.rollback import FORK_OPTIONS, TargetOptions
 from ckpt_cli.session import Session
@@ -29,7 +29,7 @@ def fork(
     match: Match = None,
     where: Where = None,
     at: At = None,
-    as_of: AsOf = None,
+    as_of: HeadAt = None,
     set_: Annotated[
         list[str] | None,
         Option(

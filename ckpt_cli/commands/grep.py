@@ -13,7 +13,7 @@ from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_backends.model import Thread
 from ckpt_cli.core.search import FASTER, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Channels, Cluster, Jobs, Match, Where, number
+from ckpt_cli.options import AsOf, Channels, Cluster, Jobs, Match, Where, number
 from ckpt_cli.queries.replay import check_channels
 from ckpt_cli.render.search import HIT_COLUMNS, table_record
 from ckpt_cli.session import Session
@@ -45,6 +45,7 @@ def grep(
     limit: Annotated[int | None, number("Show at most N.", "-n", "--limit")] = None,
     jobs: Jobs = 1,
     cluster: Cluster = None,
+    as_of: AsOf = None,
 ) -> None:
     """Search values, questions, errors and writes for a text.
 

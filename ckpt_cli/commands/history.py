@@ -10,7 +10,7 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import Unreadable
 from ckpt_cli.api.thread import CheckpointHandle
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.options import Namespace, number
+from ckpt_cli.options import AsOf, Namespace, number
 from ckpt_cli.render.history import history_columns
 from ckpt_cli.render.show import PLAINTEXT
 from ckpt_cli.render.values import counted
@@ -31,6 +31,7 @@ def history(
     messages: Annotated[
         bool, Option("--messages", help="Add the conversation at each checkpoint, in JSON.")
     ] = False,
+    as_of: AsOf = None,
 ) -> None:
     """List a thread's checkpoints, newest first.
 

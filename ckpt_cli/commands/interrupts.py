@@ -10,7 +10,7 @@ from typer import Argument, Context, Exit, Option
 
 from ckpt_cli.api.answer import unwatched
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import ExitCode, Match, Where
+from ckpt_cli.options import AsOf, ExitCode, Match, Where
 from ckpt_cli.render.incidents import WAITING_COLUMNS
 from ckpt_cli.session import Session
 
@@ -27,6 +27,7 @@ def interrupts(
         str | None, Option(metavar="AGE", help="Only questions older than AGE: 2h, 30d or a date.")
     ] = None,
     exit_code: ExitCode = False,
+    as_of: AsOf = None,
 ) -> None:
     """List the questions that wait for an answer.
 

@@ -10,7 +10,7 @@ from ckpt_backends import shell
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.core.conversation import statistics
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.options import At, Namespace, OptionalThread, number
+from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, number
 from ckpt_cli.queries.messages import USUAL, last_held
 from ckpt_cli.reading.target import Target, TargetArguments
 from ckpt_cli.render.messages import MESSAGES_VIEW, STATISTICS_VIEW
@@ -36,6 +36,7 @@ def messages(
         bool, Option("--full", help="Print all fields of each message, uncut.")
     ] = False,
     stat: Annotated[bool, Option("--stat", help="Count messages, tokens and tool calls.")] = False,
+    as_of: AsOf = None,
 ) -> None:
     """Print the conversation of a thread.
 

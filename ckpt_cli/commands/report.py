@@ -9,7 +9,7 @@ from typer import Context, Option
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import At, Namespace, OptionalThread, number
+from ckpt_cli.options import AsOf, At, Namespace, OptionalThread, number
 from ckpt_cli.reading.target import TargetArguments
 from ckpt_cli.session import Session
 
@@ -28,6 +28,7 @@ def report(
         str | None, Option(metavar="TIME", help="Only checkpoints from TIME on: 2h, 2026-04-07.")
     ] = None,
     last: Annotated[int, number("Show the newest N checkpoints.")] = _LAST,
+    as_of: AsOf = None,
 ) -> None:
     """Write an HTML page about a thread, for a ticket.
 

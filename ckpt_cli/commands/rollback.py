@@ -9,7 +9,7 @@ from typer import Argument, Context, Option
 from ckpt_cli.commands.arguments import MoreThreads, Reason
 from ckpt_cli.commands.changing import roll_back
 from ckpt_cli.commands.plan_out import PlanOut, plannable
-from ckpt_cli.options import AsOf, At, DryRun, Force, Match, OptionalThread, Where, Yes, number
+from ckpt_cli.options import At, DryRun, Force, HeadAt, Match, OptionalThread, Where, Yes, number
 from ckpt_cli.plans.fork import RollbackOptions
 from ckpt_cli.plans.rollback import TargetOptions
 from ckpt_cli.session import Session
@@ -32,7 +32,7 @@ def rollback(
     last_good: Annotated[
         bool, Option("--last-good", help="Input of the newest step that failed.")
     ] = False,
-    as_of: AsOf = None,
+    as_of: HeadAt = None,
     sibling: Annotated[
         bool, Option("--sibling", help="Add the copy as a sibling of the checkpoint, not a child.")
     ] = False,

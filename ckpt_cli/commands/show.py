@@ -100,7 +100,7 @@ def show(
             "--path cannot be combined with --channel",
             hint="begin the path with the channel: --path 'CHANNEL[0]'",
         )
-    named = session.handle.named(TargetArguments(thread, at, ns, as_of, ref))
+    named = session.handle.named(TargetArguments(thread, at, ns, ref=ref))
     if draws:
         _show_tree(session, named, draws, all_ns=all_ns, unfold=unfold, ascii_only=ascii_only)
         return

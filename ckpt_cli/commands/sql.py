@@ -26,7 +26,7 @@ from ckpt_backends.installing import install_command
 from ckpt_cli import diagnostics
 from ckpt_cli.config.machine import history_file
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Cluster, Jobs, Match, Where, not_huge
+from ckpt_cli.options import AsOf, Cluster, Jobs, Match, Where, not_huge
 from ckpt_cli.render.table import AT, Column
 from ckpt_cli.session import Session
 
@@ -98,6 +98,7 @@ def sql(
     ] = _SECONDS,
     jobs: Jobs = 1,
     cluster: Cluster = None,
+    as_of: AsOf = None,
 ) -> None:
     """Query threads, checkpoints, values and messages with SQL.
 

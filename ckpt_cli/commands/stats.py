@@ -10,7 +10,7 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Watcher
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import Cluster, Jobs, Match, Where, number
+from ckpt_cli.options import AsOf, Cluster, Jobs, Match, Where, number
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -45,6 +45,7 @@ def stats(
     top: Annotated[int, number("Show the N largest.")] = _TOP,
     jobs: Jobs = 1,
     cluster: Cluster = None,
+    as_of: AsOf = None,
 ) -> None:
     """Show runs, writes, times and tokens of each node.
 

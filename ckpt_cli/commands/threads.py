@@ -17,7 +17,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.diagnostics import no_progress, progress
-from ckpt_cli.options import ExitCode, Match, Where, number
+from ckpt_cli.options import AsOf, ExitCode, Match, Where, number
 from ckpt_cli.queries.threads import SORTS, Sort
 from ckpt_cli.reading.store import LiveStore, is_passing
 from ckpt_cli.render.table import Column, Record, table_lines
@@ -39,6 +39,12 @@ _SHARE = 5
 """At most one in so many seconds is spent on reading."""
 
 
+_ChangedSince = Annotated[
+    str | None, Option(metavar="TIME", help="The same as --since.", hidden=True)
+]
+"""A name that tells more with --as-of."""
+
+
 def list_(
     ctx: Context,
     limit: Annotated[int, number("Show at most N.", "-n", "--limit")] = 50,
@@ -52,6 +58,7 @@ def list_(
     since: Annotated[
         str | None, Option(metavar="TIME", help="Only threads active since TIME: 2h, 2026-04-07.")
     ] = None,
+    changed_since: _ChangedSince = None,
     until: Annotated[
         str | None, Option(metavar="TIME", help="Only threads last active before TIME.")
     ] = None,
@@ -81,6 +88,7 @@ def list_(
         Option(metavar="SECONDS", help="With --watch: read it every SECONDS.", min=0.1, max=86_400),
     ] = 2.0,
     exit_code: ExitCode = False,
+    as_of: AsOf = None,
 ) -> None:
     """List threads, newest first.
 
@@ -110,7 +118,7 @@ def list_(
     details = long or not everything
     sizes = long or sort == "bytes" or session.store.sums_sizes
     chosen = {"where": where, "status": status, "match": match, "user": user}
-    chosen |= {"since": since, "until": until}
+    chosen |= {"since": since or changed_since, "until": until}
     skip, most = (0, None) if everything else ((page - 1) * limit, limit + 1)  # 1 more: is there?
     asked: dict[str, Any] = {**chosen, "sort": sort, "skip": skip, "limit": most}
     asked |= {"details": details, "sizes": sizes, "first_messages": first_message, "titles": long}
@@ -124,9 +132,9 @@ def list_(
             expires=details and session.store.keys_expire,
         )
 
-    none = _none(page, is_all=all(one is None for one in chosen.values()))
+    none = _none(session, page, is_all=all(one is None for one in chosen.values()))
     if watch:
-        _check_watch(interval, everything=everything, exit_code=exit_code)
+        _check_watch(session, interval, everything=everything, exit_code=exit_code)
 
         def table(handle: StoreHandle) -> Table:
             found = [row.to_dict() for row in handle.listed(**asked)]
@@ -171,15 +179,17 @@ def _print(
     return counted
 
 
-def _none(page: int, *, is_all: bool) -> str:
+def _none(session: Session, page: int, *, is_all: bool) -> str:
     if page > 1:
         return f"there is no page {page}"
-    return "this store has no threads" if is_all else "no thread matches"
+    if not is_all:
+        return "no thread matches"
+    return "this store has no threads" if session.as_of is None else "there was no thread then"
 
 
-def _check_watch(interval: float, *, everything: bool, exit_code: bool) -> None:
-    if everything or exit_code:
-        other = "--all" if everything else "--exit-code"
+def _check_watch(session: Session, interval: float, *, everything: bool, exit_code: bool) -> None:
+    if everything or exit_code or session.as_of is not None:
+        other = "--all" if everything else "--exit-code" if exit_code else "--as-of"
         raise UsageError(f"--watch cannot be combined with {other}", hint="-n N shows more threads")
     if math.isnan(interval):
         raise UsageError("--interval is not a number", hint="give it in seconds: --interval 2")

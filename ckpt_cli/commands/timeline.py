@@ -40,6 +40,6 @@ def timeline(
     ```
     """
     session: Session = ctx.obj
-    words = TargetArguments(thread, at, ns, as_of)
+    words = TargetArguments(thread, at, ns)
     answer = session.checkpoint(words).timeline(since=since, last=last)
     session.show(answer, ascii_only=ascii_only)

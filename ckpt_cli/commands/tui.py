@@ -19,7 +19,7 @@ from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
 from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.ending import ENDING, Ended, restored
-from ckpt_cli.options import OptionalThread
+from ckpt_cli.options import AsOf, OptionalThread
 from ckpt_cli.session import Session
 from ckpt_cli.tui.serving import SERVED
 
@@ -48,6 +48,7 @@ def tui(
         int | None,
         Option(metavar="N", help="The port for --serve; a free one if left out.", min=1, max=65535),
     ] = None,
+    as_of: AsOf = None,
 ) -> None:
     """Browse threads, checkpoints and long-term memory in the terminal.
 
@@ -77,9 +78,9 @@ def tui(
         raise UsageError(
             "cannot start the screen: not a terminal", hint="run ckpt threads list, or ckpt show"
         )
-    if write and (session.settings.get("copy") or session.settings.get("redact")):
+    if write and any(session.settings.get(one) for one in ("copy", "redact", "as_of")):
         raise UsageError(
-            "--write cannot be combined with --copy or --redact", hint="leave them out"
+            "--write cannot be combined with --copy, --redact or --as-of", hint="leave them out"
         )
     if write:
         session.changes_store()

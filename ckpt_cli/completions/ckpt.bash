@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -160,13 +160,13 @@ _ckpt_answer() {
         esac
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
-            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --watch --interval --exit-code" ;;
+            "threads list") kind="words:-n --limit --all --long --sort --since --changed-since --until --status --match --where --user --first-message --page --watch --interval --exit-code --as-of" ;;
             "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
             show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --long --memory --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
-            history) kind="words:--ns --all-ns -n --limit --messages" ;;
-            diff) kind="words:--ns --channel --stat --writes --exit-code" ;;
-            messages) kind="words:--at --ns --channel --last --full --stat" ;;
-            grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs --cluster" ;;
+            history) kind="words:--ns --all-ns -n --limit --messages --as-of" ;;
+            diff) kind="words:--ns --channel --stat --writes --exit-code --as-of" ;;
+            messages) kind="words:--at --ns --channel --last --full --stat --as-of" ;;
+            grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs --cluster --as-of" ;;
             tail) kind="words:-n --lines --match --where --ns --all-ns --interval" ;;
             "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --duplicates --orphans --threads" ;;
             "memory show") kind="words:--namespace --raw --threads" ;;
@@ -177,19 +177,19 @@ _ckpt_answer() {
             "memory copy") kind="words:--to --namespace --match --create --replace --plan-out --dry-run --yes" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
             "memory sessions") kind="words:--thread --user" ;;
-            tui) kind="words:--refresh --write --serve --port" ;;
-            interrupts) kind="words:--match --where --older-than --exit-code" ;;
-            errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code" ;;
-            blame) kind="words:--at --ns" ;;
-            bisect) kind="words:--exec --binary --since --until --at --ns" ;;
+            tui) kind="words:--refresh --write --serve --port --as-of" ;;
+            interrupts) kind="words:--match --where --older-than --exit-code --as-of" ;;
+            errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code --as-of" ;;
+            blame) kind="words:--at --ns --as-of" ;;
+            bisect) kind="words:--exec --binary --since --until --at --ns --as-of" ;;
             replay) kind="words:--at --ns --all-steps --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs --cluster" ;;
-            report) kind="words:--at --ns --all-ns --since --last" ;;
-            stats) kind="words:--by --match --where --ns --since --until --top --jobs --cluster" ;;
+            report) kind="words:--at --ns --all-ns --since --last --as-of" ;;
+            stats) kind="words:--by --match --where --ns --since --until --top --jobs --cluster --as-of" ;;
             timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
             du) kind="words:--match --where --by --top" ;;
             metrics) kind="words:--since --fast --out" ;;
-            sql) kind="words:--file --thread --match --where --attach --interactive --tables --schema --timeout --jobs --cluster" ;;
+            sql) kind="words:--file --thread --match --where --attach --interactive --tables --schema --timeout --jobs --cluster --as-of" ;;
             mcp) kind="words:--values --channels --max-chars --timeout" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--match --where --at --as-of --set --append --replace --as-node --as --reason --force --plan-out --dry-run --yes" ;;
@@ -207,7 +207,7 @@ _ckpt_answer() {
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --memory-namespace --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
             rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
             copy) kind="words:--to --as --match --where --all --at --as-of --create --replace --new-key-file --encrypt --decrypt --jobs --reason --plan-out --dry-run --yes" ;;
-            export) kind="words:--match --where --all --format --to --sign-key --table --jobs --cluster" ;;
+            export) kind="words:--match --where --all --format --to --sign-key --table --jobs --cluster --as-of" ;;
             import) kind="words:--to --create --trusted-key --allow-pickle --plan-out --dry-run --yes" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove --yes" ;;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from math import isfinite
@@ -799,3 +800,22 @@ def followers_of(
         if len(updated) == 1:
             return updated
     return None
+
+
+# The time of a checkpoint.
+
+
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
+
+
+def stored_time(body: Body) -> datetime | None:
+    """Return the time of a body's `ts`, which LangGraph calls `created_at`; None if unknown."""
+    if body.ts is None:
+        return None
+    try:
+        found = datetime.fromisoformat(body.ts)
+    except ValueError:
+        return None
+    # Times in the first or last year of the calendar cannot be converted to every time zone.
+    sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
+    return found if sane else None

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from ckpt_backends.errors import Ambiguous, NotFound, Refused
 from ckpt_cli.operations.log import Operation, OperationLog, OperationStep, has_steps, steps_of
 
 UNDO, REDO = "undo", "redo"
 """The actions of operations that take back another one."""
+_REMOVALS = frozenset({"purge", "gc", "threads delete", "erase"})
+"""The actions of operations that remove checkpoints, and with them the past."""
 _LIST = "`ckpt ops list` lists the operations"
 
 
@@ -68,6 +71,15 @@ def _why_not(log: OperationLog, one: Operation, undone_by: str | None) -> str:
     if one.cannot_undo:
         return one.cannot_undo
     return "" if has_steps(log, one.op) else "its steps are not kept any more, or cannot be read"
+
+
+def removals_since(log: OperationLog, place: str, moment: datetime) -> list[Operation]:
+    """Return the operations after a moment that removed rows, and were not undone, newest first."""
+    return [
+        one.operation
+        for one in operations(log, place)
+        if one.operation.at > moment and one.operation.action in _REMOVALS and one.undone_by is None
+    ]
 
 
 def operation_named(log: OperationLog, prefix: str, place: str | None) -> ListedOperation:

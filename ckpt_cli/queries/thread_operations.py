@@ -57,7 +57,10 @@ class ThreadOperations:
             from ckpt_cli.queries.operations import changed, operations, redacted
 
             log = OperationLog.of_user()
+            as_of = self._opening.as_of
             for one in operations(log, place_of(self._opening.url)):
+                if as_of is not None and one.operation.at > as_of:
+                    continue
                 if changed(log, one.operation, self._thread_id):
                     found.append(redacted(one) if self._opening.redact else one)
         return found

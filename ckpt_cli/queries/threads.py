@@ -16,13 +16,13 @@ from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import LONGEST_MAKING, just_made
-from ckpt_cli.core.state import read_body
+from ckpt_cli.core.state import read_body, stored_time
 from ckpt_cli.core.times import NEVER
 from ckpt_cli.queries.heads import ListedThread, Watch, with_details, with_sizes, with_titles
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.target import Target, find_thread
-from ckpt_cli.reading.thread import ThreadReader, TriggerInference, stored_time
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ckpt_backends import errors
-from ckpt_backends.base import WrappedStore
+from ckpt_backends.base import WrappedStore, wrapper_of
 from ckpt_backends.encryption import DecryptingStore, Keys, keys_of_environment, keys_of_file
 from ckpt_backends.protocol import ScanObserver, Store
 from ckpt_backends.registry import open_store
@@ -76,11 +77,8 @@ def rules_of(store: Store, body: Body) -> Rules:
     """
     from ckpt_cli.core.reducers import JAVASCRIPT, NO_RULES
 
-    inner, found = store, NO_RULES
-    while isinstance(inner, WrappedStore):
-        if isinstance(inner, RuledStore):
-            found = inner.rules
-        inner = inner.inner
+    ruled = wrapper_of(store, RuledStore)
+    found = NO_RULES if ruled is None else ruled.rules
     return found._replace(library=JAVASCRIPT) if body.is_javascript else found
 
 
@@ -132,6 +130,8 @@ class Opening(NamedTuple):
     redact: bool = False
     rules: Rules | None = None
     """How values that are not stored are rebuilt; None if nothing was told."""
+    as_of: datetime | None = None
+    """The moment as of which it is read; None for now."""
 
     def open(
         self, note: Callable[[str], None], observer: Callable[[], ScanObserver] | None = None
@@ -140,11 +140,16 @@ class Opening(NamedTuple):
 
         `observer` returns who is told about scans; it is called only if the store needs scans.
 
-        Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
+        Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`; with `as_of` also `Unsupported`.
         """
         store: Store = DecryptingStore(open_store(self.url), self.keys(), note)
         if observer is not None and store.lists_by_scan:
             store.observe_scans(observer())
+        if self.as_of is not None:
+            # Late: few runs look back.
+            from ckpt_cli.reading.earlier import EarlierStore
+
+            store = EarlierStore(store, self.as_of)
         if self.rules is not None:
             store = RuledStore(store, self.rules)
         return RedactedStore(store) if self.redact else store

@@ -167,6 +167,15 @@ def _split(store: Store, text: str) -> tuple[Thread | str, str | None]:
 
 def _no_thread(store: Store, thread_id: str) -> NotFound:
     """Return an error with suggestions from the newest threads."""
+    # Late: few runs look back.
+    from ckpt_cli.reading.earlier import thread_of_now
+
+    if (later := thread_of_now(store, thread_id)) is not None:
+        first = later.first_at
+        hint = (
+            None if first is None else f"its first checkpoint is from {first:%Y-%m-%d %H:%M:%S} UTC"
+        )
+        return NotFound(f"thread '{thread_id}' had no checkpoint then", hint=hint)
     alone, _, ref = thread_id.rpartition("@")
     if ref and alone and store.thread(alone) is not None:
         return NotFound(

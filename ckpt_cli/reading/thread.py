@@ -66,6 +66,7 @@ from ckpt_cli.core.state import (
     read_metadata,
     source_from,
     step_from,
+    stored_time,
 )
 from ckpt_cli.core.tasks import (
     CONTROL,
@@ -196,9 +197,6 @@ def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:
     return {graph: learn_followers(told) for graph, told in graphs.items()}
 
 
-_FIRST_YEAR, _LAST_YEAR = 1, 9999
-
-
 @dataclass(slots=True, eq=False)
 class DecodedCheckpoint:
     """A decoded checkpoint."""
@@ -301,19 +299,6 @@ def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
     unknown.
     """
     return time_of(checkpoint_id) or stored_time(body)
-
-
-def stored_time(body: Body) -> datetime | None:
-    """Return the time of a body's `ts`, which LangGraph calls `created_at`; None if unknown."""
-    if body.ts is None:
-        return None
-    try:
-        found = datetime.fromisoformat(body.ts)
-    except ValueError:
-        return None
-    # Times in the first or last year of the calendar cannot be converted to every time zone.
-    sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
-    return found if sane else None
 
 
 def number_of(checkpoint_id: str, metadata: Mapping[str, Value]) -> int | None:

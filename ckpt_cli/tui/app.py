@@ -168,6 +168,19 @@ class CkptApp(OrderedKeysApp):
         if self._start == "memory" and isinstance(self.screen, MainScreen):
             self.screen.action_memory()
 
+    async def on_main_screen_looked_back(self, event: MainScreen.LookedBack) -> None:
+        """Show the store as it was, over the screen that shows it as it is, or leave the past."""
+        screen, moment = event.screen, event.moment
+        is_past = screen.context.opening.as_of is not None
+        if moment is not None:
+            past = MainScreen(screen.context.at(moment), event.place)
+            past.remembered = screen.look
+            await (self.switch_screen(past) if is_past else self.push_screen(past))
+        elif is_past:
+            await self.pop_screen()
+            if event.place is not None and isinstance(self.screen, MainScreen):
+                self.screen.jump(event.place)
+
     def action_command_palette(self) -> None:
         """Open the palette, which runs a key by its name or goes to a checkpoint."""
         if not isinstance(self.screen, CommandPalette):

@@ -20,6 +20,7 @@ from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.config.machine import state_folder
 from ckpt_cli.core.filters import FilterAlias, FilterTerms, no_alias
+from ckpt_cli.core.times import parse_time
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.render.text import Ui
@@ -100,7 +101,9 @@ class ScreenContext:
         self.zone = zone
         self.pause = pause
         """Seconds between two refreshes; 0 to refresh only on request."""
-        self.now = now
+        as_of = opening.as_of
+        self.now = now if as_of is None else lambda: as_of
+        """The time from which ages are counted."""
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
         self.rules = rules or CheckRules()
         self.audit = audit
@@ -109,6 +112,8 @@ class ScreenContext:
         self.scan = ScanStatus()
         self.failures: deque[Exception] = deque(maxlen=_FAILURES)
         """The last errors, for --debug."""
+
+        self._clock = now
 
         def connect() -> Store:
             return opening.open(lambda _: None, lambda: self.scan)
@@ -120,6 +125,24 @@ class ScreenContext:
         )
         self.workers: Sequence[StoreWorker[Any]] = (*workers, self.memory)
 
+    def at(self, moment: datetime | None) -> ScreenContext:
+        """Return the same store as it was at a moment; None for now. The caller closes this one."""
+        return ScreenContext(
+            self.opening._replace(as_of=moment),
+            self.store_words,
+            self.zone,
+            self.pause,
+            self._clock,
+            self.memory_named,
+            self.rules,
+            self.audit,
+            self._alias,
+        )
+
+    def time(self, text: str) -> datetime | None:
+        """Return the time that a person typed; None for an empty text. Raises `UsageError`."""
+        return parse_time(text.strip(), self._clock(), self.zone) if text.strip() else None
+
     def ui(self, width: int) -> Ui:
         """Return what an answer is drawn for, in a pane of this width."""
         return Ui(self.now(), self.zone, max(width, 1))
@@ -128,10 +151,14 @@ class ScreenContext:
         """Return how filters are read now."""
         return FilterTerms(self._alias, self.now(), self.zone)
 
-    def close(self) -> None:
-        """Close all connections, without waiting long for a running query."""
+    def leave(self) -> None:
+        """Close each connection after its last query, without waiting for that."""
         for worker in self.workers:
             worker.close()
+
+    def close(self) -> None:
+        """Close all connections, without waiting long for a running query."""
+        self.leave()
         until = monotonic() + _PATIENCE
         for worker in self.workers:
             worker.join(max(until - monotonic(), 0))

@@ -130,6 +130,7 @@ shift+tab | pane(-1) | Previous pane | Focus the next or previous pane | Shift-T
 [ | change(-1) | Previous change | Go to where the channel under the cursor changed
 ] | change(1) | Next change | Go to where the channel under the cursor changed
 f | follow | Follow | Keep the cursor on the head (toggle)
+A | look_back | As of | Show the store as it was at a time
 """,
     ),
     _group(

@@ -361,7 +361,6 @@ test_wrong_words_are_refused = refusals(
     ("show trip-to-kyoto --unfold", 2, "add --tree"),
     ("show trip-to-kyoto --path a..b", 2, "cannot read path"),
     ("show trip-to-kyoto --path hotel --channel hotel", 2, "cannot be combined with"),
-    ("show trip-to-kyoto@head --as-of 2h", 2, "cannot be combined with --as-of"),
     ("show trip-to-kyoto --at step:x", 2, "'step:x' is not a step"),
     ("show trip-to-kyoto --at 2026-99-99", 2, "is not a time"),
     ("show trip-to-kyoto@head step:1", 2, "cannot show two checkpoints"),

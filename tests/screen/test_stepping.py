@@ -389,3 +389,22 @@ async def test_a_search_for_changes_is_stopped_by_escape(
         assert (seat.place, main.focused) == (before, focused)
         assert len(begun) == 1
         assert not seat.sees("Looking for changes")
+
+
+async def test_the_store_is_shown_as_of_a_checkpoint_and_as_of_now(seat: Seat) -> None:
+    await seat.press("enter", "[")
+    place, newest = seat.place, seat.picture.head
+    await seat.press("less_than_sign", "less_than_sign")
+    earlier = seat.place
+    assert earlier != place
+    await seat.press("A", "enter")
+    await seat.until(lambda: "as of" in seat.lines[0])
+    await seat.until(lambda: seat.main.tree_pane.place == earlier)
+    assert seat.picture.head == seat.tree.key
+    await seat.fill("A", "soon")
+    assert "'soon' is not a time" in seat.text
+    await seat.press("escape")
+    await seat.fill("A", "")
+    await seat.until(lambda: "as of" not in seat.lines[0])
+    await seat.until(lambda: seat.main.tree_pane.place == earlier)
+    assert seat.picture.head == newest

@@ -57,6 +57,7 @@ from ckpt_backends.sql.tables import (
     json_bytes,
     recognised,
     tables_with_blobs,
+    where_all,
     with_extras,
 )
 from ckpt_backends.url import StoreUrl
@@ -397,9 +398,9 @@ class MySQLStore(SqlStore):
         query, values = self._newest_first(among, ids)
         return self._stream(query if limit is None else f"{query} LIMIT {limit:d}", values)
 
-    def _grouped(self, where: str) -> GroupedThreads:
+    def _grouped(self, where: str, made: str = "") -> GroupedThreads:
         thread = exact("c.thread_id") if self._merged_threads() else "c.thread_id"
-        where = f"WHERE {where}" if where else ""
+        where = where_all(where, made)
         table, ns = self._tables.checkpoints.source, self._layout.ns
         values: dict[str, object] = {"root": self._layout.ns_key("")}
         query = GROUPED.format(thread=thread, checkpoints=table, ns=ns, where=where)

@@ -39,6 +39,7 @@ from ckpt_backends.sql.tables import (
     SqlTables,
     json_bytes,
     tables_with_blobs,
+    where_all,
     with_extras,
 )
 from ckpt_backends.url import StoreUrl
@@ -313,9 +314,9 @@ class PostgresStore(SqlStore):
         found = self._database.rows(ROWS_PER_THREAD, names)
         return bool(found) and (found[0][0] or 0) >= _LONG
 
-    def _grouped(self, where: str) -> GroupedThreads:
+    def _grouped(self, where: str, made: str = "") -> GroupedThreads:
         table = self._tables.checkpoints.source
-        where = f"WHERE {where}" if where else ""
+        where = where_all(where, made)
         return GroupedThreads(GROUPED.format(checkpoints=table, where=where), {})
 
     def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:

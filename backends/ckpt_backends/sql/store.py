@@ -63,6 +63,8 @@ _IDS = 500
 _LAST = chr(sys.maxunicode)
 
 
+_HAS_TIME = "c.checkpoint_id LIKE '________-____-6___-____-____________'"
+"""The condition that an id is a UUIDv6, at least by its form."""
 _MOST_MARKS = 20
 """With more, the engine's search for them takes longer than what it spares."""
 
@@ -221,8 +223,11 @@ class SqlStore(TableStore):
     # What each engine does in its own way.
 
     @abstractmethod
-    def _grouped(self, where: str) -> GroupedThreads:
-        """The query for threads; `where` is a condition for checkpoints, or `''`."""
+    def _grouped(self, where: str, made: str = "") -> GroupedThreads:
+        """The query for threads; `where` is a condition for checkpoints, or `''`.
+
+        `made` is one that also says which checkpoints of the threads count.
+        """
 
     @abstractmethod
     def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
@@ -254,9 +259,9 @@ class SqlStore(TableStore):
         query, values = self._newest_first("", {})
         return self._stream(query if limit is None else f"{query} LIMIT {limit:d}", values)
 
-    def _newest_first(self, where: str, values: Values, only: str = "") -> Query:
+    def _newest_first(self, where: str, values: Values, only: str = "", made: str = "") -> Query:
         """The query for threads, newest first: `where` is about checkpoints, `only` about `t`."""
-        listed, exact = self._grouped(where), self._database.exact("t.thread")
+        listed, exact = self._grouped(where, made), self._database.exact("t.thread")
         return f"{listed.rows} {only} ORDER BY t.newest DESC, {exact}", {**listed.values, **values}
 
     def threads_within(self, bounds: ThreadBounds) -> Iterator[Thread]:
@@ -278,6 +283,12 @@ class SqlStore(TableStore):
             query, of_writes = self._with_writes(bounds.head_channels)
             where = " AND ".join(filter(None, (where, f"c.thread_id IN ({query})")))
             values |= of_writes
+        made = ""
+        if bounds.as_of is not None and (text := ids_between(None, bounds.as_of)[1]):
+            # Other ids hold no time.
+            later = f"{exact('c.checkpoint_id')} >= {exact(self._database.text('made'))}"
+            made = f"NOT ({later} AND {_HAS_TIME})"
+            values["made"] = self._database.bound(text)
         conditions = []
         times = ids_between(bounds.since, bounds.until)
         for name, operator, text in zip(("since", "until"), (">=", "<"), times, strict=True):
@@ -286,7 +297,7 @@ class SqlStore(TableStore):
                 conditions.append(f"{exact('t.newest')} {operator} {mark}")
                 values[name] = self._database.bound(text)
         only = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        return self._newest_first(where, values, only)
+        return self._newest_first(where, values, only, made)
 
     def _keys_within(self, bounds: ThreadBounds) -> Query | None:
         """The condition for checkpoints by the ids of their threads; None if there can be none."""

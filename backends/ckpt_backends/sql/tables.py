@@ -368,6 +368,12 @@ Query: TypeAlias = tuple[str, dict[str, object]]
 """SQL and its parameters."""
 
 
+def where_all(*conditions: str) -> str:
+    """A `WHERE` with these conditions; empty ones hold always."""
+    given = " AND ".join(filter(None, conditions))
+    return f"WHERE {given}" if given else ""
+
+
 class GroupedThreads(NamedTuple):
     """A query for threads, without an order.
 

@@ -32,6 +32,7 @@ from ckpt_backends.sql.tables import (
     recognised,
     too_old,
     unknown_columns,
+    where_all,
     why_only_read,
     with_extras,
 )
@@ -121,11 +122,11 @@ _THREADS = """
     SELECT thread_id AS thread,
            CASE WHEN last_ns = '' THEN newest ELSE (
                SELECT max(checkpoint_id) FROM checkpoints AS c
-               WHERE c.thread_id = t.thread_id AND c.checkpoint_ns = '') END AS head,
+               WHERE c.thread_id = t.thread_id AND c.checkpoint_ns = '' {made}) END AS head,
            first_id, newest, n,
            CASE WHEN last_ns = first_ns THEN 1 ELSE (
                SELECT count(DISTINCT checkpoint_ns) FROM checkpoints AS c
-               WHERE c.thread_id = t.thread_id) END AS spaces
+               WHERE c.thread_id = t.thread_id {made}) END AS spaces
     FROM (SELECT thread_id, min(checkpoint_ns) AS first_ns, max(checkpoint_ns) AS last_ns,
                  min(checkpoint_id) AS first_id, max(checkpoint_id) AS newest, count(*) AS n
           FROM checkpoints AS c {where} GROUP BY thread_id) AS t
@@ -198,8 +199,9 @@ class SqliteStore(SqlStore):
             thread, _, first_id, newest, n, spaces = row
             yield (thread, newest, first_id, newest, n, 1) if spaces is None else row
 
-    def _grouped(self, where: str) -> GroupedThreads:
-        return GroupedThreads(_THREADS.format(where=f"WHERE {where}" if where else ""), {})
+    def _grouped(self, where: str, made: str = "") -> GroupedThreads:
+        counted = f"AND {made}" if made else ""
+        return GroupedThreads(_THREADS.format(where=where_all(where, made), made=counted), {})
 
     def _select_checkpoints(self, asked: CheckpointQuery) -> RowQuery:
         columns = ["c.parent_checkpoint_id"]

@@ -55,7 +55,12 @@ class Seat:
     @property
     def main(self) -> MainScreen:
         """The main screen, also while another one is over it."""
-        return next(one for one in self.app.screen_stack if isinstance(one, MainScreen))
+        return self._mains[-1]
+
+    @property
+    def _mains(self) -> list[MainScreen]:
+        """The main screen, and over it that of an earlier time."""
+        return [one for one in self.app.screen_stack if isinstance(one, MainScreen)]
 
     @property
     def place(self) -> CheckpointKey:
@@ -178,7 +183,8 @@ class Seat:
             may_wait = {} if isinstance(self.app.screen, MainScreen) else {"change"}
             running = (one for one in self.app.workers if not one.is_finished)
             is_busy = any(one.group not in may_wait for one in running)
-            is_busy = is_busy or any(worker.waiting for worker in self.app.context.workers)
+            contexts = (self.app.context, *(one.context for one in self._mains))
+            is_busy = is_busy or any(one.waiting for each in contexts for one in each.workers)
             is_busy = is_busy or any(map(_will_read, self.app.screen_stack))
             quiet = 0 if is_busy else quiet + 1
             if quiet == _QUIET:

@@ -16,12 +16,13 @@ from textual.containers import Vertical
 from textual.events import MouseDown
 from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Label, Static
 
+from ckpt_backends.errors import CkptError
 from ckpt_cli.render.text import Style, StyledLine, cell_len, line, safe_text, wrap
 from ckpt_cli.tui.keys import KeyGroup
 from ckpt_cli.tui.panes.rows import RowList, SearchableLines
-from ckpt_cli.tui.reading import ScreenMessage
+from ckpt_cli.tui.reading import ScreenMessage, error_text
 from ckpt_cli.tui.styles import as_text, title
 
 
@@ -206,6 +207,39 @@ class CopyScreen(TextScreen):
     def action_copy(self) -> None:
         self.app.copy_to_clipboard(self._owners[self.rows.cursor])
         self.notify("copied", markup=False)
+
+
+class TimeScreen(ModalScreen[str | None]):
+    """Asks for the time as of which the store is shown. Returns the text; None to stay."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Show", priority=True),
+        Binding("escape", "dismiss(None)", "Cancel", key_display="Esc"),
+    ]
+
+    def __init__(self, offered: str, check: Callable[[str], object]) -> None:
+        """`check` raises `UsageError` for a text that is no time."""
+        super().__init__()
+        self._check = check
+        examples = "2h, friday 14:00, 2026-04-07T10:00; empty: now"
+        self._field = Input(offered, placeholder=examples, compact=True, id="time")
+        self._refusal = Static(id="refusal")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box form") as box:
+            title(box, "As of")
+            yield Label("Show the store as it was at this time; empty: as it is now", markup=False)
+            yield self._field
+            yield self._refusal
+        yield KeyLine()
+
+    def action_submit(self) -> None:
+        try:
+            self._check(self._field.value)
+        except CkptError as error:
+            self._refusal.update(as_text(line((safe_text(error_text(error)), "error"))))
+        else:
+            self.dismiss(self._field.value)
 
 
 _UNREAD = 0.3

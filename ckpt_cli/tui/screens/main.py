@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
@@ -11,12 +13,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.memory import ItemKey
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.model import CheckpointKey, time_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.tree import Key as TreeKey
@@ -30,7 +33,7 @@ from ckpt_cli.tui.panes.inspector import Inspector
 from ckpt_cli.tui.panes.threads import SORTS, ThreadFilter, ThreadsPane
 from ckpt_cli.tui.panes.tree import TreePane
 from ckpt_cli.tui.reading import StoreLost, ask, copy, say, show_error, tell_if_lost
-from ckpt_cli.tui.screens.dialogs import CopyScreen, HelpScreen, KeyLine
+from ckpt_cli.tui.screens.dialogs import CopyScreen, HelpScreen, KeyLine, TimeScreen
 from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.styles import as_text
 from ckpt_cli.tui.tabs.checkpoint import DiffScreen
@@ -82,6 +85,15 @@ class Palette(Provider):
 
 class MainScreen(Screen[None]):
     """Threads, a tree and a checkpoint."""
+
+    @dataclass
+    class LookedBack(Message):
+        """The store shall be shown as it was at a moment; None for now."""
+
+        screen: MainScreen
+        moment: datetime | None
+        place: CheckpointKey | None
+        """The checkpoint that was shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.bindings(keys.WRITING_GROUPS),
@@ -135,6 +147,11 @@ class MainScreen(Screen[None]):
         self.show_status()
         self.context.scan.changed = lambda: self.app.call_from_thread(self.show_status)
         self.threads_pane.load()
+
+    def on_unmount(self) -> None:
+        # The application closes the connections to the store as it is now.
+        if self.context.opening.as_of is not None:
+            self.context.leave()
 
     def on_resize(self) -> None:
         self.body.show_panes()
@@ -282,6 +299,9 @@ class MainScreen(Screen[None]):
         threads, scan = self.threads_pane, self.context.scan.text
         mode: Span = ("read-only", "dim") if self.changes is None else ("WRITE", "bold")
         spans: list[Span | str] = [("ckpt ", "bold"), mode, "  "]
+        if (as_of := self.context.opening.as_of) is not None:
+            at = as_of.astimezone(self.context.zone)
+            spans.append((f"as of {at:%Y-%m-%d %H:%M:%S}  ", "question"))
         if self.tree_pane.view.follows:
             spans.append(("following the head  ", "head"))
         # A narrow screen may cut the end.
@@ -345,6 +365,18 @@ class MainScreen(Screen[None]):
         """Forget what was read of threads and is not seen in their list."""
         self.stepper.forget_changes()
         self.inspector.load_again()
+
+    def action_look_back(self) -> None:
+        """Ask for a time, and show the store as it was then. Offers that of this checkpoint."""
+        place, context = self.place, self.context
+        made = None if place is None else time_of(place.checkpoint_id)
+        offered = "" if made is None else made.astimezone(context.zone).isoformat()
+
+        def go(text: str | None) -> None:
+            if text is not None:
+                self.post_message(self.LookedBack(self, context.time(text), place))
+
+        self.app.push_screen(TimeScreen(offered, context.time), go)
 
     # Keys: steps
 

@@ -67,6 +67,8 @@ which no engine changes, and locks, for which `tests/engines` has tests of these
 PROVED_ON_SQLITE = frozenset(
     {
         "test_each_command_does_what_its_cell_says",
+        "test_as_of_a_time_each_thread_is_what_the_library_had_by_then",
+        "test_as_of_a_time_the_list_has_the_threads_of_then",
         "test_plan_and_report_equal_what_the_engine_counts",
         "test_cells_of_other_types_end_with_a_clear_error",
         "test_an_erasure_tells_what_was_done_and_what_remains",

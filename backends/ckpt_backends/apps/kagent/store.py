@@ -22,6 +22,7 @@ from ckpt_backends.sql.tables import (
     RowQuery,
     SqlTable,
     Tables,
+    where_all,
     why_only_read,
     with_extras,
 )
@@ -77,8 +78,8 @@ class KagentStore(SqlStore):
     def notes(self) -> Sequence[str]:
         return self._database.notes()
 
-    def _grouped(self, where: str) -> GroupedThreads:
-        where = f"WHERE {where}" if where else ""
+    def _grouped(self, where: str, made: str = "") -> GroupedThreads:
+        where = where_all(where, made)
         source = self._tables.checkpoints.source
         return _WithUsers(_THREADS.format(checkpoints=source, where=where), {})
 

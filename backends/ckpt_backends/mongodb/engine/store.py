@@ -18,6 +18,7 @@ from ckpt_backends.base import BaseStore, OnConnection
 from ckpt_backends.errors import Refused, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.memory import is_unicode
 from ckpt_backends.model import (
+    UUID6,
     Capability,
     CheckpointKey,
     Fault,
@@ -28,6 +29,7 @@ from ckpt_backends.model import (
     ThreadSize,
     Usage,
     end_of_prefix,
+    ids_between,
 )
 from ckpt_backends.mongodb.engine import layout as pipelines
 from ckpt_backends.mongodb.engine.connect import BY_BYTES, MongoConnection
@@ -66,6 +68,15 @@ def keys_within(bounds: ThreadBounds) -> dict[str, Any]:
     texts = {"thread_id": {"$gte": bounds.prefix, "$lt": end}}
     # Old savers store numeric ids as numbers.
     return {"$or": [texts, {"thread_id": {"$not": {"$type": "string"}}}]}
+
+
+def made_until(moment: datetime | None) -> dict[str, Any]:
+    """The condition that the ids of checkpoints hold no later time; empty if there is none."""
+    end = ids_between(None, moment)[1]
+    if not end:
+        return {}
+    has_no_time = {"checkpoint_id": {"$not": {"$regex": f"^{UUID6}$"}}}
+    return {"$or": [{"checkpoint_id": {"$lt": end}}, has_no_time]}
 
 
 # Documents that are almost as large as MongoDB allows, and collections with much unused space.
@@ -303,7 +314,8 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
         return self._found({}, limit, [])
 
     def _listed(self, bounds: ThreadBounds) -> Iterator[Thread]:
-        return self._found(keys_within(bounds), None, self._within(bounds))
+        match = [one for one in (keys_within(bounds), made_until(bounds.as_of)) if one]
+        return self._found({"$and": match} if match else {}, None, self._within(bounds))
 
     def _found(self, match: Stage, limit: int | None, then: list[Stage]) -> Iterator[Thread]:
         layout = self._layout

@@ -71,7 +71,7 @@ def check_thread(
             else:
                 assert sorted(moment.step.next) == expected["next"], where
             _check_interrupts(moment, expected, known, where)
-        if namespace == "" and moments:
+        if namespace == "" and moments and "waiting" in truth:
             _check_waiting(moments[0], thread_id, truth, known)
     return unknown
 

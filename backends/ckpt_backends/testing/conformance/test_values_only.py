@@ -45,6 +45,17 @@ def test_threads_are_listed_with_their_heads_and_no_status(filled: FilledStore) 
         assert (row["status"], row["source"], row["metadata"]) == ("unknown", None, {})
 
 
+def test_as_of_a_time_a_thread_has_the_checkpoints_of_then(filled: FilledStore) -> None:
+    for thread_id in filled.threads:
+        listed = told(filled, "history", thread_id)
+        moment = listed[len(listed) // 2]["ts"]
+        then = [one["checkpoint_id"] for one in listed if one["ts"] <= moment]
+        found = told(filled, "history", thread_id, "--as-of", moment)
+        assert [one["checkpoint_id"] for one in found] == then
+        (row,) = told(filled, "threads", "list", "--match", thread_id, "--as-of", moment)
+        assert row["head"] == then[0]
+
+
 def test_the_timeline_has_the_times_of_the_head_and_its_ancestors(filled: FilledStore) -> None:
     for thread_id in filled.threads:
         found = told(filled, "timeline", thread_id)

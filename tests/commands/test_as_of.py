@@ -1,0 +1,170 @@
+"""`--as-of` shows the store as it was: each command answers as it did at that time."""
+
+from __future__ import annotations
+
+import json
+import operator
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypedDict
+
+import pytest
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, interrupt
+
+import ckpt_cli
+from tests.kit.agents.small import chain, run, running
+from tests.kit.command import ckpt
+
+QUESTIONS: list[list[str]] = [
+    ["threads", "list", "--all", "--long"],
+    ["threads", "list", "--status", "interrupted"],
+    ["show", "asked"],
+    ["show", "asked", "--tree"],
+    ["history", "asked", "--all-ns"],
+    ["diff", "asked"],
+    ["messages", "asked"],
+    ["grep", "sure"],
+    ["interrupts"],
+    ["errors"],
+    ["blame", "asked", "log"],
+    ["bisect", "asked", "values.log[-1] = acted"],
+    ["stats"],
+    ["timeline", "asked"],
+    ["sql", "select thread_id, count(*) from checkpoints group by all order by all"],
+    ["export", "--all", "--format", "jsonl"],
+]
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+    messages: Annotated[list[Any], add_messages]
+
+
+GRAPH = chain(
+    State,
+    {
+        "ask": lambda _: {"log": [interrupt("sure?")]},
+        "act": lambda _: {"log": ["acted"], "messages": ["acted"]},
+    },
+)
+FAILING = chain(State, {"charge": lambda _: {"log": [str(1 / 0)]}})
+
+
+def answers(store: Path, *words: str) -> list[Any]:
+    """What the commands answer in JSON, without sizes, which tell nothing of the past."""
+    return [_without_sizes(ckpt("-s", store, *one, *words, "-o", "json").out) for one in QUESTIONS]
+
+
+def _without_sizes(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(found, list):
+        return [
+            {k: v for k, v in one.items() if k not in {"bytes", "age"}}
+            if isinstance(one, dict)
+            else one
+            for one in found
+        ]
+    return found
+
+
+class Past(NamedTuple):
+    store: Path
+    moment: datetime
+    answers: list[Any]
+    """Those of then."""
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    """A store in which a question was answered, a failure mended, and threads began since."""
+    store = tmp_path_factory.mktemp("past") / "store.db"
+    run(store, chain(State, {"act": lambda _: {"log": ["acted"]}}), {"log": ["go"]}, thread="early")
+    run(store, GRAPH, {"log": ["go"]}, thread="asked")
+    with running(store, FAILING) as agent, pytest.raises(ZeroDivisionError):
+        agent.invoke({"log": ["go"]}, {"configurable": {"thread_id": "failed"}})
+    moment, then = datetime.now(UTC), answers(store)
+    run(store, GRAPH, Command(resume="yes"), thread="asked")
+    mended = chain(State, {"charge": lambda _: {"log": ["charged"]}})
+    run(store, mended, None, thread="failed")
+    run(store, GRAPH, {"log": ["go"]}, thread="late")
+    run(store, chain(State, {"act": lambda _: {"log": ["acted"]}}), {"log": ["on"]}, thread="early")
+    return Past(store, moment, then)
+
+
+def test_each_command_answers_as_it_did_then(past: Past) -> None:
+    found = answers(past.store, "--as-of", past.moment.isoformat())
+    since = answers(past.store)
+    for words, seen, then, now in zip(QUESTIONS, found, past.answers, since, strict=True):
+        assert seen == then, words
+        assert now != then, words
+
+
+def test_ages_are_those_of_then(past: Past) -> None:
+    week = (past.moment + timedelta(days=7, minutes=1)).isoformat()
+    found = ckpt("-s", past.store, "threads", "list", "--as-of", week, "-o", "table", "--all")
+    assert found.out.count("1w ago") == found.out.count("\n") - 1
+
+
+def test_changes_between_two_times_are_listed(past: Past) -> None:
+    """The threads that changed since the moment, and one as it was and as it is."""
+    then = past.moment.isoformat()
+    words = ("-s", past.store, "threads", "list", "--as-of", "now", "--changed-since", then)
+    assert {one["thread_id"] for one in ckpt(*words, "-o", "json").json} == {
+        "asked",
+        "failed",
+        "late",
+        "early",
+    }
+    found = ckpt("-s", past.store, "diff", "asked", then, "now", "-o", "json").json
+    assert found["channels"]["log"]["after"] == ["go", "yes", "acted"]
+
+
+def test_a_thread_that_began_later_is_said_to_be_not_there(past: Past) -> None:
+    found = ckpt("-s", past.store, "show", "late", "--as-of", past.moment.isoformat())
+    assert (found.code, found.out) == (3, "")
+    assert (
+        "ckpt: thread 'late' had no checkpoint then\nhint: its first checkpoint is from"
+        in found.err
+    )
+    found = ckpt("-s", past.store, "threads", "list", "--as-of", "2020-01-01")
+    assert (found.code, found.err) == (0, "note: there was no thread then\n")
+
+
+def test_python_opens_a_store_as_of_a_time(past: Past) -> None:
+    with ckpt_cli.open(past.store, as_of=past.moment) as store:
+        assert {one.id for one in store.threads()} == {"early", "asked", "failed"}
+        assert store.thread("asked").status == "interrupted"
+
+
+def test_what_was_removed_since_is_named(past: Past, tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    shutil.copyfile(past.store, store)
+    ckpt("-s", store, "threads", "delete", "early", "--yes")
+    (operation,) = ckpt("-s", store, "ops", "list", "-o", "json").json
+    words = ("-s", store, "threads", "list", "--as-of", past.moment.isoformat(), "-o", "json")
+    found = ckpt(*words)
+    assert {one["thread_id"] for one in found.json} == {"asked", "failed"}
+    assert "what a run of ckpt (threads delete) removed of 1 thread on" in found.err
+    assert f", operation {operation['op']}\n" in found.err
+    before = datetime.fromisoformat(operation["at"]) + timedelta(seconds=60)
+    words = ("-s", store, "threads", "list", "--as-of", before.isoformat(), "-o", "json")
+    assert ckpt(*words).err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["threads", "list", "--as-of", "soon"], 2, "'soon' is not a time"),
+        (["threads", "list", "--watch", "--as-of", "2h"], 2, "--as-of"),
+        (["export", "asked", "--as-of", "1s"], 2, "a bundle holds rows as they are now"),
+    ],
+)
+def test_what_cannot_look_back_says_so(past: Past, words: list[str], code: int, said: str) -> None:
+    found = ckpt("-s", past.store, *words)
+    assert (found.code, found.out) == (code, "")
+    assert said in found.err
