@@ -1,7 +1,6 @@
 """`ckpt copy` as a person and a script use it, between SQLite files."""
 
 import json
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -102,20 +101,6 @@ def test_threads_are_chosen_by_a_filter(source: Path, target: Path) -> None:
     assert found["threads"] == 1
     listed = ckpt("-s", target, "threads", "list", "-o", "json").json
     assert [one["thread_id"] for one in listed] == ["invoice-import"]
-
-
-def test_the_rest_is_added_later(source: Path, target: Path) -> None:
-    """What an agent adds in the source is added by the second copy, and nothing else."""
-    later = source.parent / "later.db"
-    shutil.copyfile(source, later)
-    with sqlite3.connect(source) as store:
-        store.execute("DELETE FROM checkpoints WHERE thread_id = 'weekly-digest' AND rowid % 2")
-        store.execute("DELETE FROM writes WHERE thread_id = 'weekly-digest' AND rowid % 3")
-    first = copy(source, target, "--all", "--create", "--yes").json
-    second = copy(later, target, "--all", "--yes").json
-    assert second["verified"]
-    assert second["added"] == CHECKPOINTS + WRITES - first["added"] > 0
-    assert second["present"] == first["added"]
 
 
 class TestATargetThatWentItsOwnWay:

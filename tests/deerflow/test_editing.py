@@ -4,7 +4,6 @@ import inspect
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -188,39 +187,6 @@ def test_a_file_that_goes_away_meanwhile_is_not_made_anew(
         answer = edit(path, KEY, "--set", "category=goal", "--write")
     assert answer.code == 6
     assert os.listdir(path.parent) == []
-
-
-def test_edits_beside_an_app_that_writes_all_the_time(path: Path) -> None:
-    """Each is done or refused, and whoever reads meanwhile finds a whole file."""
-    stop, broken = threading.Event(), []
-    codes: list[int] = []
-
-    def app() -> None:
-        data = load(path)
-        while not stop.is_set():
-            save(path, data)
-
-    def reader() -> None:
-        while not stop.is_set():
-            try:
-                load(path)
-            except ValueError as error:
-                broken.append(error)
-
-    others = [threading.Thread(target=one) for one in (app, reader)]
-    for one in others:
-        one.start()
-    try:
-        while len(codes) < 20 or (6 not in codes and len(codes) < 500):
-            value = f"confidence=0.{len(codes) + 100}"
-            codes.append(edit(path, KEY, "--set", value, "--write").code)
-    finally:
-        stop.set()
-        for one in others:
-            one.join()
-    assert set(codes) <= {0, 6}
-    assert 6 in codes
-    assert not broken
 
 
 STEPS = ("open", "fchown", "chmod", "fsync", "stat", "utime", "replace", "close", "unlink")

@@ -6,27 +6,17 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from datetime import UTC, datetime
 
 import psycopg
 import pytest
 
-from ckpt_backends.errors import StoreChanged
-from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.postgres.database import lock_number
-from ckpt_backends.registry import open_store
 from ckpt_backends.testing.chance import Chance
-from ckpt_backends.testing.official import ScenarioStore, config_of, state, stored_ids
-from ckpt_backends.url import parse_url
-from ckpt_cli.core.forking import CheckpointPlan
-from ckpt_cli.plans.fork import RollbackOptions
-from ckpt_cli.plans.rollback import plan_rollback
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_backends.testing.official import ScenarioStore, config_of, state
 from tests.kit.agents.asking import on_terminal
 from tests.kit.command import ckpt, first_now, later
 
 COMMAND = [sys.executable, "-m", "ckpt_cli"]
-_SECONDS = 30.0
 
 
 ENGINES = pytest.mark.parametrize(
@@ -41,37 +31,9 @@ def _ours(filled: ScenarioStore) -> None:
     filled.harness.copy("subgraph-stateful", "ours")
 
 
-def plan(filled: ScenarioStore) -> CheckpointPlan:
-    first = stored_ids(filled.saver, "ours")[-1]
-    with open_store(filled.harness.url) as store:
-        reader = ThreadReader(store, "ours")
-        return plan_rollback(reader, store, first, datetime.now(UTC), RollbackOptions())
-
-
 def another_turn(filled: ScenarioStore) -> None:
     thread = filled.thread("subgraph-stateful")
     thread.graph(filled.saver).invoke(thread.first_input, config_of("ours"))
-
-
-@ENGINES
-def test_a_plan_is_carried_out_once(filled: ScenarioStore) -> None:
-    made = plan(filled)
-    with open_writable(parse_url(filled.harness.url)) as store:
-        store.apply(made.change)
-        after = filled.harness.rows("ours")
-        with pytest.raises(StoreChanged):
-            store.apply(made.change)
-    assert filled.harness.rows("ours") == after
-
-
-@ENGINES
-def test_an_agent_that_goes_on_after_the_plan_wins(filled: ScenarioStore) -> None:
-    made = plan(filled)
-    another_turn(filled)
-    before = filled.harness.rows("ours")
-    with open_writable(parse_url(filled.harness.url)) as store, pytest.raises(StoreChanged):
-        store.apply(made.change)
-    assert filled.harness.rows("ours") == before
 
 
 @ENGINES
@@ -92,22 +54,6 @@ def test_the_user_decides(filled: ScenarioStore, answer: bytes, code: int, says:
     found, _, said = on_terminal(words, answer, lambda: None)
     assert (found, says in said) == (code, True)
     assert (filled.harness.rows("ours") == before) == (code != 0)
-
-
-@ENGINES
-def test_two_rollbacks_at_once_are_one_and_a_refusal(filled: ScenarioStore) -> None:
-    """Or two, where the second one looked when the first was done."""
-    words = [*COMMAND, "-s", filled.harness.url, "rollback", "ours", "step:1", "--yes"]
-    before = filled.harness.rows("ours")["checkpoints"]
-    both = [
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)
-    ]
-    for process in both:
-        process.communicate(timeout=_SECONDS)
-    codes = sorted(process.returncode for process in both)
-    added = len(filled.harness.rows("ours")["checkpoints"]) - len(before)
-    assert codes in ([0, 0], [0, 6])
-    assert added == codes.count(0) * 2
 
 
 @ENGINES
