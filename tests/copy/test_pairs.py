@@ -20,12 +20,9 @@ from ckpt_backends.transfer.convert import without_order
 from ckpt_backends.transfer.copying import languages_of, record_key, records_of_rows, refusal, route
 from ckpt_backends.transfer.form import Language, Place
 from tests.copy.round_trip import copy_all
-from tests.kit.command import FIXTURES, SAMPLE, ckpt
+from tests.kit.command import FIXTURES, ckpt
 from tests.kit.differing import difference
 from tests.kit.harness.langgraph_dev import DevHarness
-from tests.kit.harness.postgres import ShallowPostgresHarness
-from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.harness.three_table import ThreeTableHarness
 from tests.kit.official import PLAIN, Source, what_follows, what_is_read
 from tests.kit.pairs import (
     JAVASCRIPT_PAIRS,
@@ -185,9 +182,6 @@ def _check_the_way_back(source: Harness, target: Harness, names: list[str], plac
                 assert difference(what_is_read(back, name), what_is_read(source, name), name) == ""
 
 
-_BODY = Kind.CHECKPOINT, "value"
-
-
 def stored(harness: Harness, thread_id: str) -> dict[Any, Any]:
     """All parts of a thread, by key, without the order of members of JSON and of sets."""
     with open_store(harness.url) as store:
@@ -266,20 +260,6 @@ def check_refused(source: str | Path, target: str) -> None:
     error: dict[str, Any] = json.loads(answer.err)
     assert error["error"] == "unsupported"
     assert "cannot copy from" in error["message"]
-
-
-def test_a_store_without_metadata_is_refused(places: Places) -> None:
-    with places(ThreeTableHarness) as source, places(SqliteHarness) as target:
-        source.add("a thread")
-        target.kept_saver  # noqa: B018  (makes the store)
-        check_refused(source.url, target.url)
-
-
-@pytest.mark.engines
-def test_a_store_without_history_is_no_target(places: Places) -> None:
-    with places(ShallowPostgresHarness) as target:
-        target.kept_saver  # noqa: B018
-        check_refused(SAMPLE, target.url)
 
 
 def test_threads_of_javascript_are_refused_by_a_store_of_python(places: Places) -> None:
