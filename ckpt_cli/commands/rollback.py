@@ -32,6 +32,9 @@ def rollback(
     last_good: Annotated[
         bool, Option("--last-good", help="Input of the newest step that failed.")
     ] = False,
+    reopen: Annotated[
+        bool, Option("--reopen", help="Where the last answered question was asked: ask it again.")
+    ] = False,
     as_of: HeadAt = None,
     sibling: Annotated[
         bool, Option("--sibling", help="Add the copy as a sibling of the checkpoint, not a child.")
@@ -54,6 +57,9 @@ def rollback(
     --last-good goes to the input of the newest step that failed, even if a retry succeeded. The
     failed task and the other tasks of that step run again; answers from earlier steps are kept.
 
+    --reopen goes to the newest checkpoint at which a question was asked that was answered since.
+    The answer is not copied, so a resume asks it again.
+
     With --where, --match or several threads, shows one plan for all of them and asks once. There,
     --last-good leaves out threads where the newest step did not fail. -o ndjson prints the threads
     to resume, one a line.
@@ -62,6 +68,7 @@ def rollback(
     ckpt -s agent.db rollback user-42 f169
     ckpt -s agent.db rollback user-42 --steps 3 --dry-run
     ckpt -s agent.db rollback user-42 --to-last done --yes --reason 'wrong hotel'
+    ckpt -s agent.db rollback user-42 --reopen
     ckpt -s agent.db rollback alice@example.com --at step:3
     ckpt -s agent.db rollback --where 'status = error and idle > 1h' --last-good
     ckpt -s agent.db rollback user-41 user-42 --last-good --yes -o ndjson > resume.ndjson
@@ -69,6 +76,6 @@ def rollback(
     """
     session: Session = ctx.obj
     options = RollbackOptions(sibling, root_only, reason, force=force)
-    choice = TargetOptions(None, at, as_of, steps, to_last, last_good)
+    choice = TargetOptions(None, at, as_of, steps, to_last, last_good, reopen)
     words, conditions = (thread, ref, more), (match, where)
     roll_back(session, words, conditions, choice, options)

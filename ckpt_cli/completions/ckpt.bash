@@ -191,7 +191,7 @@ _ckpt_answer() {
             metrics) kind="words:--since --fast --out" ;;
             sql) kind="words:--file --thread --match --where --attach --interactive --tables --schema --timeout --jobs --cluster --as-of" ;;
             mcp) kind="words:--values --channels --max-chars --timeout" ;;
-            rollback) kind="words:--match --where --at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
+            rollback) kind="words:--match --where --at --steps --to-last --last-good --reopen --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--match --where --at --as-of --set --append --replace --as-node --as --reason --force --plan-out --dry-run --yes" ;;
             "repair messages") kind="words:--at --match --where --all --content --reason --force --plan-out --dry-run --yes" ;;
             "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;

@@ -448,6 +448,7 @@ complete -c ckpt -n '__ckpt_in "rollback"' -l at -x -a '(__ckpt_ask ref)' -d 'Ch
 complete -c ckpt -n '__ckpt_in "rollback"' -l steps -x -d 'Go N steps back.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l to-last -x -a 'error interrupted pending done unknown' -d 'Newest earlier checkpoint with this status.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l last-good -d 'Input of the newest step that failed.'
+complete -c ckpt -n '__ckpt_in "rollback"' -l reopen -d 'Where the last answered question was asked: ask it again.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l as-of -x -d 'The head at TIME, such as 2h, yesterday or 2026-04-07.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l sibling -d 'Add the copy as a sibling of the checkpoint, not a child.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l root-only -d 'Leave the state of stateful subgraphs as it is.'

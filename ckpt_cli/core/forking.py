@@ -35,7 +35,7 @@ from ckpt_backends.model import (
 from ckpt_backends.transfer.form import CannotHold
 from ckpt_backends.transfer.sealing import place_of, sealed_together
 from ckpt_cli.core.diff import ChannelChange
-from ckpt_cli.core.redact import redact_change
+from ckpt_cli.core.redact import redact, redact_change
 from ckpt_cli.core.resume import UserMetadata
 from ckpt_cli.core.state import (
     BY,
@@ -50,7 +50,7 @@ from ckpt_cli.core.state import (
     Version,
     version_number,
 )
-from ckpt_cli.core.tasks import NodePath, Step
+from ckpt_cli.core.tasks import Question, Step
 
 CopyForm = Literal["child", "sibling", "empty", "clone", "removal"]
 """How a checkpoint is added: as a child of the checkpoint it copies, as its sibling, without state,
@@ -101,8 +101,8 @@ class CheckpointPlan:
     """The nodes whose results the new head keeps: a resume uses them without running the nodes."""
     again: tuple[str, ...] = ()
     """The nodes and error handlers that ran before and will run again: side effects repeat."""
-    asked: tuple[NodePath, ...] = ()
-    """The nodes that will ask their questions again, down to the one in a subgraph."""
+    asked: tuple[Question, ...] = ()
+    """The questions that will be asked again; the value is None if another may come first."""
     changes: Mapping[str, ChannelChange] = field(default_factory=dict)
     """Changes from the state of the old head to the state of the new head."""
     also: tuple[TouchedCheckpoint, ...] = ()
@@ -142,7 +142,11 @@ class CheckpointPlan:
         """Return it with types and sizes in place of values, questions and errors."""
         changes = {name: redact_change(change) for name, change in self.changes.items()}
         now = None if self.now is None else self.now.redacted()
-        return replace(self, changes=changes, now=now)
+        asked = tuple(
+            one if one.value is None else one._replace(value=redact(one.value))
+            for one in self.asked
+        )
+        return replace(self, changes=changes, now=now, asked=asked)
 
 
 # Copy a checkpoint so that LangGraph resumes from the copy as after its own time travel.

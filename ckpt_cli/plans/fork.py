@@ -21,7 +21,7 @@ from ckpt_cli.core.forking import random_bits
 from ckpt_cli.core.lineage import is_stateful, namespace_kind
 from ckpt_cli.core.reducers import unknown_removals
 from ckpt_cli.core.refs import short_refs
-from ckpt_cli.core.resume import candidates
+from ckpt_cli.core.resume import candidates, used_answers
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.core.state import (
     FROM,
@@ -36,10 +36,10 @@ from ckpt_cli.core.state import (
     read_metadata,
 )
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
-from ckpt_cli.core.tasks import NodePath, asked_by, is_handler, path_text
+from ckpt_cli.core.tasks import Question, is_handler, path_text
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.store import carried_metadata, rules_of
-from ckpt_cli.reading.thread import Moment, ThreadReader, ran_inside, sizes_of_blobs
+from ckpt_cli.reading.thread import Moment, ThreadReader, called, ran_inside, sizes_of_blobs
 
 _EDGES = ("branch:", "join:", "start:", "__pregel_tasks")
 
@@ -511,9 +511,20 @@ def nodes_of_copy(target: Moment) -> tuple[str, ...] | None:
     )
 
 
-def asking_nodes(moment: Moment) -> tuple[NodePath, ...]:
-    """Return the nodes of the next step that asked a question, down to the one in a subgraph."""
-    return tuple(asked_by(one) for task in moment.step.tasks for one in task.questions)
+def asked_again(reader: ThreadReader, moment: Moment) -> tuple[Question, ...]:
+    """Return the questions of the next step, which are asked again when it runs.
+
+    Only the last question of a task is stored. The value is None if the task asks others before
+    it, or asks in a subgraph or a `@task` function, where that is not told.
+    """
+    found = []
+    for task in moment.step.tasks:
+        answers = len(list(used_answers(task.writes)))
+        is_first = answers <= int(any(not one.is_open for one in task.questions))
+        is_own = is_first and not any(called(reader, moment.key, task.id, task.node))
+        for one in task.questions:
+            found.append(one if is_own and len(one.path) < 2 else one._replace(value=None))
+    return tuple(found)
 
 
 def named(
@@ -837,7 +848,7 @@ def plan_fork_to_thread(
         next=_next(target, edges, is_head),
         saved=finished_nodes(target) if goes_on else (),
         again=() if is_head or edges is not None else repeated_nodes(reader, target),
-        asked=() if is_head or edges is not None else asking_nodes(target),
+        asked=() if is_head or edges is not None else asked_again(reader, target),
         configurable=at,
         notes=(*edit_notes, *_notes(target)),
         waits=open_questions(target) if goes_on else None,

@@ -17,14 +17,23 @@ from ckpt_cli.core import forking
 from ckpt_cli.core.edit_state import VALUES
 from ckpt_cli.core.lineage import is_stateful
 from ckpt_cli.core.state import BY, FROM, NAME, REASON, RESUME, THREAD, WITH, WRITES, read_metadata
-from ckpt_cli.core.tasks import CONTROL, Task, TaskIdBase, moved_id, origin_at
+from ckpt_cli.core.tasks import (
+    CONTROL,
+    Task,
+    TaskIdBase,
+    moved_id,
+    new_input,
+    origin_at,
+    ran,
+    ran_here,
+)
 from ckpt_cli.plans.fork import (
     NewRows,
     RollbackOptions,
     Root,
     add_copy,
     add_empty,
-    asking_nodes,
+    asked_again,
     check_store,
     configurable,
     copy_plan,
@@ -52,14 +61,14 @@ from ckpt_cli.reading.store import carried_metadata
 from ckpt_cli.reading.target import NamedThread, Target, TargetArguments, find_checkpoint
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
-ROLLBACK_OPTIONS = "a REF, --steps N, --to-last STATUS, --last-good or --as-of TIME"
+ROLLBACK_OPTIONS = "a REF, --steps N, --to-last STATUS, --last-good, --reopen or --as-of TIME"
 FORK_OPTIONS = "a REF such as `head`, or --as-of TIME"
 COPY_OPTIONS = "--at REF, such as `--at head`, or --as-of TIME"
 
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """How the user chose the checkpoint: at most one of the first six fields is set."""
+    """How the user chose the checkpoint: at most one of the first seven fields is set."""
 
     ref: str | None = None
     at: str | None = None
@@ -67,6 +76,7 @@ class TargetOptions:
     steps: int | None = None
     to_last: str | None = None
     last_good: bool = False
+    reopen: bool = False
     options: str = ROLLBACK_OPTIONS
     """The options of the command, for a hint."""
     head_by_default: bool = False
@@ -82,6 +92,7 @@ class TargetOptions:
             "--steps": self.steps,
             "--to-last": self.to_last,
             "--last-good": self.last_good or None,
+            "--reopen": self.reopen or None,
         }
         return [name for name, value in values.items() if value is not None]
 
@@ -147,6 +158,8 @@ def chosen_from(
         chosen = _last_with(reader, start, Status(target_options.to_last))
     elif target_options.last_good:
         chosen = _input_of_failed(reader, start, note)
+    elif target_options.reopen:
+        chosen = _asked_last(reader, start, note)
     else:
         return found
     return Target(reader, "", chosen, True)
@@ -196,6 +209,43 @@ def _input_of_failed(reader: ThreadReader, start: str, note: Callable[[str], Non
     raise NotFound(
         f"no step failed on the current branch of thread '{reader.thread_id}'",
         hint=f"{_tree(reader)} shows all branches",
+    )
+
+
+def _asked_last(reader: ThreadReader, start: str, note: Callable[[str], None]) -> str:
+    """Return the newest checkpoint whose step asked a question that was answered since."""
+    after: Moment | None = None
+    for moment in _moments(reader, reader.ancestry("", start)):
+        if nodes := answered_nodes(moment, after):
+            step = "?" if moment.number is None else moment.number + 1
+            note(f"the last question that was answered is that of {nodes[0]} in step {step}")
+            return moment.key.checkpoint_id
+        after = moment
+    raise NotFound(
+        f"no question was answered on the current branch of thread '{reader.thread_id}'",
+        hint=f"{_tree(reader)} shows all branches",
+    )
+
+
+def answered_nodes(moment: Moment, after: Moment | None) -> tuple[str, ...]:
+    """Return the nodes that asked in the step of a checkpoint and were answered since.
+
+    `after` is the next checkpoint of the branch. With `durability="exit"`, only that one tells of
+    an answer: the node ran, and not for a new input.
+    """
+    went_on: tuple[str, ...] = ()
+    if after is not None and ran_here(after.source):
+        seen = moment.body.seen, after.body.seen
+        went_on = ran(moment.step, *seen) if new_input(moment.step, *seen) is None else ()
+    return tuple(
+        task.node or "?"
+        for task in moment.step.tasks
+        if task.questions
+        and (
+            any(not one.is_open for one in task.questions)
+            or task.node in went_on
+            or any(write.channel == RESUME for write in task.writes)
+        )
     )
 
 
@@ -262,7 +312,7 @@ def plan_rollback(
         why=why,
         next=nodes_of_copy(target) if edges is None else nodes_behind(edges),
         again=repeated_nodes(reader, target) if edges is None else (),
-        asked=asking_nodes(target) if edges is None else (),
+        asked=asked_again(reader, target) if edges is None else (),
         also=also,
         notes=(
             *edit_notes,

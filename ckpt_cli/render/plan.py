@@ -15,7 +15,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.diff import ChannelChange, json_size
 from ckpt_cli.core.forking import CheckpointPlan, Repair, ShownCheckpoint, TouchedCheckpoint
-from ckpt_cli.core.tasks import asked_by, conditions_of, failed_at, has_failed, path_text
+from ckpt_cli.core.tasks import Question, asked_by, conditions_of, failed_at, has_failed, path_text
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.render.fields import Field, Part, Shape, Type, View, inside, optional
@@ -124,7 +124,7 @@ PLAN = Shape(
         "asked",
         TEXT.list,
         "Nodes that ask their questions again.",
-        lambda one: dict.fromkeys(path[0] for path in one.plan.asked),
+        lambda one: dict.fromkeys(asked_by(asked)[0] for asked in one.plan.asked),
     ),
     Field("later", TEXT.list, "Nodes that ran on the abandoned branch after these.", "plan.later"),
     Field("abandoned", INTEGER, "Number of checkpoints of that branch.", "plan.abandoned"),
@@ -181,9 +181,10 @@ def lines_of(
     if again := [node for node in plan.again if node != INPUT]:
         text = f"{counted_names(list(map(_ran, again)))} already ran; side effects will repeat"
         yield from field("repeats", text, width, "warn")
-    for path in dict.fromkeys(plan.asked):
+    for path, value in dict.fromkeys((asked_by(one), _question(one)) for one in plan.asked):
         dropped = " (the old answer is dropped)" if path[0] in plan.again else ""
-        yield from field("asks", f"{path_text(path)} will ask again{dropped}", width, "question")
+        text = f"{path_text(path)} will ask again{dropped}{value}"
+        yield from field("asks", text, width, "question")
     if plan.later:
         text = f"{node_names(plan.later)} ran on the abandoned branch and may run again"
         yield from field("later", text, width, "warn")
@@ -209,6 +210,11 @@ PLAN_VIEW = View(
     lambda found: map(TOUCHED.record, (found.plan.main, *found.plan.also)),
     TOUCHED.columns(),
 )
+
+
+def _question(asked: Question) -> str:
+    """Return what is asked, as the end of a line; nothing if that is not known."""
+    return "" if asked.value is None else f": {summary(asked.value, _QUESTION)}"
 
 
 def _ran(node: str) -> str:

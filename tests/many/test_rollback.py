@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.types import Command
 
 from tests.kit.agents.asking import on_terminal
 from tests.kit.agents.many import sqlite_agent
@@ -76,6 +77,14 @@ def test_a_failure_that_was_retried_is_left_alone(path: Path) -> None:
     none = ckpt("-s", path, "rollback", "--match", "done-*", "--last-good", "--yes", "-o", "json")
     assert (none.code, none.json) == (0, [])
     assert "nothing to roll back" in none.err
+
+
+def test_a_thread_without_an_answered_question_is_skipped(path: Path) -> None:
+    with sqlite_agent(path) as agent:
+        agent.graph.invoke(Command(resume="yes"), {"configurable": {"thread_id": "ask-0"}})
+    answer = ckpt("-s", path, "rollback", "ask-0", "done-0", "--reopen", "--yes", "-o", "ndjson")
+    assert (answer.code, states(answer)) == (7, {"ask-0": "rolled back"})
+    assert "skipped 'done-0': no question was answered on the current branch" in answer.err
 
 
 def test_one_operation_takes_all_of_it_back(path: Path) -> None:

@@ -52,9 +52,9 @@ class Shop:
         self.ran.append("ask")
         return {"approved": interrupt("pay 40?") == "yes", "log": ["ask"]}
 
-    def run(self, given: Any) -> None:
+    def run(self, given: Any, **options: Any) -> None:
         with suppress(ConnectionError):
-            self.graph.invoke(given, CONFIG)
+            self.graph.invoke(given, CONFIG, **options)
 
     def head(self) -> str:
         found = self.graph.get_state_history(CONFIG)
@@ -116,6 +116,47 @@ def test_last_good_finds_a_failure_that_was_retried(shop: Shop, path: Path) -> N
     assert (found["forked_from"], found["asked"]) == (failed, [])
 
 
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_reopen_asks_the_last_answered_question_again(
+    shop: Shop, path: Path, durability: str
+) -> None:
+    shop.run({"log": []}, durability=durability)
+    none = ckpt("-s", path, "rollback", "t", "--reopen", "--dry-run")
+    assert (none.code, "no question was answered" in none.err) == (3, True)
+    asked = shop.head()
+    shop.run(Command(resume="yes"), durability=durability)
+    # The question of this input is not answered: another input comes instead.
+    shop.run({"log": []}, durability=durability)
+    shop.run({"log": []}, durability=durability)
+    assert plan(path, "rollback", "t", "--reopen", "-o", "json").json["forked_from"] == asked
+    shown = plan(path, "rollback", "t", "--reopen")
+    (asks,) = field(shown, "asks")
+    assert asks.endswith(": pay 40?")
+    assert "the last question that was answered is that of ask in step 2" in shown.err
+    hidden = ckpt("-s", path, "--redact", "rollback", "t", "--reopen", "--dry-run")
+    assert "pay 40?" not in hidden.out + hidden.err
+    done = ckpt("-s", path, "rollback", "--match", "*", "--reopen", "--yes", "-o", "ndjson")
+    assert done.json["configurable"]["thread_id"] == "t"
+    shop.run(None)
+    (question,) = shop.graph.get_state(CONFIG).interrupts
+    assert question.value == "pay 40?"
+    shop.run(Command(resume="no"))
+    state = shop.graph.get_state(CONFIG)
+    assert (state.values["approved"], state.next) == (False, ())
+
+
+def test_reopen_names_no_question_before_which_the_node_asked_another(path: Path) -> None:
+    builder: Any = StateGraph(State)
+    builder.add_node("ask", lambda _: {"log": [interrupt("first?"), interrupt("second?")]})
+    builder.add_edge(START, "ask")
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        graph = builder.compile(checkpointer=SqliteSaver(connection))
+        graph.invoke({"log": []}, CONFIG)
+        graph.invoke(Command(resume="one"), CONFIG)
+    shown = plan(path, "rollback", "t", "--reopen")
+    assert field(shown, "asks") == ["ask will ask again"]
+
+
 def test_last_good_finds_a_failure_behind_a_question(path: Path) -> None:
     asked = Event()
 
@@ -153,7 +194,7 @@ def test_last_good_finds_a_failure_behind_a_question(path: Path) -> None:
     assert now.endswith(", error at pay, interrupted at ask")
     assert field(text, "error") == ["pay: ConnectionError('down')"]
     assert field(text, "question") == ["ask: sure?"]
-    assert field(text, "asks") == ["ask will ask again"]
+    assert field(text, "asks") == ["ask will ask again: sure?"]
 
 
 def test_a_plan_tells_what_is_wrong_and_what_would_happen(shop: Shop, path: Path) -> None:
@@ -167,7 +208,7 @@ def test_a_plan_tells_what_is_wrong_and_what_would_happen(shop: Shop, path: Path
     assert field(text, "error") == ["pay: ConnectionError('pay is down')"]
     assert field(text, "next") == ["ask"]
     assert field(text, "repeats") == ["ask already ran; side effects will repeat"]
-    assert field(text, "asks") == ["ask will ask again (the old answer is dropped)"]
+    assert field(text, "asks") == ["ask will ask again (the old answer is dropped): pay 40?"]
     assert field(text, "later") == ["note ran on the abandoned branch and may run again"]
     (kept,) = field(text, "keeps")
     assert kept.startswith("the abandoned branch (1 checkpoint up to ")

@@ -54,6 +54,7 @@ WRONG = [
     (2, ["threads", "copy", HEAD, "n"], "use `ckpt copy THREAD --as NEW`"),
     (3, ["rollback", HEAD, "--to-last", "error"], "has status error"),
     (3, ["rollback", HEAD, "--last-good"], "no step failed"),
+    (2, ["rollback", HEAD, "--steps", "1", "--reopen"], "--steps cannot be combined"),
     (3, ["rollback", HEAD, "zzzz"], "newest first:"),
     (3, ["rollback", HEAD, "--as-of", "2020-01-01"], "had no checkpoint"),
     (5, ["copy", HEAD, "--at", "head", "--as", "refund-4711", "--yes"], "already exists"),
