@@ -64,6 +64,8 @@ _ANSWERS: Mapping[str, Type] = {
     "errors --summary": summaries.ERRORS,
     "errors --by error": incidents.FAILURE_GROUPS["error"].list,
     "errors --by node": incidents.FAILURE_GROUPS["node"].list,
+    "errors --by user": incidents.FAILURE_GROUPS["user"].list,
+    "errors --by KEY": incidents.FAILURE_GROUPS["metadata"].list,
     "rollback THREAD": plan.PLAN,
     "rollback THREADS": plan.OUTCOME.list,
     "repair values THREAD": plan.REPAIR,

@@ -87,6 +87,15 @@ def global_options(
             show_default="the newest",
         ),
     ] = None,
+    user_key: Annotated[
+        _Text,
+        _shared(
+            "PATH",
+            "Where the user is: metadata.KEY or values.CHANNEL.",
+            "--user-key",
+            show_default="the usual keys",
+        ),
+    ] = None,
     redact: Annotated[
         bool, _shared("", "Show the type and size of values instead of the values.", "--redact")
     ] = False,
@@ -143,6 +152,7 @@ Where = Annotated[
         "FILTER", "Only threads that match FILTER, such as 'status = error'; repeatable.", "--where"
     ),
 ]
+User = Annotated[_Text, _option("NAME", "Only threads of this user.", "--user")]
 Statuses = Annotated[
     list[Status] | None,
     _option(
@@ -174,3 +184,13 @@ Yes = Annotated[bool, _option("", "Do not ask for confirmation.", "--yes")]
 Force = Annotated[
     bool, _option("", "Proceed even if the newest checkpoint is dated in the future.", "--force")
 ]
+
+
+def with_user(where: list[str] | None, user: str | None) -> list[str]:
+    """Return the filters of --where and --user."""
+    if user is None:
+        return where or []
+    # Late: most runs have no filter.
+    from ckpt_cli.core.filters import equal, format_filter
+
+    return [*(where or ()), format_filter(equal("user", user))]

@@ -84,6 +84,7 @@ class BaseStore(Store):
     """A `Store` that needs five queries. Their promises are those of `ckpt_backends.protocol`."""
 
     sums_sizes: bool = False
+    records_users: bool = False
     batches_parts: bool = False
     columns: Mapping[str, Collection[str]] = MappingProxyType({})
     """By table, the columns that `rows` returns, with `thread_id` in each table. Archives can bring
@@ -190,6 +191,12 @@ class BaseStore(Store):
 
     def threads_with_rows(self, thread_ids: Sequence[str]) -> set[str]:
         return {one for one in thread_ids if any(True for _ in self.rows(one))}
+
+    def metadata_with(
+        self, thread_ids: Sequence[str], key: str, *, newest: bool = False
+    ) -> Iterator[Checkpoint]:
+        for thread_id in thread_ids:
+            yield from with_key(self.checkpoints(thread_id, metadata=True), key, newest=newest)
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         for one in self.checkpoints(thread_id, body=True, metadata=True):
@@ -353,6 +360,22 @@ def thread_of(
     ages = times if len(times) == len(ids) else ids
     spaces = {one.key.checkpoint_ns for one in checkpoints}
     return Thread(thread_id, head, min(ages), max(ages), len(ids), len(spaces), user)
+
+
+def with_key(checkpoints: Iterable[Checkpoint], key: str, *, newest: bool) -> Iterator[Checkpoint]:
+    """Those of one thread's checkpoints whose metadata have a key, or the newest of these."""
+    # Late: few commands ask for a key.
+    from ckpt_backends.codec import decode
+
+    def has_key(one: Checkpoint) -> bool:
+        found = None if one.metadata is None else decode(one.metadata)
+        return isinstance(found, dict) and key in found
+
+    found = filter(has_key, checkpoints)
+    if not newest:
+        yield from found
+    elif (last := max(found, key=lambda one: one.key.checkpoint_id, default=None)) is not None:
+        yield last
 
 
 def with_head_writes(

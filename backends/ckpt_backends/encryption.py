@@ -157,6 +157,11 @@ class DecryptingStore(WrappedStore):
             body=self._read(found.body), metadata=self._read(found.metadata), blobs=blobs
         )
 
+    def metadata_with(
+        self, thread_ids: Sequence[str], key: str, *, newest: bool = False
+    ) -> Iterator[Checkpoint]:
+        return map(self._checkpoint, self.inner.metadata_with(thread_ids, key, newest=newest))
+
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
         found = self.inner.writes(thread_id, **options)
         return map(self._write, found) if options.get("values") else found

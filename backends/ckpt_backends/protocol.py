@@ -46,6 +46,8 @@ class Store(Closing, Protocol):
 
     sums_sizes: bool
     """Whether the engine adds up the size of a thread in one query."""
+    records_users: bool
+    """Whether the layout itself records the users of threads, in `Thread.user`."""
     batches_parts: bool
     """Whether `records_of` some threads needs fewer queries than `records_of` each of them."""
 
@@ -125,6 +127,17 @@ class Store(Closing, Protocol):
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         """The sizes of several threads in the given order; meant for a few hundred at once."""
+        ...
+
+    def metadata_with(
+        self, thread_ids: Sequence[str], key: str, *, newest: bool = False
+    ) -> Iterator[Checkpoint]:
+        """The checkpoints of some threads whose metadata have this key, with their metadata.
+
+        With `newest`, only the one with the greatest id of each thread. The order is undefined.
+        Meant for a few hundred threads at once. Reads all metadata of the threads, unless the
+        engine can look for the key.
+        """
         ...
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:

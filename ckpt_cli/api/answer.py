@@ -84,7 +84,8 @@ def opening_of(names: StoreNames, settings: dict[str, Any]) -> Opening:
         from ckpt_cli.core.reducers import Rules, known_reducers
 
         rules = Rules(known_reducers(dict(reducers)), library)
-    return Opening(url, settings.get("aes_key_file"), bool(settings.get("redact")), rules)
+    keys, redact = settings.get("aes_key_file"), bool(settings.get("redact"))
+    return Opening(url, keys, redact, rules, user_key=names.user_key)
 
 
 def open_named(

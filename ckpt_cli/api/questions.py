@@ -23,6 +23,7 @@ from ckpt_cli.core.reducers import known_reducers
 from ckpt_cli.core.replay import Replayed, ReplayedTogether, judge_all
 from ckpt_cli.core.search import compile_pattern, stopped_text
 from ckpt_cli.core.secrets import Scanner, SecretFinding, parse_ignored
+from ckpt_cli.core.users import UserKey
 from ckpt_cli.queries import incidents
 from ckpt_cli.queries.bisect import Bisection, BisectOptions, Test, bisect, bisect_by_test
 from ckpt_cli.queries.doctor import examine
@@ -519,18 +520,18 @@ def failed_tasks(
     since: answer.When | None,
     *,
     history: bool,
+    key: UserKey | None = None,
 ) -> Iterator[answer.Answer[incidents.Failure]]:
     """Yield the failed tasks of some threads. Raises `UsageError` for a time that is none."""
     found = incidents.failures_of_threads(
-        store, threads, since=answer.time_of(around, since), history=history
+        store, threads, since=answer.time_of(around, since), history=history, key=key
     )
     return (answer.Answer(one, FAILURE.record) for one in found)
 
 
 def counted_failures(
-    failures: Iterable[answer.Answer[incidents.Failure]], by: str
+    failures: Iterable[answer.Answer[incidents.Failure]], kind: incidents.GroupBy
 ) -> answer.AnswerList[list[incidents.FailureGroup]]:
-    """Return how many of these tasks failed alike. Raises `UsageError` for an unknown `by`."""
-    kind = incidents.grouping(by)
+    """Return how many of these tasks failed alike."""
     groups = incidents.group_failures((one.found for one in failures), kind)
     return answer.AnswerList(groups, partial(map, FAILURE_GROUPS[kind].record))

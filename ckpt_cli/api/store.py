@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
     from ckpt_cli.core.replay import Replayed
     from ckpt_cli.core.stats import Stats
+    from ckpt_cli.core.users import UserKey
     from ckpt_cli.queries.heads import ListedThread
     from ckpt_cli.queries.incidents import Failure, FailureGroup, Waiting
     from ckpt_cli.queries.memory import JoinedSession
@@ -387,13 +388,7 @@ class StoreHandle(Closing):
         `threads` are ids, by default all; `match` is a pattern for ids, `where` a filter as in
         `threads`. `since` is an age such as `2h`, or a time. Raises `NotFound` or `UsageError`.
         """
-        from ckpt_cli.api.questions import failed_tasks
-        from ckpt_cli.queries.incidents import HEAD_CHANNELS
-
-        channels = None if history else HEAD_CHANNELS
-        chosen = self.chosen(threads, match, where, watch, head_channels=channels)
-        store, around = self._store, self._around
-        return failed_tasks(store, around, self._or_all(chosen, watch), since, history=history)
+        return self._failed(threads, match, where, since, watch, history=history)
 
     def errors_by(
         self,
@@ -406,17 +401,39 @@ class StoreHandle(Closing):
         history: bool = False,
         watch: answer.Watcher = answer.unwatched,
     ) -> answer.AnswerList[list[FailureGroup]]:
-        """Count the same by `error` or `node`, largest first, as `ckpt errors --by` prints them.
+        """Count the same by `error`, `node`, `user` or `metadata.KEY`, largest first, as
+        `ckpt errors --by` prints them.
 
         Errors that differ in numbers and ids only are one kind. The other arguments are those of
         `errors`. Raises `NotFound` or `UsageError`.
         """
         from ckpt_cli.api.questions import counted_failures
+        from ckpt_cli.queries.incidents import grouping
 
-        found = self.errors(
-            threads, match=match, where=where, since=since, history=history, watch=watch
+        kind, key = grouping(by)
+        found = self._failed(threads, match, where, since, watch, history=history, key=key)
+        return counted_failures(found, kind)
+
+    def _failed(
+        self,
+        threads: str | Iterable[str] | None,
+        match: str | None,
+        where: str | Sequence[str],
+        since: answer.When | None,
+        watch: answer.Watcher,
+        *,
+        history: bool,
+        key: UserKey | None = None,
+    ) -> Iterator[answer.Answer[Failure]]:
+        """Yield failed tasks; `key` is asked for in place of the user."""
+        from ckpt_cli.api.questions import failed_tasks
+        from ckpt_cli.queries.incidents import HEAD_CHANNELS
+
+        channels = None if history else HEAD_CHANNELS
+        chosen = self._or_all(
+            self.chosen(threads, match, where, watch, head_channels=channels), watch
         )
-        return counted_failures(found, by)
+        return failed_tasks(self._store, self._around, chosen, since, history=history, key=key)
 
     def metrics(
         self,

@@ -39,7 +39,7 @@ def layouts() -> list[Answer[OpenableLayout]]:
 
 def named_stores(names: StoreNames, name: str) -> list[Answer[FoundStore]]:
     """Return the store with a name: one answer for each of its layouts."""
-    return list(_answers(inspect(name, names.url_of(name))))
+    return list(_answers(inspect(name, names.url_of(name), names.user_key)))
 
 
 def all_stores(names: StoreNames) -> Iterator[Answer[FoundStore]]:

@@ -12,8 +12,8 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import unwatched
 from ckpt_cli.core.support_matrix import limit as lacks
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import AsOf, ExitCode, Match, Summary, Where, number
-from ckpt_cli.queries.incidents import GROUPINGS, GroupBy
+from ckpt_cli.options import AsOf, ExitCode, Match, Summary, User, Where, number, with_user
+from ckpt_cli.queries.incidents import GROUPINGS, grouping
 from ckpt_cli.render.incidents import FAILURE_COLUMNS, FAILURE_HISTORY_COLUMNS, group_columns
 from ckpt_cli.render.summaries import errors_summary
 from ckpt_cli.session import Session
@@ -39,9 +39,9 @@ def errors(
         ),
     ] = False,
     by: Annotated[
-        GroupBy | None,
-        Option(metavar="KEY", help=f"Count by {' or '.join(GROUPINGS)}: one line for each kind."),
+        str | None, Option(metavar="KEY", help=f"Count by {' or '.join(GROUPINGS)}.")
     ] = None,
+    user: User = None,
     limit: Annotated[int | None, number("Show at most N.", "-n", "--limit")] = None,
     summary: Summary = False,
     exit_code: ExitCode = False,
@@ -61,14 +61,17 @@ def errors(
     ```
     ckpt -s agent.db errors
     ckpt -s agent.db errors --by error --since 2h
-    ckpt -s agent.db errors --where 'metadata.user = anna and idle > 1h' -o json
+    ckpt -s agent.db errors --by user
+    ckpt -s agent.db errors --by metadata.tenant
+    ckpt -s agent.db errors --user anna --where 'idle > 1h' -o json
     ckpt -s agent.db errors user-42 --history
     ckpt -s agent.db errors --match 'prod-*' --exit-code
     ```
     """
     session: Session = ctx.obj
     watch = unwatched if threads else partial(progress, total=None, label="reading heads")
-    asked: dict[str, Any] = {"threads": threads or None, "match": match, "where": where or ()}
+    where = with_user(where, user)
+    asked: dict[str, Any] = {"threads": threads or None, "match": match, "where": where}
     chosen = {**asked, "since": since, "history": history, "watch": watch}
     if summary:
         if by is not None:
@@ -83,7 +86,7 @@ def errors(
         counted = int(found["failures"])
     elif by is not None:
         groups = session.handle.errors_by(by, **chosen)
-        columns = group_columns(by)
+        columns = group_columns(grouping(by)[0])
         counted = session.output.records(iter(groups[:limit]), columns)
     else:
         columns = FAILURE_HISTORY_COLUMNS if history else FAILURE_COLUMNS

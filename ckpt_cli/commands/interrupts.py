@@ -10,7 +10,7 @@ from typer import Argument, Context, Exit, Option
 
 from ckpt_cli.api.answer import unwatched
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import AsOf, ExitCode, Match, Where
+from ckpt_cli.options import AsOf, ExitCode, Match, User, Where, with_user
 from ckpt_cli.render.incidents import WAITING_COLUMNS
 from ckpt_cli.session import Session
 
@@ -23,6 +23,7 @@ def interrupts(
     ] = None,
     match: Match = None,
     where: Where = None,
+    user: User = None,
     older_than: Annotated[
         str | None, Option(metavar="AGE", help="Only questions older than AGE: 2h, 30d or a date.")
     ] = None,
@@ -46,7 +47,7 @@ def interrupts(
     found = session.handle.interrupts(
         threads or None,
         match=match,
-        where=where or (),
+        where=with_user(where, user),
         older_than=older_than,
         watch=unwatched if threads else partial(progress, total=None, label="reading heads"),
     )
@@ -64,7 +65,7 @@ def interrupts(
             f"the question of thread '{thread_id}' waits at its newest checkpoint: {words}"
         )
     if not counted:
-        whose = " of the chosen threads" if threads or match or where else ""
+        whose = " of the chosen threads" if threads or match or where or user else ""
         session.note(f"no question{whose} waits for an answer")
     if exit_code and counted:
         raise Exit(1)

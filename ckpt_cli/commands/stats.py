@@ -10,7 +10,7 @@ from typer import Argument, Context, Option
 from ckpt_backends.errors import UsageError
 from ckpt_cli.api.answer import Watcher
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import AsOf, Cluster, Jobs, Match, Where, number
+from ckpt_cli.options import AsOf, Cluster, Jobs, Match, User, Where, number, with_user
 from ckpt_cli.render.values import counted
 from ckpt_cli.session import Session
 
@@ -32,6 +32,7 @@ def stats(
     ] = None,
     match: Match = None,
     where: Where = None,
+    user: User = None,
     ns: Annotated[
         str | None,
         Option(metavar="NAMESPACE", help="With THREAD: only this namespace; '' is the root."),
@@ -73,9 +74,10 @@ def stats(
     from ckpt_cli.render.usage import stats_notes
 
     session: Session = ctx.obj
+    where = with_user(where, user)
     if thread is not None and (match is not None or where):
         raise UsageError(
-            "THREAD cannot be combined with --match or --where", hint="use one of them"
+            "THREAD cannot be combined with --match, --where or --user", hint="use one of them"
         )
     if thread is None and ns is not None:
         raise UsageError("--ns requires THREAD")
@@ -88,7 +90,7 @@ def stats(
         answer = session.handle.stats(
             by=keys,
             match=match,
-            where=where or (),
+            where=where,
             since=since,
             until=until,
             jobs=jobs,

@@ -17,7 +17,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.diagnostics import no_progress, progress
-from ckpt_cli.options import AsOf, ExitCode, Match, Where, number
+from ckpt_cli.options import AsOf, ExitCode, Match, User, Where, number
 from ckpt_cli.queries.threads import SORTS, Sort
 from ckpt_cli.reading.store import LiveStore, is_passing
 from ckpt_cli.render.table import Column, Record, table_lines
@@ -72,10 +72,7 @@ def list_(
     ] = None,
     match: Match = None,
     where: Where = None,
-    user: Annotated[
-        str | None,
-        Option(metavar="NAME", help="Only threads of this user, in stores that record users."),
-    ] = None,
+    user: User = None,
     first_message: Annotated[
         bool, Option("--first-message", help="Show the first message by a human.")
     ] = False,

@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --user-key"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -140,7 +140,6 @@ _ckpt_answer() {
             "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
             *" --thread") kind="thread" ;;
-            "errors --by") kind="words:error node" ;;
             "stats --by") kind="grouping" ;;
             "du --by") kind="words:thread channel ns type table" ;;
             *" --out") kind="file" ;;
@@ -178,14 +177,14 @@ _ckpt_answer() {
             "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
             "memory sessions") kind="words:--thread --user" ;;
             tui) kind="words:--refresh --write --serve --port --as-of" ;;
-            interrupts) kind="words:--match --where --older-than --exit-code --as-of" ;;
-            errors) kind="words:--match --where --since --history --by -n --limit --summary --exit-code --as-of" ;;
+            interrupts) kind="words:--match --where --user --older-than --exit-code --as-of" ;;
+            errors) kind="words:--match --where --since --history --by --user -n --limit --summary --exit-code --as-of" ;;
             blame) kind="words:--at --ns --as-of" ;;
             bisect) kind="words:--exec --binary --since --until --at --ns --as-of" ;;
             replay) kind="words:--at --ns --all-steps --verify --strict --all --match --where --jobs --cluster --repair --plan-out --dry-run --yes" ;;
             doctor) kind="words:--match --where --deep --types --strict --grace --summary --jobs --cluster" ;;
             report) kind="words:--at --ns --all-ns --since --last --as-of" ;;
-            stats) kind="words:--by --match --where --ns --since --until --top --jobs --cluster --as-of" ;;
+            stats) kind="words:--by --match --where --user --ns --since --until --top --jobs --cluster --as-of" ;;
             timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
             du) kind="words:--match --where --by --top" ;;
             metrics) kind="words:--since --fast --out" ;;
@@ -213,7 +212,7 @@ _ckpt_answer() {
             trust) kind="words:--list --remove --yes" ;;
             completion) kind="words:--install" ;;
         esac
-        kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
+        kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --user-key --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
         kind="words:threads show history diff messages grep tail memory tui interrupts errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork repair undo redo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
     else

@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --changed-since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --as-of' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --plan-out' '* --at' '* --ns' '* --channel' '* --path' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --lines' 'tail --where' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --older-than' '* --trusted-key' '* --thread' '* --refresh' '* --port' 'interrupts --where' 'errors --where' '* --by' '* --exec' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' 'du --where' '* --out' '* --file' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --channels' '* --max-chars' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' '* --as' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' 'secrets --where' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'rekey --where' 'copy --where' 'export --where' '* --format' '* --table'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --user-key' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --changed-since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --as-of' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --plan-out' '* --at' '* --ns' '* --channel' '* --path' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --lines' 'tail --where' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --older-than' '* --trusted-key' '* --thread' '* --refresh' '* --port' 'interrupts --where' 'errors --where' '* --by' '* --exec' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' 'du --where' '* --out' '* --file' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --channels' '* --max-chars' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' '* --as' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' 'secrets --where' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'rekey --where' 'copy --where' 'export --where' '* --format' '* --table'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -201,6 +201,7 @@ complete -c ckpt -l color -x -a 'auto always never' -d 'auto, always or never [e
 complete -c ckpt -l aes-key-file -r -F -d 'Decrypt with this key [env: LANGGRAPH_AES_KEY].'
 complete -c ckpt -l reducer -x -d 'Reducer of a channel, not inferred; repeatable.'
 complete -c ckpt -l library -x -d 'Rebuild values as this LangGraph does.'
+complete -c ckpt -l user-key -x -d 'Where the user is: metadata.KEY or values.CHANNEL.'
 complete -c ckpt -l redact -d 'Show the type and size of values instead of the values.'
 complete -c ckpt -l audit -r -F -d 'Append each change to FILE; see `ops verify`.'
 complete -c ckpt -l copy -d 'Read a private copy of a SQLite file and its log.'
@@ -221,7 +222,7 @@ complete -c ckpt -n '__ckpt_in "threads list"' -l until -x -d 'Only threads last
 complete -c ckpt -n '__ckpt_in "threads list"' -l status -x -a 'error interrupted pending done unknown empty' -d 'Only threads that are error, interrupted, pending, done, unknown, empty; repeatable.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
-complete -c ckpt -n '__ckpt_in "threads list"' -l user -x -d 'Only threads of this user, in stores that record users.'
+complete -c ckpt -n '__ckpt_in "threads list"' -l user -x -d 'Only threads of this user.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l first-message -d 'Show the first message by a human.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l page -x -d 'Page number.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l watch -d 'Refresh the list every --interval seconds, until Ctrl-C.'
@@ -352,6 +353,7 @@ complete -c ckpt -n '__ckpt_in "tui"' -l port -x -d 'The port for --serve; a fre
 complete -c ckpt -n '__ckpt_in "tui"' -l as-of -x -d 'Read the store as it was at TIME: 2h, friday 14:00.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "interrupts"' -l user -x -d 'Only threads of this user.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l older-than -x -d 'Only questions older than AGE: 2h, 30d or a date.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l exit-code -d 'Exit with 1 if anything is found.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l as-of -x -d 'Read the store as it was at TIME: 2h, friday 14:00.'
@@ -359,7 +361,8 @@ complete -c ckpt -n '__ckpt_in "errors"' -l match -x -d 'Only thread ids matchin
 complete -c ckpt -n '__ckpt_in "errors"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "errors"' -l since -x -d 'Only tasks that failed since TIME: 2h, 2026-04-07.'
 complete -c ckpt -n '__ckpt_in "errors"' -l history -d 'Also tasks that were retried, handled or left behind; reads all checkpoints.'
-complete -c ckpt -n '__ckpt_in "errors"' -l by -x -a 'error node' -d 'Count by error or node: one line for each kind.'
+complete -c ckpt -n '__ckpt_in "errors"' -l by -x -d 'Count by error or node or user or metadata.KEY.'
+complete -c ckpt -n '__ckpt_in "errors"' -l user -x -d 'Only threads of this user.'
 complete -c ckpt -n '__ckpt_in "errors"' -s n -l limit -x -d 'Show at most N.'
 complete -c ckpt -n '__ckpt_in "errors"' -l summary -d 'Print one line with the numbers, for a chat or a cron job.'
 complete -c ckpt -n '__ckpt_in "errors"' -l exit-code -d 'Exit with 1 if anything is found.'
@@ -406,6 +409,7 @@ complete -c ckpt -n '__ckpt_in "report"' -l as-of -x -d 'Read the store as it wa
 complete -c ckpt -n '__ckpt_in "stats"' -l by -x -a '(__ckpt_ask grouping)' -d 'Count by node, channel, model, thread, day, user, or several: node,day. [default: node]'
 complete -c ckpt -n '__ckpt_in "stats"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "stats"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "stats"' -l user -x -d 'Only threads of this user.'
 complete -c ckpt -n '__ckpt_in "stats"' -l ns -x -a '(__ckpt_ask ns)' -d 'With THREAD: only this namespace; \'\' is the root.'
 complete -c ckpt -n '__ckpt_in "stats"' -l since -x -d 'Only checkpoints from TIME on: 2h, 2026-04-07.'
 complete -c ckpt -n '__ckpt_in "stats"' -l until -x -d 'Only checkpoints up to TIME.'

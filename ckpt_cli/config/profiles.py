@@ -183,6 +183,8 @@ class Profile:
     """What the tokens of models cost; it wins over the prices of the file."""
     library: str = ""
     """The release of LangGraph whose state is wanted; empty for the newest."""
+    user: str | None = None
+    """Where the users of threads are named, such as `metadata.user_id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +388,8 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         for key, (field, parse) in _READERS.items()
         if key in table
     }
+    if _USER.match(params.get("user", "")):
+        read["user"] = params.pop("user")
     params = {
         key: str(one).lower() if isinstance(one, bool) else str(one) for key, one in params.items()
     }
@@ -503,3 +507,5 @@ profile, and where it is. Any other key is a parameter of the URL, which the bac
 rejects.
 """
 _OWN = frozenset({"url", *_READERS})
+_USER = re.compile(r"(?:metadata|values)\.")
+"""Where threads name their user; any other `user` is a parameter of the URL, for drivers."""

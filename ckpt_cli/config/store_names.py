@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.filters import FilterAlias
     from ckpt_cli.core.secrets import IgnoredSecrets
     from ckpt_cli.core.usage import PriceList
+    from ckpt_cli.core.users import UserKey
 
 COPY = "copy"
 """The URL parameter that stands for --copy, in the declarations of backends that can do that."""
@@ -180,6 +181,21 @@ class StoreNames:
         from ckpt_cli.core.reducers import named_reducers
 
         return named_reducers(told)
+
+    @property
+    def user_key(self) -> UserKey | None:
+        """Where the users of threads are named, from `--user-key` or the profile of this store.
+
+        Raises `UsageError`.
+        """
+        told, profile = self._settings.get("user_key"), self._own("user", None)
+        if told is None and (profile is None or self._may_not_silence("user")):
+            return None
+        from ckpt_cli.core.users import parse_user_key  # late: most stores have none
+
+        if told is not None:
+            return parse_user_key(told, "told with --user-key")
+        return parse_user_key(profile, "told in the configuration")
 
     @property
     def library(self) -> str:

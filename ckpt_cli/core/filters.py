@@ -60,6 +60,8 @@ class ReadFrom(Enum):
     INDEX = "index"
     HEAD = "head"
     SIZE = "size"
+    METADATA = "metadata"
+    """The metadata of all checkpoints that have a key."""
     STATE = "state"
     """The state at the head, and so the head, too."""
 
@@ -116,12 +118,13 @@ FIELDS: Mapping[str, FieldSpec] = {
     "last_at": FieldSpec(FieldKind.TIME, "time of the newest checkpoint"),
     "checkpoints": FieldSpec(FieldKind.NUMBER, "number of checkpoints"),
     "bytes": FieldSpec(FieldKind.SIZE, "stored size of the thread", ReadFrom.SIZE),
-    "user": FieldSpec(FieldKind.TEXT, "user of the thread, in stores that record users"),
-    "metadata": FieldSpec(FieldKind.VALUE, "metadata of the head", ReadFrom.HEAD),
+    "user": FieldSpec(FieldKind.TEXT, "user of the thread"),
+    "metadata": FieldSpec(FieldKind.VALUE, "metadata of the newest that has KEY", ReadFrom.HEAD),
+    "any": FieldSpec(FieldKind.VALUE, "metadata of any checkpoint", ReadFrom.METADATA),
     "values": FieldSpec(FieldKind.VALUE, "state at the head", ReadFrom.STATE),
 }
 """In the order in which they are listed to users."""
-METADATA, VALUES = "metadata", "values"
+METADATA, VALUES, ANY = "metadata", "values", "any"
 
 
 _MEANT: Mapping[str, str] = {
@@ -149,7 +152,13 @@ def nearest_field(name: str) -> str | None:
 
 def field_names() -> str:
     """Return the names of all fields for a hint, such as `thread, ..., metadata.KEY`."""
-    return ", ".join(f"{name}.KEY" if spec.needs_path else name for name, spec in FIELDS.items())
+    return ", ".join(map(_with_path, FIELDS))
+
+
+def _with_path(name: str, key: str = "KEY") -> str:
+    """Return a field with the path that it needs, ending with a key."""
+    begin = f"{ANY}.{METADATA}" if name == ANY else name
+    return f"{begin}.{key}" if FIELDS[name].needs_path else name
 
 
 RESERVED = ("and", "or", "not", "in", "like")
@@ -219,6 +228,12 @@ def all_of(filters: Iterable[Filter]) -> Filter | None:
     return parts[0] if len(parts) == 1 else And(parts)
 
 
+def equal(name: str, text: str) -> Condition:
+    """Return the condition that a field without a path is this text, or the number it may mean."""
+    is_word = text not in {"null", "true", "false"}
+    return Condition(FilterField(name), Operator.EQUAL, (Operand(text, quoted=not is_word),))
+
+
 def records_of(expression: Filter) -> tuple[Filter, ...]:
     """Return the filters that an expression consists of; none for a condition."""
     match expression:
@@ -236,6 +251,18 @@ def fields_in(expression: Filter) -> Iterator[FilterField]:
         yield expression.field
     for part in records_of(expression):
         yield from fields_in(part)
+
+
+def asking(expression: Filter, name: str, field: FilterField) -> Filter:
+    """Return a filter that asks for a field in place of the one with this name."""
+    match expression:
+        case Condition() if expression.field.name == name:
+            return expression._replace(field=field)
+        case And(parts) | Or(parts):
+            return expression._replace(parts=tuple(asking(one, name, field) for one in parts))
+        case Not(part):
+            return Not(asking(part, name, field))
+    return expression
 
 
 def sources_of(expression: Filter) -> frozenset[ReadFrom]:
@@ -834,9 +861,12 @@ def _field(written: str) -> FilterField:
         raise UsageError(f"no field '{name}'", hint=f"{meant}fields: {field_names()}")
     if path and not spec.has_path:
         raise UsageError(f"{name} has no parts", hint=f"write {name} alone")
-    if spec.needs_path and not path:
-        raise UsageError(f"{name} needs a key", hint=f"write {name}.KEY, such as {name}.user_id")
-    return FilterField(name, parse_path(path.removeprefix(".")) if path else ())
+    steps = parse_path(path.removeprefix(".")) if path else ()
+    is_whole = not steps or (name == ANY and (steps[0] != METADATA or len(steps) == 1))
+    if spec.needs_path and is_whole:
+        written, example = _with_path(name), _with_path(name, "user_id")
+        raise UsageError(f"{name} needs a key", hint=f"write {written}, such as {example}")
+    return FilterField(name, steps)
 
 
 def _operator(written: str, field: FilterField) -> Operator:
@@ -870,7 +900,7 @@ def last_words(text: str, aliases: Mapping[str, str]) -> Iterator[tuple[str, str
     elif _EXPECTS_FIELD.search(before):
         yield from ((f"{before}@{name}", what) for name, what in aliases.items())
         for name, spec in FIELDS.items():
-            yield f"{before}{name}{'.' if spec.needs_path else ''}", spec.summary
+            yield f"{before}{_with_path(name, '')}", spec.summary
 
 
 Facts = Callable[[FilterField], Sequence[Value] | None]

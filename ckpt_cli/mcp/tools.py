@@ -211,7 +211,7 @@ PAGING = {
 }
 
 
-_TELLING = frozenset({"error", "question", "user", "metadata", "values"})
+_TELLING = frozenset({"error", "question", "user", "metadata", "any", "values"})
 """The fields of a filter that tell something of the values they are compared with."""
 OPEN_HINT = "the person who started the server can show values: ckpt mcp --values, or --channels"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from ckpt_backends.codec import decode
@@ -15,6 +15,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core import filters
 from ckpt_cli.core.state import read_metadata, source_from
 from ckpt_cli.core.tasks import blocking_error
+from ckpt_cli.core.values import Path
 from ckpt_cli.queries.heads import Details, ListedThread, Watch, details_of, heads_of, sizes_of
 from ckpt_cli.reading.states import StateTimeline, read_state
 from ckpt_cli.reading.thread import (
@@ -25,6 +26,7 @@ from ckpt_cli.reading.thread import (
     expiry_times,
     number_of,
 )
+from ckpt_cli.reading.users import filter_with_users, inherited
 
 Known = Mapping[str, Value] | Opaque
 """Metadata or values; `Opaque` if they cannot be read."""
@@ -62,6 +64,10 @@ class _Candidate:
     bytes: int | None = None
     state: Known | None = None
     """`Opaque` if it cannot be read; None if it was not read yet."""
+    inherited: dict[str, Value] = field(default_factory=dict)
+    """What the newest checkpoints with a key have, for keys that the head lacks."""
+    ever: dict[str, list[Mapping[str, Value]]] | None = None
+    """By key, the metadata of all checkpoints that have it; None if they were not read yet."""
 
     def __call__(self, field: filters.FilterField) -> Sequence[Value] | None:
         if field.name in _OF_INDEX:
@@ -72,6 +78,8 @@ class _Candidate:
                 return None if self.bytes is None else (self.bytes,)
             case "values":
                 return None if self.state is None else _found(self.state, field)
+            case "any":
+                return None if self.ever is None else tuple(_ever(self.ever, field.path[1:]))
             case _ if details is None:
                 return None
             case "status":
@@ -87,11 +95,18 @@ class _Candidate:
                 return (details.head.source,)
             case "step" if details.head is not None:
                 return (details.head.step,)
-            case "metadata" if head is not None and not head.metadata:
+            case "metadata" if head is not None and not head.metadata and not self.inherited:
                 return _found(_metadata(head), field)
             case "metadata" if details.head is not None:
-                return filters.values_at(details.head.metadata, field.path)
+                known = {**self.inherited, **details.head.metadata}
+                return filters.values_at(known, field.path)
         return ()
+
+
+def _ever(known: Mapping[str, Sequence[Mapping[str, Value]]], path: Path) -> Iterator[Value]:
+    """Yield the values at a path of the metadata of all checkpoints that have its first key."""
+    for metadata in known.get(str(path[0]), ()):
+        yield from filters.values_at(metadata, path)
 
 
 def _since(moment: datetime | None, now: datetime) -> float | None:
@@ -131,13 +146,18 @@ class ThreadChooser:
     def __init__(
         self, store: Store, wanted: filters.Filter, inference: TriggerInference, now: datetime
     ) -> None:
+        wanted = filter_with_users(store, wanted)
         self._store = store
         self._inference = inference
         self._now = now
         self._decide = filters.decision(wanted)
         self._sources = filters.sources_of(wanted)
-        self._names = frozenset(one.name for one in filters.fields_in(wanted))
-        self._channels = channels_named(filters.fields_in(wanted))
+        fields = list(filters.fields_in(wanted))
+        self._names = frozenset(one.name for one in fields)
+        self._channels = channels_named(fields)
+        self._keys = {str(one.path[0]) for one in fields if one.name == filters.METADATA}
+        """Keys of metadata that the head may lack."""
+        self._ever = {str(one.path[1]) for one in fields if one.name == filters.ANY}
 
     @property
     def needs_heads(self) -> bool:
@@ -161,6 +181,8 @@ class ThreadChooser:
             self._read_heads([found])
         if filters.ReadFrom.SIZE in asked:
             self._read_sizes([found])
+        if filters.ReadFrom.METADATA in asked:
+            self._read_ever([found])
         return found
 
     def choose(self, threads: Iterable[Thread]) -> Iterator[ListedThread]:
@@ -174,6 +196,8 @@ class ThreadChooser:
                 self._read_heads(self._undecided(candidates))
             if filters.ReadFrom.SIZE in self._sources:
                 self._read_sizes(self._undecided(candidates))
+            if filters.ReadFrom.METADATA in self._sources:
+                self._read_ever(self._undecided(candidates))
             if filters.ReadFrom.STATE in self._sources:
                 for one in self._undecided(candidates):
                     one.state = self._state(one)
@@ -195,6 +219,24 @@ class ThreadChooser:
             one.head = heads.get(one.thread.thread_id)
             reader = ThreadReader(self._store, one.thread, self._inference)
             one.details = details_of(reader, one.head)
+        for key in self._keys:
+            without = {
+                one.thread.thread_id: one
+                for one in candidates
+                if one.head is not None and key not in one.head.metadata
+            }
+            for name, metadata in inherited(self._store, list(without), key).items():
+                without[name].inherited[key] = metadata[key]
+
+    def _read_ever(self, candidates: Sequence[_Candidate]) -> None:
+        by_id = {one.thread.thread_id: one for one in candidates}
+        for one in candidates:
+            one.ever = {key: [] for key in self._ever}
+        for key in self._ever if candidates else ():
+            for found in self._store.metadata_with(list(by_id), key):
+                ever = by_id[found.key.thread_id].ever
+                if ever is not None:
+                    ever[key].append(read_metadata(found))
 
     def _read_sizes(self, candidates: Sequence[_Candidate]) -> None:
         sizes = sizes_of(self._store, [one.thread.thread_id for one in candidates])
@@ -225,7 +267,7 @@ class ThreadChooser:
 # do not.
 
 
-OF_CHECKPOINTS = frozenset({"source", "step", filters.METADATA, filters.VALUES})
+OF_CHECKPOINTS = frozenset({"source", "step", filters.METADATA, filters.ANY, filters.VALUES})
 """The fields that each checkpoint has its own values of."""
 
 _CLOSED_FIELD = Opaque("json+aes", 0, "", NO_KEY)
@@ -239,6 +281,7 @@ class EverMatching:
     """
 
     def __init__(self, store: Store, wanted: filters.Filter, now: datetime) -> None:
+        wanted = filter_with_users(store, wanted)
         self.unread = 0
         """Threads that did not match, and have metadata or values that cannot be read."""
         self._store = store
@@ -309,7 +352,13 @@ def checkpoint_facts(
 ) -> filters.Facts:
     """Return what a filter may ask about one checkpoint; without `values`, they are not known."""
     of_checkpoint = CheckpointFacts("", metadata, values=values)
-    return lambda field: (of_checkpoint if field.name in OF_CHECKPOINTS else of_thread)(field)
+
+    def facts(field: filters.FilterField) -> Sequence[Value] | None:
+        if field.name == filters.ANY:
+            field = filters.FilterField(filters.METADATA, field.path[1:])
+        return (of_checkpoint if field.name in OF_CHECKPOINTS else of_thread)(field)
+
+    return facts
 
 
 # Read what a filter asks about each checkpoint of a lineage, and nothing more.

@@ -20,6 +20,7 @@ from ckpt_cli.reading.thread import (
     read_heads,
     resume_of,
 )
+from ckpt_cli.reading.users import users_of
 
 Watch: TypeAlias = Callable[[Iterable[Thread]], Iterable[Thread]]
 """Gets each thread that is returned, or whose head must be read first, to show progress."""
@@ -58,6 +59,8 @@ class Details(NamedTuple):
     """The first question that waits for an answer."""
     title: str | Cut | None = None
     """The first thing that a person said; a `Cut` if the messages were not read."""
+    user: str | None = None
+    """The user of the thread, where the layout does not record it; None if none is known."""
 
     @property
     def status(self) -> Status:
@@ -82,9 +85,8 @@ class ListedThread(NamedTuple):
         asked, title = details.question, details.title
         question = None if asked is None else asked._replace(value=redact(asked.value))
         hidden = redact_text(title) if isinstance(title, str) else None
-        return self._replace(
-            details=details._replace(head=head, error=error, question=question, title=hidden)
-        )
+        details = details._replace(head=head, error=error, question=question)
+        return self._replace(details=details._replace(title=hidden, user=None))
 
 
 def heads_of(
@@ -139,6 +141,23 @@ def with_details(
                 if head is not None and head.key in times:
                     details = details._replace(expires_at=times[head.key])
             yield row._replace(details=details)
+
+
+def with_users(store: Store, rows: Iterable[ListedThread]) -> Iterator[ListedThread]:
+    """Yield the same threads with their users in their details, as far as these are known."""
+    for some in in_chunks(rows):
+        heads = {
+            row.thread.thread_id: row.details.head.metadata
+            for row in some
+            if row.details is not None and row.details.head is not None
+        }
+        users = users_of(store, heads) if heads else {}
+        for row in some:
+            user = users.get(row.thread.thread_id)
+            if user is not None and row.details is not None:
+                yield row._replace(details=row.details._replace(user=user))
+            else:
+                yield row
 
 
 def with_sizes(store: Store, rows: Iterable[ListedThread]) -> Iterator[ListedThread]:

@@ -25,6 +25,7 @@ from ckpt_cli.core.tasks import (
     path_text,
     questions_by_path,
 )
+from ckpt_cli.core.users import UserKey, parse_user_key
 from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.thread import (
     Moment,
@@ -37,6 +38,7 @@ from ckpt_cli.reading.thread import (
     read_heads,
     writes_of_heads,
 )
+from ckpt_cli.reading.users import users_of_threads
 
 HEAD_CHANNELS = frozenset({ERROR})
 """Channels on one of which a thread that waits for a retry has a write at its head."""
@@ -63,6 +65,8 @@ class Failure(NamedTuple):
     """The step of the checkpoint; None if its layout stores none."""
     metadata: UserMetadata | None = None
     """What the head has from the config of its run; None if the thread does not wait."""
+    user: str | None = None
+    """The user of the thread, or what another key of its metadata says that was asked for."""
 
     @property
     def node(self) -> str:
@@ -72,7 +76,7 @@ class Failure(NamedTuple):
     def redacted(self) -> Failure:
         """Return it without texts."""
         hidden = None if self.metadata is None else dict.fromkeys(self.metadata)
-        return self._replace(error=redact_text(self.error), metadata=hidden)
+        return self._replace(error=redact_text(self.error), metadata=hidden, user=None)
 
     @property
     def resume(self) -> dict[str, Any] | None:
@@ -87,20 +91,42 @@ class Failure(NamedTuple):
 
 
 def failures_of_threads(
-    store: Store, threads: Iterable[Thread], *, since: datetime | None = None, history: bool = False
+    store: Store,
+    threads: Iterable[Thread],
+    *,
+    since: datetime | None = None,
+    history: bool = False,
+    key: UserKey | None = None,
 ) -> Iterator[Failure]:
     """Yield the failures of some threads, in the order of the threads.
 
     These are the failed tasks for which a thread waits at its head; with `history`, all whose
     error is stored, in any checkpoint, newest first within a thread. `since` leaves out older ones,
-    and those of unknown time. A head is read only if an error is stored on it.
+    and those of unknown time. A head is read only if an error is stored on it. `key` is asked for
+    in place of the user.
     """
     inference = TriggerInference(store)
     find = _in_history if history else _at_heads
     for some in in_chunks(threads):
-        for one in find(store, some, inference):
-            if since is None or (one.at is not None and one.at >= since):
-                yield shown(store, one)
+        found = [
+            one
+            for one in find(store, some, inference)
+            if since is None or (one.at is not None and one.at >= since)
+        ]
+        users = _users(store, some, found, key)
+        for one in found:
+            yield shown(store, one._replace(user=users.get(one.key.thread_id)))
+
+
+def _users(
+    store: Store,
+    threads: Sequence[Thread],
+    found: Sequence[Failure | Waiting],
+    key: UserKey | None = None,
+) -> dict[str, str]:
+    """Return the users of the threads in which something was found."""
+    ids = {one.key.thread_id for one in found}
+    return users_of_threads(store, [one for one in threads if one.thread_id in ids], key)
 
 
 def _at_heads(
@@ -184,8 +210,10 @@ def _failure(moment: Moment, task: Task, *, blocks: bool) -> Failure:
     )
 
 
-GroupBy = Literal["error", "node"]
-GROUPINGS: tuple[GroupBy, ...] = get_args(GroupBy)
+GroupBy = Literal["error", "node", "user", "metadata"]
+GROUPINGS = ("error", "node", "user", "metadata.KEY")
+NOBODY = "(none)"
+"""The group of the threads whose user is not known."""
 
 
 @dataclass(slots=True)
@@ -193,22 +221,27 @@ class FailureGroup:
     """Failures of one kind, or of one node."""
 
     name: str
-    """The kind of the error, or the path of the node."""
+    """The kind of the error, the path of the node, or the user."""
     failures: int = 0
     threads: int = 0
     others: Counter[str] = field(default_factory=Counter)
-    """How many failures each node has, or each kind of error."""
+    """How many failures each node has; of a node, each kind of error."""
     first_at: datetime | None = None
     last_at: datetime | None = None
     newest: str = ""
     """The thread of the first failure that was counted: in the order of a list, the newest."""
 
 
-def grouping(text: str) -> GroupBy:
-    """Return what to count by. Raises `UsageError` if there is nothing of this name."""
-    for known in GROUPINGS:
-        if known == text:
-            return known
+def grouping(text: str) -> tuple[GroupBy, UserKey | None]:
+    """Return what to count by, and the key of `metadata.KEY`, which is counted like users.
+
+    Raises `UsageError` if there is nothing of this name.
+    """
+    if text.startswith("metadata."):
+        return "metadata", parse_user_key(text, "asked for")
+    for known in get_args(GroupBy):
+        if known == text != "metadata":
+            return known, None
     raise UsageError(f"cannot count by '{text}'", hint=f"use one of {', '.join(GROUPINGS)}")
 
 
@@ -218,7 +251,8 @@ def group_failures(failures: Iterable[Failure], by: GroupBy) -> list[FailureGrou
     seen: dict[str, str] = {}
     for one in failures:
         kind, node, thread_id = error_kind(one.error), one.node, one.key.thread_id
-        name, other = (kind, node) if by == "error" else (node, kind)
+        names = {"error": kind, "node": node}
+        name, other = names.get(by, one.user or NOBODY), kind if by == "node" else node
         group = groups.setdefault(name, FailureGroup(name, newest=thread_id))
         group.failures += 1
         group.threads += seen.get(name) != thread_id
@@ -243,10 +277,13 @@ class Waiting(NamedTuple):
     """Time of the checkpoint with the step that asked it."""
     unloaded: str = ""
     """What the saver does instead of loading the head of the thread, in words; usually `''`."""
+    user: str | None = None
+    """The user of the thread, if it is known."""
 
     def redacted(self) -> Waiting:
         """Return it with type and size in place of what was asked."""
-        return self._replace(question=self.question._replace(value=redact(self.question.value)))
+        question = self.question._replace(value=redact(self.question.value))
+        return self._replace(question=question, user=None)
 
 
 def open_questions(
@@ -259,9 +296,14 @@ def open_questions(
     """
     inference = TriggerInference(store)
     for some in in_chunks(threads):
-        for waiting in _of_threads(store, some, inference):
-            if before is None or (waiting.since is not None and waiting.since <= before):
-                yield shown(store, waiting)
+        found = [
+            one
+            for one in _of_threads(store, some, inference)
+            if before is None or (one.since is not None and one.since <= before)
+        ]
+        users = _users(store, some, found)
+        for one in found:
+            yield shown(store, one._replace(user=users.get(one.key.thread_id)))
 
 
 def _of_threads(

@@ -14,7 +14,7 @@ from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import Join, given_input, is_state
 from ckpt_cli.core.tasks import TaskWrite, new_input, task_writes
 from ckpt_cli.core.values import Path, Selected, parse_path, select
-from ckpt_cli.queries.heads import ListedThread, details_of
+from ckpt_cli.queries.heads import ListedThread, details_of, with_users
 from ckpt_cli.reading.states import LostValues, State, read_state
 from ckpt_cli.reading.store import is_redacted, refuse_raw, shown
 from ckpt_cli.reading.target import Target
@@ -260,7 +260,7 @@ def whole_thread(
 
         can_roll_back = limit("rollback", reader.capabilities) is None
     return WholeThread(
-        shown(reader.store, ListedThread(reader.thread, details)),
+        shown(reader.store, next(with_users(reader.store, [ListedThread(reader.thread, details)]))),
         can_roll_back=can_roll_back,
         size=stored,
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces)

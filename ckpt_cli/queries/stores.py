@@ -22,6 +22,8 @@ from ckpt_backends.transfer.form import Language
 from ckpt_backends.url import StoreUrl, printable, printable_written, without_values
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.support_matrix import LIMITS, limit
+from ckpt_cli.core.users import UserKey
+from ckpt_cli.reading.users import StoreWithUsers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +37,32 @@ class FoundStore:
     error: CkptError | None
     memory: MemoryInfo | None = None
     """Set if the place contains long-term memory and no threads."""
+    user_key: UserKey | None = None
+    """Where the users of its threads are named; None if nothing tells, or its layout records them.
+    """
 
 
-def inspect(name: str, url: StoreUrl) -> list[FoundStore]:
-    """Open a store and describe it, once for each of its layouts. The name may be a URL."""
+def inspect(name: str, url: StoreUrl, told: UserKey | None = None) -> list[FoundStore]:
+    """Open a store and describe it, once for each of its layouts. The name may be a URL.
+
+    `told` says where users are named.
+    """
     name = printable(name)
     try:
         with open_store(url) as store:
             info = store.describe()
+            user_key = StoreWithUsers(store, told).user_key
     except SeveralLayouts as several:
         chosen = [url.with_params(one) for one in several.choices]
-        return [found for one in chosen for found in inspect(name, one)]
+        return [found for one in chosen for found in inspect(name, one, told)]
     except (UnknownLayout, Unsupported) as error:
         return [_of_memory(name, url, error)]
     except CkptError as error:
         return [FoundStore(name, str(url), None, error)]
     names = tuple(without_values(one, url) for one in info.tables)
     notes = tuple(without_values(one, url) for one in info.notes)
-    return [FoundStore(name, str(url), info._replace(tables=names, notes=notes), None)]
+    info = info._replace(tables=names, notes=notes)
+    return [FoundStore(name, str(url), info, None, user_key=user_key)]
 
 
 def _of_memory(name: str, url: StoreUrl, error: CkptError) -> FoundStore:

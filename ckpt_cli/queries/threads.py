@@ -18,7 +18,14 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import LONGEST_MAKING, just_made
 from ckpt_cli.core.state import read_body, stored_time
 from ckpt_cli.core.times import NEVER
-from ckpt_cli.queries.heads import ListedThread, Watch, with_details, with_sizes, with_titles
+from ckpt_cli.queries.heads import (
+    ListedThread,
+    Watch,
+    with_details,
+    with_sizes,
+    with_titles,
+    with_users,
+)
 from ckpt_cli.queries.messages import conversation
 from ckpt_cli.reading.store import shown
 from ckpt_cli.reading.target import Target, find_thread
@@ -125,6 +132,7 @@ def list_threads(
     Ages are measured at `now`. `watch` gets each thread before more than the index is read, to show
     progress. Details include titles of threads with an id that says nothing; with `titles`, of all.
     """
+    wanted = _of_users(store, wanted)
     as_stored = wanted == Selection() and sort == "last"
     most = skip + limit if as_stored and limit is not None else None
     inference = TriggerInference(store)
@@ -156,11 +164,27 @@ def list_threads(
     rows = islice(rows, skip, None if limit is None else skip + limit)
     if details or by_head:
         rows = with_titles(store, with_details(store, rows, inference), every=titles)
+        rows = with_users(store, rows)
         if sizes:
             rows = with_sizes(store, rows)
     if first_messages:
         rows = (row._replace(first_message=first_message(store, row.thread)) for row in rows)
     yield from (shown(store, row) for row in rows)
+
+
+def _of_users(store: Store, wanted: Selection) -> Selection:
+    """Return a selection that asks for users where the threads of a store name them."""
+    if wanted.user is None and wanted.where is None:
+        return wanted
+    # Late, like all about filters: most lists have none.
+    from ckpt_cli.core.filters import all_of, equal
+    from ckpt_cli.reading.users import filter_with_users, user_key_of
+
+    where = wanted.where
+    if wanted.user is not None and user_key_of(store) is not None:
+        where = all_of(filter(None, (where, equal("user", wanted.user))))
+        wanted = wanted._replace(user=None)
+    return wanted._replace(where=None if where is None else filter_with_users(store, where))
 
 
 def described_threads(
@@ -173,6 +197,7 @@ def described_threads(
     rows: Iterator[ListedThread] = map(ListedThread, threads)
     if details:
         rows = with_titles(store, with_details(store, rows, inference), every=True)
+        rows = with_users(store, rows)
     return (shown(store, row) for row in rows)
 
 

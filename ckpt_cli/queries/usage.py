@@ -28,7 +28,7 @@ from ckpt_cli.core.conversation import (
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.lineage import is_subgraph_call, namespace_kind
 from ckpt_cli.core.refs import just_made
-from ckpt_cli.core.state import SENDS, START, is_state, read_body, read_metadata
+from ckpt_cli.core.state import SENDS, START, is_state, read_body
 from ckpt_cli.core.stats import CALLER, UNKNOWN, UPDATE, Grouping, Stats, StatsPart
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.core.tasks import (
@@ -57,6 +57,7 @@ from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
+from ckpt_cli.reading.users import user_key_of, users_of_threads
 from ckpt_cli.reading.workers import Each, each
 
 if TYPE_CHECKING:
@@ -414,11 +415,6 @@ def _named(origin: Origin) -> str | None:
 # messages.
 
 
-_USER_KEYS = ("user_id", "user", "userId", "username")
-"""Keys of metadata that name the user of a thread."""
-_LARGEST_ID = 2**63
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """A time range of checkpoints; both bounds are inclusive."""
@@ -476,17 +472,12 @@ def _counting(wanted: StatsQuery, store: Store) -> Each[Stats]:
     return each(count)
 
 
-def user_of(reader: ThreadReader) -> str | None:
-    """Return the user of a thread: as the store records it, or as its newest checkpoint says."""
-    if reader.thread.user is not None or is_redacted(reader.store):
+def _user_of(reader: ThreadReader) -> str | None:
+    store = reader.store
+    key = user_key_of(store)
+    if key is None:
         return reader.thread.user
-    head = reader.head("")
-    for one in reader.checkpoints("", [head] if head else [], metadata=True):
-        metadata = read_metadata(one)
-        for user in map(metadata.get, _USER_KEYS):
-            if isinstance(user, str) or (type(user) is int and abs(user) < _LARGEST_ID):
-                return str(user)
-    return None
+    return users_of_threads(store, [reader.thread], key).get(reader.thread_id)
 
 
 class _ThreadCount:
@@ -501,7 +492,8 @@ class _ThreadCount:
         self.said: dict[str, str | None] = {"thread": reader.thread_id}
         self._in_range: dict[str, set[str]] = {}
         if "user" in wanted.by:
-            self.said["user"] = user_of(reader)
+            hidden = is_redacted(reader.store) and not reader.store.records_users
+            self.said["user"] = None if hidden else _user_of(reader)
 
     @cached_property
     def _keys(self) -> list[model.Write]:

@@ -15,7 +15,7 @@ from heapq import merge
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckpt_backends.base import WrappedStore, thread_of, with_head_writes, wrapper_of
+from ckpt_backends.base import WrappedStore, thread_of, with_head_writes, with_key, wrapper_of
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import (
     ALL_THREADS,
@@ -195,8 +195,17 @@ class EarlierStore(WrappedStore):
     def checkpoints(
         self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
-        found = self.inner.checkpoints(thread_id, **options)
-        return (one for one in found if self.existed(one.key))
+        return filter(self._was_there, self.inner.checkpoints(thread_id, **options))
+
+    def _was_there(self, one: Checkpoint) -> bool:
+        return self.existed(one.key)
+
+    def metadata_with(
+        self, thread_ids: Sequence[str], key: str, *, newest: bool = False
+    ) -> Iterator[Checkpoint]:
+        for thread_id in thread_ids:
+            found = filter(self._was_there, self.inner.metadata_with([thread_id], key))
+            yield from with_key(found, key, newest=newest)
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]

@@ -15,6 +15,8 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.core.resume import UserMetadata, user_metadata
+from ckpt_cli.core.users import UserKey
+from ckpt_cli.reading.users import StoreWithUsers
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
@@ -132,6 +134,8 @@ class Opening(NamedTuple):
     """How values that are not stored are rebuilt; None if nothing was told."""
     as_of: datetime | None = None
     """The moment as of which it is read; None for now."""
+    user_key: UserKey | None = None
+    """Where the users of threads are named; None to find it."""
 
     def open(
         self, note: Callable[[str], None], observer: Callable[[], ScanObserver] | None = None
@@ -150,6 +154,7 @@ class Opening(NamedTuple):
             from ckpt_cli.reading.earlier import EarlierStore
 
             store = EarlierStore(store, self.as_of)
+        store = StoreWithUsers(store, self.user_key)
         if self.rules is not None:
             store = RuledStore(store, self.rules)
         return RedactedStore(store) if self.redact else store

@@ -14,7 +14,7 @@ from ckpt_cli.core.tasks import (
     path_text,
 )
 from ckpt_cli.queries.incidents import Failure, FailureGroup, GroupBy, Waiting
-from ckpt_cli.render.fields import Field, Shape, optional
+from ckpt_cli.render.fields import Field, Shape, known, optional
 from ckpt_cli.render.table import AGE, AGO, AT, THREAD, Column
 from ckpt_cli.render.text import Style
 from ckpt_cli.render.types import ANY, FLAG, INTEGER, KEY, TEXT, TIME, VALUE, one_of
@@ -54,9 +54,12 @@ FAILURE = Shape(
     Field("handled", FLAG, "Whether its error handler has finished, or asks."),
     Field("state", one_of(BLOCKS, RETRIED, HANDLED, LEFT), "What became of it.", failure_state),
     Field("resume", ANY.or_null, "What retries it; null if the thread went on."),
+    known("user", TEXT, "User of the thread."),
 )
+_USER = Column("USER", "user", cut=True, drop=2)
 FAILURE_HISTORY_COLUMNS = FAILURE.columns(
     THREAD,
+    _USER,
     Column("NODE", "path", path_text, style="node"),
     "node",
     Column("STATE", "state", style=_state_style),
@@ -81,9 +84,11 @@ WAITING = Shape(
     Field("path", TEXT.list, "Nodes from the root graph to the one that asks.", _asker),
     Field("since", TIME.or_null, "When the step began that asked it."),
     optional("unloaded", TEXT, "What the saver does instead of loading this head."),
+    known("user", TEXT, "User of the thread."),
 )
 WAITING_COLUMNS = WAITING.columns(
     THREAD,
+    _USER,
     Column("NODE", "path", path_text, style="node"),
     "node",
     Column("WAITING", "since", AGE, right=True),
@@ -117,6 +122,8 @@ def _most_common(found: FailureGroup) -> dict[str, int]:
 FAILURE_GROUPS: Mapping[GroupBy, Shape] = {
     "error": _group("error", "nodes"),
     "node": _group("node", "errors"),
+    "user": _group("user", "nodes"),
+    "metadata": _group("metadata", "nodes"),
 }
 
 
@@ -132,10 +139,14 @@ def group_columns(by: GroupBy) -> Sequence[Column]:
             Column("ERRORS", "errors", _counted, style="error", cut=True),
         ),
     }
+    named = (
+        Column(by.upper(), by, style="head", cut=True, least=20),
+        Column("NODES", "nodes", _counted, style="node", cut=True),
+    )
     return FAILURE_GROUPS[by].columns(
         Column("COUNT", "failures", lambda n: f"{n} ×", right=True),
         Column("THREADS", "threads", right=True, drop=3),
-        *kinds[by],
+        *kinds.get(by, named),
         Column("SINCE", "first_at", AT, style="time", drop=2),
         Column("LAST", "last_at", AGO, style="time", right=True, drop=1),
         Column("NEWEST", "newest", style="head", drop=4),

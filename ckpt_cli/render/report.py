@@ -32,7 +32,7 @@ from ckpt_cli.render.history import given_text
 from ckpt_cli.render.show import PLAINTEXT, resume_call
 from ckpt_cli.render.table import age, duration, size, step_number
 from ckpt_cli.render.text import Style, StyledLine, Ui, safe_json, safe_text
-from ckpt_cli.render.threads import counted_names, next_node_names
+from ckpt_cli.render.threads import counted_names, next_node_names, user_of
 from ckpt_cli.render.tree import has_zones
 from ckpt_cli.render.tree_pictures import add, draw_tree, element, html
 from ckpt_cli.render.value_diff import diff_text
@@ -434,7 +434,9 @@ def heading(found: Summary, ui: Ui) -> Element:
     marks = add(head, "p", class_="marks")
     for status in (Status.EMPTY,) if found.head is None else found.head.moment.conditions:
         add(marks, "span", status.value, class_=f"mark {status.value}")
-    facts = [counted(thread.checkpoints, "checkpoint")]
+    user = user_of(found.thread.row)
+    facts = [] if user is None else [f"user {user}"]
+    facts.append(counted(thread.checkpoints, "checkpoint"))
     if stored is not None:
         facts += [counted(stored.writes, "write"), size(stored.bytes)]
     add(head, "p", " · ".join(facts), class_="dim")

@@ -33,7 +33,7 @@ from ckpt_cli.render.text import (
     safe_text,
     short_ns,
 )
-from ckpt_cli.render.threads import LISTED, STATUS_STYLES, counted_names, next_node_names
+from ckpt_cli.render.threads import LISTED, STATUS_STYLES, counted_names, next_node_names, user_of
 from ckpt_cli.render.types import ANY, FLAG, INTEGER, TEXT, TIME, VALUE, VALUES, one_of
 from ckpt_cli.render.values import block, counted, summary, value_text
 
@@ -396,6 +396,8 @@ def thread_lines(found: WholeThread, words: Sequence[str], ui: Ui) -> Iterator[S
     `words` are the options that name its store.
     """
     thread = found.row.thread
+    if (user := user_of(found.row)) is not None:
+        yield from field("user", safe_text(user), ui.width)
     for name, moment in (("created", thread.first_at), ("active", thread.last_at)):
         if moment is not None:
             at = f"{table.when(moment, ui.now, ui.zone)}  ({table.age(moment, ui.now)} ago)"

@@ -54,6 +54,14 @@ STORE = Shape(
         ),
         "info",
     ),
+    Part(
+        Shape(
+            "Where threads name their users.",
+            Field("user_key", TEXT, "Field with the user.", "name"),
+            Field("user_key_why", TEXT, "Why it was taken.", "why"),
+        ),
+        "user_key",
+    ),
 )
 STORE_COLUMNS = STORE.columns(
     Column("NAME", "name", style="head"),
@@ -61,6 +69,7 @@ STORE_COLUMNS = STORE.columns(
     Column("SIZE", "size", size, right=True),
     Column("LOG", "log", lambda log: size(log) if log else "", right=True, drop=4),
     Column("SAVER", "saver", cut=True, drop=1),
+    Column("USER", "user_key", drop=2),
     Column("ENGINE", "engine", drop=2),
     Column("URL", "url", drop=3),
     Column("ERROR", "error", style="error", drop=1),

@@ -45,6 +45,11 @@ def _head_step(row: ListedThread) -> int | None:
     return _step(row.thread.head, row.thread.checkpoints)
 
 
+def user_of(row: ListedThread) -> str | None:
+    """Return the user that the layout records, or else the one that was found."""
+    return row.thread.user or (row.details.user if row.details is not None else None)
+
+
 def _title(found: Details) -> str | None:
     """Return the title, unless the messages are not read."""
     return found.title if isinstance(found.title, str) else None
@@ -85,7 +90,7 @@ LISTED = Shape(
     Field("last_at", _TIME, "Time of the newest checkpoint.", "thread.last"),
     Field("checkpoints", INTEGER, "Checkpoints in all namespaces.", "thread.checkpoints"),
     Field("namespaces", INTEGER, "Namespaces, with the root.", "thread.namespaces"),
-    known("user", TEXT, "User, in layouts that store one.", "thread.user"),
+    known("user", TEXT, "User, as the layout or the metadata say.", user_of),
     known("first_message", TEXT, "First message by a human, with --first-message."),
     Part(_DETAILS, "details"),
 )
@@ -126,6 +131,7 @@ def thread_columns(
     questions get more room.
     """
     heads = [
+        Column("USER", "user", cut=True, drop=4),
         "status",
         Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True, least=14),
         "next",

@@ -247,7 +247,7 @@ def test_errors_are_those_of_the_threads_with_this_status(era: Path, tmp_path: P
 
 
 test_wrong_words_are_refused = refusals(
-    ("errors --by channel", 2, "'channel' is not one of 'error', 'node'"),
+    ("errors --by channel", 2, "cannot count by 'channel'"),
     ("errors --since soon", 2, "'soon' is not a time"),
     ("errors nobody", 3, "no thread 'nobody'"),
 )

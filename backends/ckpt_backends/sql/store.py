@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from ckpt_backends.base import BaseStore
+from ckpt_backends.base import BaseStore, with_key
 from ckpt_backends.codec.values import MOST_BYTES, typed
 from ckpt_backends.model import (
     BlobKey,
@@ -588,6 +588,39 @@ class SqlStore(TableStore):
         where, values = self._database.among("c.thread_id", "t", thread_ids)
         query = f"SELECT {', '.join(table.columns.values())} FROM {table.sql} c WHERE {where}"
         return self._database.rows(query, values)
+
+    def metadata_with(
+        self, thread_ids: Sequence[str], key: str, *, newest: bool = False
+    ) -> Iterator[Checkpoint]:
+        if not key.isidentifier() or not key.isascii():  # it may be stored with escapes
+            yield from super().metadata_with(thread_ids, key, newest=newest)
+            return
+        for one, keys in self._named_in_metadata(thread_ids, key).items():
+            last = max(keys, key=lambda place: place.checkpoint_id)
+            asked = [last] if newest else keys
+            found = with_key(self.checkpoints_at(asked, metadata=True), key, newest=False)
+            some = list(found)
+            if newest and not some:  # the newest one only mentions the key
+                some = list(super().metadata_with([one], key, newest=True))
+            yield from some
+
+    def _named_in_metadata(
+        self, thread_ids: Sequence[str], key: str
+    ) -> dict[str, list[CheckpointKey]]:
+        """By thread, the checkpoints whose stored metadata contain this text."""
+        database, found = self._database, dict[str, list[CheckpointKey]]()
+        columns = ", ".join(map(database.exact, ("c.thread_id", "c.checkpoint_ns")))
+        holds = database.holds(self._BODY.format("c.metadata"), ["key"])
+        for some in in_chunks(filter(database.storable, thread_ids), THREADS_PER_QUERY):
+            among, values = database.among("c.thread_id", "t", some)
+            query = (
+                f"SELECT {columns}, c.checkpoint_id FROM {self._tables.checkpoints.source} c"
+                f" WHERE {among} AND {holds}"
+            )
+            for row in database.rows(query, {**values, "key": key.encode()}):
+                place = CheckpointKey(*map(self._text, row))
+                found.setdefault(place.thread_id, []).append(place)
+        return found
 
     def threads_that_may_hold(
         self, thread_ids: Sequence[str], texts: Collection[str], *, ignore_case: bool = False

@@ -23,7 +23,7 @@ from ckpt_backends.model import Status, StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import filters
 from ckpt_cli.core.conversation import says_nothing, title_of
-from ckpt_cli.core.filters import Filter, FilterTerms
+from ckpt_cli.core.filters import Filter, FilterTerms, equal
 from ckpt_cli.core.times import NEVER
 from ckpt_cli.queries.heads import Details, ListedThread, with_titles
 from ckpt_cli.queries.threads import Selection, parse_status
@@ -75,8 +75,9 @@ class ThreadFilter:
 
     @property
     def condition(self) -> Filter | None:
-        """The status and `where` as one filter."""
-        return Selection(status=self.status, where=self.where).filter
+        """The status, the user and `where` as one filter."""
+        where = self.where if self.user is None else equal("user", self.user)
+        return Selection(status=self.status, where=where).filter
 
 
 def parse_thread_filter(text: str, terms: FilterTerms) -> ThreadFilter:
@@ -239,9 +240,7 @@ class ThreadListing:
 
     def candidates(self) -> Iterable[Thread]:
         """Return the threads for which all conditions hold other than the text."""
-        user, found = self.wanted.user, iter(self.threads)
-        if user is not None:
-            found = (one for one in found if one.user == user)
+        found = iter(self.threads)
         return found if self.wanted.condition is None else filter(self._matches, found)
 
     def _matches(self, thread: Thread) -> bool:

@@ -17,6 +17,7 @@ from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
 from ckpt_cli.core.filters import (
+    ANY,
     EPOCH,
     FIELDS,
     SECOND,
@@ -278,7 +279,7 @@ def test_no_pattern_and_no_like_backtracks(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_document_has_all_fields_and_operators_and_its_filters_are_read() -> None:
     text = (ROOT / "docs" / "filters.md").read_text("utf-8")
     _, fields, operators, _ = re.split(r"^## (?:Fields|Operators|Values)$", text, flags=re.M)
-    named = re.findall(r"^\| `(\w+)(?:\.\w+)?` \|", fields, re.M)
+    named = re.findall(r"^\| `(\w+)(?:\.[\w.]+)?` \|", fields, re.M)
     assert named == list(FIELDS)
     rows = "".join(re.findall(r"^\|(.*?)\|", operators, re.M))
     assert {one for one in Operator if re.search(rf"`{one}[ `]", rows)} == set(Operator)
@@ -436,6 +437,7 @@ def conditions(draw: st.DrawFn, texts: Texts | None = None) -> Condition:
     spec = FIELDS[name]
     least = int(spec.needs_path)
     path = tuple(draw(st.lists(STEPS, min_size=least, max_size=3))) if spec.has_path else ()
+    path = ("metadata", *path) if name == ANY else path
     operator = draw(st.sampled_from(spec.operators))
     most = 3 if operator is Operator.IN else 1
     kind = OPERANDS[spec.kind]

@@ -62,6 +62,7 @@ class KagentStore(SqlStore):
     """kagent's tables, opened for reading."""
 
     _LENGTH = "(octet_length({0}) / 4 * 3 - octet_length({0}) + octet_length(rtrim({0}, '=')))"
+    records_users = True
     _BODY_TYPE = "c.type"
 
     def __init__(self, database: Database, url: StoreUrl, tables: KagentTables) -> None:

@@ -109,6 +109,26 @@ def test_threads_within_bounds_are_those_of_the_list(store: Store) -> None:
         assert list(store.threads_within(bounds)) == wanted, bounds
 
 
+@pytest.mark.parametrize("key", ["step", "user_id", "langgraph", "no such", "é"])
+def test_checkpoints_with_a_key_are_those_whose_metadata_have_it(
+    store: Store, filled: FilledStore, key: str
+) -> None:
+    ids = [*filled.threads, "no such"]
+    wanted: dict[str, list[Checkpoint]] = {}
+    for one in ids:
+        for each in store.checkpoints(one, metadata=True):
+            metadata = None if each.metadata is None else decode(each.metadata)
+            if isinstance(metadata, dict) and key in metadata:
+                wanted.setdefault(one, []).append(each)
+    found = list(store.metadata_with(ids, key))
+    assert {one.key for one in found} == {one.key for some in wanted.values() for one in some}
+    assert all(one.metadata is not None for one in found)
+    newest = {one: max(each.key.checkpoint_id for each in some) for one, some in wanted.items()}
+    found = list(store.metadata_with(ids, key, newest=True))
+    assert {one.key.thread_id: one.key.checkpoint_id for one in found} == newest
+    assert len(found) == len(newest)
+
+
 @pytest.mark.parametrize("prefix", ["", "l", "linear", "LINEAR", "%", "*", "no such"])
 def test_thread_ids_are_those_with_the_prefix_in_order(
     store: Store, filled: FilledStore, prefix: str

@@ -1,0 +1,146 @@
+"""Whose a thread is: found in its metadata, told, inherited, and asked for everywhere."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.types import interrupt
+
+import ckpt_cli
+from tests.kit.agents.small import Log, chain, running
+from tests.kit.command import CommandResult, ckpt
+
+ASKING = chain(Log, {"ask": lambda _: {"log": [interrupt("sure?")]}})
+FAILING = chain(Log, {"charge": lambda _: {"log": [str(1 / 0)]}})
+DONE = chain(Log, {"act": lambda _: {"log": ["acted"]}})
+
+
+OTHERS = {"moved", "alone"}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Threads of anna, ben and 42; anna's second one was resumed without its metadata."""
+    path = tmp_path_factory.mktemp("users") / "store.db"
+    for graph, thread, metadata in (
+        (DONE, "a1", {"user_id": "anna", "tenant": "acme"}),
+        (DONE, "a2", {"user_id": "anna", "tenant": "acme"}),
+        (DONE, "a2", {}),
+        (ASKING, "a3", {"user_id": "anna"}),
+        (FAILING, "b1", {"user_id": "ben", "tenant": "acme"}),
+        (FAILING, "n1", {"user_id": 42, "tenant": "other"}),
+        (DONE, "moved", {"user_id": "anna"}),
+        (DONE, "moved", {"user_id": "ben"}),
+        (DONE, "alone", {}),
+    ):
+        config: Any = {"configurable": {"thread_id": thread}, "metadata": metadata}
+        with running(path, graph) as agent, suppress(ZeroDivisionError):
+            agent.invoke({"log": ["go"]}, config)
+    return path
+
+
+def found(store: Path, *words: str) -> Any:
+    return ckpt("-s", store, *words, "-o", "json").json
+
+
+def ids(store: Path, *words: str) -> set[str]:
+    return {one["thread_id"] for one in found(store, *words)}
+
+
+def test_lists_name_the_user_also_of_a_thread_resumed_without_it(store: Path) -> None:
+    listed = {one["thread_id"]: one.get("user") for one in found(store, "threads", "list")}
+    assert listed == {
+        "a1": "anna",
+        "a2": "anna",
+        "a3": "anna",
+        "b1": "ben",
+        "n1": "42",
+        "moved": "ben",
+        "alone": None,
+    }
+    assert "USER" in ckpt("-s", store, "threads", "list", "-o", "table").out
+    assert [one["user"] for one in found(store, "interrupts")] == ["anna"]
+    assert {one["user"] for one in found(store, "errors")} == {"ben", "42"}
+    assert found(store, "show", "a1")["user"] == "anna"
+    assert "user anna · " in ckpt("-s", store, "report", "a1").out
+
+
+@pytest.mark.parametrize(
+    ("words", "threads"),
+    [
+        (["list", "--user", "anna"], {"a1", "a2", "a3"}),
+        (["list", "--user", "42"], {"n1"}),
+        (["list", "--user", "null"], set()),
+        (["list", "--where", "user = anna and status = done"], {"a1", "a2"}),
+        (["list", "--where", "user != anna"], {"b1", "n1", "moved", "alone"}),
+        (["list", "--where", "user = null"], {"alone"}),
+        (["list", "--where", "metadata.tenant = acme"], {"a1", "a2", "b1"}),
+        (["list", "--where", "any.metadata.user_id = anna"], {"a1", "a2", "a3", "moved"}),
+        (["list", "--where", "any.metadata.user_id = null"], {"alone"}),
+        (["list", "--user", "acme", "--user-key", "metadata.tenant"], {"a1", "a2", "b1"}),
+        (["list", "--user", "acted", "--user-key", "values.log[-1]"], {"a1", "a2"} | OTHERS),
+        (["interrupts", "--user", "anna"], {"a3"}),
+        (["interrupts", "--user", "ben"], set()),
+        (["errors", "--user", "ben"], {"b1"}),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)  # fmt: skip
+def test_threads_are_chosen_by_their_user(store: Path, words: list[str], threads: set[str]) -> None:
+    begin = ["threads"] if words[0] == "list" else []
+    assert ids(store, *begin, *words) == threads
+
+
+def test_failures_are_counted_by_user_and_by_any_key(store: Path) -> None:
+    def counted(by: str) -> list[tuple[str, int]]:
+        key = by.partition(".")[0]
+        return [(one[key], one["failures"]) for one in found(store, "errors", "--by", by)]
+
+    assert counted("user") == [("42", 1), ("ben", 1)]
+    assert counted("metadata.tenant") == [("acme", 1), ("other", 1)]
+    assert counted("metadata.nothing") == [("(none)", 2)]
+    refused = ckpt("-s", store, "errors", "--by", "tenant")
+    assert (refused.code, "error, node, user, metadata.KEY" in refused.err) == (2, True)
+    by_user = found(store, "stats", "--by", "user")["by"]
+    assert {one["user"] for one in by_user} == {"anna", "ben", "42", None}
+
+
+def test_the_place_of_users_is_told_in_a_profile_and_shown(store: Path, tmp_path: Path) -> None:
+    def stores(*words: str) -> tuple[str | None, str | None]:
+        (one,) = ckpt(*words, "stores", "-o", "json").json
+        return one.get("user_key"), one.get("user_key_why")
+
+    assert stores("-s", str(store)) == ("metadata.user_id", "5 of 7 heads have it")
+    config = tmp_path / "ckpt.toml"
+    config.write_text(f'[stores.prod]\nurl = "{store}"\nuser = "metadata.tenant"\n')
+    words = ("--config", str(config), "-s", "prod")
+    assert stores(*words) == ("metadata.tenant", "told in the configuration")
+    listed = ckpt(*words, "threads", "list", "--user", "other", "-o", "json").json
+    assert [one["thread_id"] for one in listed] == ["n1"]
+    refused = ckpt("-s", store, "threads", "list", "--user-key", "tenant")
+    assert (refused.code, "write metadata.KEY or values.CHANNEL" in refused.err) == (2, True)
+
+
+def test_a_redacted_list_hides_users(store: Path) -> None:
+    for words in (["threads", "list"], ["errors"], ["interrupts"], ["show", "a1"]):
+        said = ckpt("-s", store, "--redact", *words, "-o", "json").out
+        assert "anna" not in said
+        assert '"ben"' not in said
+
+
+def test_an_erasure_of_a_user_finds_every_thread_that_ever_was_his(store: Path) -> None:
+    def planned(subject: str) -> CommandResult:
+        return ckpt("-s", store, "erase", "--subject", subject, "--dry-run", "-o", "json")
+
+    (place,) = [one for one in planned("user = anna").json["places"] if one["kind"] == "threads"]
+    assert place["items"] == 4
+    (place,) = [one for one in planned("user = ben").json["places"] if one["kind"] == "threads"]
+    assert place["items"] == 2
+
+
+def test_python_asks_for_users(store: Path) -> None:
+    with ckpt_cli.open(store) as opened:
+        assert {one.id for one in opened.threads(user="anna")} == {"a1", "a2", "a3"}
+        assert {one["user"] for one in opened.errors_by("user")} == {"ben", "42"}
