@@ -596,6 +596,12 @@ def _gauges(found: StoreMetrics, now: datetime) -> Iterator[Gauge]:
     )
     yield Gauge("ckpt_failed_tasks", "Failed tasks that wait for a retry.", found.failed)
     yield Gauge(
+        "ckpt_scrape_timestamp_seconds",
+        "When these numbers were read, in Unix time.",
+        now.timestamp(),
+        unit="seconds",
+    )
+    yield Gauge(
         "ckpt_scrape_duration_seconds",
         "How long it took to read these numbers.",
         found.seconds,

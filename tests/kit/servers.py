@@ -36,10 +36,11 @@ INSTALL = {
     "mysql": "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core,"
     " or set CKPT_TEST_MYSQL_URL",
     "chromium": "apt-get install --no-install-recommends chromium, or set CKPT_TEST_CHROMIUM",
+    "promtool": "apt-get install --no-install-recommends prometheus",
 }
-"""How to install each kind of server, and the browser."""
+"""How to install each kind of server, and programs of other names than their packages."""
 _REQUIRED = set(os.environ.get("CKPT_TEST_REQUIRE", "").split(","))
-"""What must be available, or the run fails: kinds of servers, shells, tmux; or `all`."""
+"""What must be available, or the run fails: kinds of servers, shells, tmux, promtool; or `all`."""
 USED: dict[str, str] = {}
 """The server of each kind that was used in this run."""
 ASKED_FOR_PASSWORD = "ckpt_test_guarded"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.servers import is_required
+from tests.kit.servers import INSTALL, is_required
 
 SHELLS = ("bash", "zsh", "fish")
 _TAKE = b"\x18p"
@@ -142,7 +142,8 @@ class TerminalShell:
             self._output += os.read(self._fd, 65536)
 
 
-def check_installed(shell: str) -> None:
-    """Skip the test if a shell is missing; fail it if it must not be."""
-    if shutil.which(shell) is None:
-        (pytest.fail if is_required(shell) else pytest.skip)(f"{shell} is not installed")
+def check_installed(program: str) -> None:
+    """Skip the test if a program is missing; fail it if it must not be."""
+    if shutil.which(program) is None:
+        how = INSTALL.get(program, f"apt-get install {program}")
+        (pytest.fail if is_required(program) else pytest.skip)(f"no {program}: {how}")

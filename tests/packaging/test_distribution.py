@@ -73,6 +73,8 @@ def test_a_wheel_holds_completions_and_no_test(dist: Path) -> None:
         "share/zsh/site-functions/_ckpt",
         "share/fish/vendor_completions.d/ckpt.fish",
         "share/ckpt/SKILL.md",
+        "share/ckpt/prometheus/ckpt.rules.yml",
+        "share/ckpt/grafana/ckpt.json",
     }
     tops = {one.partition("/")[0] for one in names}
     assert {one for one in tops if "-" not in one} == {"ckpt_cli", "ckpt_backends"}
