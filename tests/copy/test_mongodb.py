@@ -324,6 +324,24 @@ def test_a_large_archive_appears_at_once(
         assert writable.restore(rows) == Restored(0, len(rows))
 
 
+def test_what_another_run_removed_on_its_way_makes_no_part_of_a_thread(
+    place: Place, alone: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("lost")
+    publish = receiving.Receiver._publish
+
+    def late(self: Any, ids: Sequence[str]) -> None:
+        staged = {"thread_id": staged_id(self._run, "lost")}
+        alone.database["checkpoints"].delete_one(staged)
+        publish(self, ids)
+
+    monkeypatch.setattr(receiving.Receiver, "_publish", late)
+    with pytest.raises(StoreChanged):
+        receive(alone.url, Arrival("lost", parts(place.url, "lost")))
+    for name in TABLES:
+        assert alone.database[name].count_documents({"thread_id": "lost"}) == 0
+
+
 def stage(target: Place, given: list[Record]) -> None:
     """Leave what a copy leaves that is killed before it turns its documents."""
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import anyio
 import pytest
+from langgraph.store.sqlite import SqliteStore
 from mcp import MCPError
 
 from ckpt_backends.testing.harness import Harness
@@ -140,8 +141,9 @@ def test_values_are_hidden_unless_they_are_opened(hiding: McpServer) -> None:
     assert not hiding.call("threads", where="status = error and step > 1").is_error
     for name in ("show", "blame"):
         # Whether a key is there would tell of the value.
-        guess = hiding.call(name, thread=THREAD, path="messages[-1].content")
-        assert (guess.is_error, "--channels" in text_of(guess)) == (True, True)
+        for path in ("messages[-1].content", "hotel.name"):
+            guess = hiding.call(name, thread=THREAD, path=path)
+            assert (guess.is_error, "--channels" in text_of(guess)) == (True, True)
 
 
 def test_one_channel_is_opened_alone() -> None:
@@ -158,6 +160,21 @@ def test_one_channel_is_opened_alone() -> None:
         for closed in (["hotel"], ["messages", "hotel"]):
             assert opened.call("grep", pattern="Hotel", channels=closed).is_error
         assert not opened.call("threads", where="values.messages != null").is_error
+
+
+def test_an_open_channel_opens_neither_metadata_nor_memory(sample: Path) -> None:
+    edit = ("--set", 'hotel="Ryokan"', "--reason", "Anna asked")
+    assert ckpt("-s", sample, "fork", THREAD, "~2", *edit, "--yes").code == 0
+    with SqliteStore.from_conn_string(str(sample)) as memory:
+        memory.setup()
+        memory.put(("users", "anna"), "taste", {"text": "likes a Ryokan"})
+    with McpServer(sample, "--channels", "hotel") as opened:
+        (found,) = opened.items("blame", thread=THREAD, path="hotel")
+        assert "Ryokan" in json.dumps(found)
+        assert found["forked_from"]
+        assert "Anna" not in json.dumps(found)
+        refused = opened.call("memory", search="Ryokan")
+        assert (refused.is_error, "--channels" in text_of(refused)) == (True, True)
 
 
 @pytest.mark.engines

@@ -1,6 +1,7 @@
 """The layouts that tests of this folder run on, and moments at which something happens to them."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, ClassVar
 
 import pytest
@@ -37,14 +38,16 @@ def held(place: Harness) -> dict[bytes, Any]:
     return {name: one for name, one in found.items() if name not in shared}
 
 
-def before_call(patch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> list[object]:
+def before_call(
+    patch: pytest.MonkeyPatch, name: str, act: Callable[[], object], time: int = 1
+) -> list[object]:
     """Do something once, before the driver of Redis begins to watch keys ("watch") or to send a
-    transaction ("multi"). Return what is filled then.
+    transaction ("multi") for the first or another time. Return what is filled then.
     """
-    original, done = getattr(Pipeline, name), list[object]()
+    original, done, times = getattr(Pipeline, name), list[object](), count(1)
 
     def late(pipe: Any, *given: Any) -> Any:
-        if not done:
+        if next(times) == time:
             done.append(None)
             act()
         return original(pipe, *given)

@@ -1,5 +1,6 @@
 """Removing and putting back: no key is left, none of another thread goes, none is lost."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ckpt_backends.url import parse_url
 from tests.engines.places import HOSTILE, before_call, held
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ckpt, later
-from tests.kit.savers.redis_threads import removal_of
+from tests.kit.savers.redis_threads import client, removal_of
 
 REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
 HOUR = 3_600_000
@@ -86,6 +87,39 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
         assert [one.skipped for one in writable.remove(removals[1:2])] == [GONE]
     assert {name for name in before if b"trip" in name} <= held(place).keys()
     assert items(place) == ["in trip", "from a", "from b"] * (1 if what == "writes" else 2)
+
+
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_a_thread_whose_head_expires_in_the_last_moment_stays(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(place.kept_saver, "trip")
+    removal = removal_of(place.url, "trip")
+    head = place.kept_saver.get_tuple(config_of("trip")).config["configurable"]["checkpoint_id"]
+    (name,) = (one for one in held(place) if re.fullmatch(rf"checkpoint:.*:{head}", one.decode()))
+    happened = before_call(monkeypatch, "watch", lambda: client(place.url).delete(name))
+    left = held(place).keys() - {name}
+    with open_writable(parse_url(place.url)) as writable:
+        (done,) = writable.remove([removal])
+    assert happened
+    assert done.skipped == MOVED
+    assert held(place).keys() == left
+
+
+@pytest.mark.parametrize("place", later("redis-plain"), indirect=True)
+def test_a_checkpoint_that_goes_meanwhile_is_not_copied(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After it was found, and before it is watched."""
+    talk(place.kept_saver, "trip")
+    with open_store(place.url) as store:
+        first = list(store.checkpoints("trip"))[-1].key.checkpoint_id
+    (name,) = (one for one in held(place) if re.search(rf":cp?:.*{first}$", one.decode()))
+    happened = before_call(monkeypatch, "watch", lambda: client(place.url).delete(name), 2)
+    answer = ckpt("-s", place.url, "copy", "trip", "--as", "twin", "--yes")
+    assert happened
+    assert (answer.code, "nothing was written" in answer.err) == (6, True), answer.err
+    assert not any(b"twin" in one for one in held(place))
 
 
 @pytest.mark.parametrize("place", REDIS, indirect=True)

@@ -229,6 +229,8 @@ def test_a_reader_keeps_it_incomplete_until_the_next_run(
     assert places(json.loads(verified.out))["engine"] == (None, "unreachable")
     again = home.erase(*SUBJECT)
     assert again.json["complete"] is True
+    # The threads were gone, and what the file kept of them goes now.
+    assert "VACUUM" in again.json["statements"]
     assert CANARY.encode() not in home.everything()
 
 
@@ -360,6 +362,10 @@ def test_a_signal_stops_it_between_two_places(home: Home, monkeypatch: pytest.Mo
     assert record["complete"] is False
     assert (places(record)["memory"], places(record)["threads"]) == ((2, "erased"), (2, "kept"))
     assert home.threads == {*THREADS, OTHER}
+    # What it had found is no matter of another request.
+    another = home.erase("--subject", "nobody", "--receipt", "another.json")
+    assert "nothing to erase" in another.err
+    assert json.loads((home.folder / "another.json").read_text())["items"] == []
     found = home.erase(*SUBJECT, "--receipt", "receipt.json").json
     assert (found["complete"], places(found)["threads"]) == (True, (2, "erased"))
     assert CANARY.encode() not in home.everything()

@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.changes import RemovalBatch
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply import changes as apply_memory
 from ckpt_cli.apply import copy as restore
+from ckpt_cli.apply import purge
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.apply.recording import writable_store
 from ckpt_cli.core.copying import CopyReport
@@ -132,6 +134,28 @@ def test_what_became_of_a_change_after_a_lost_connection_the_next_run_finds_out(
     found = [(one["action"], one["threads"]) for one in recorded(sample)]
     assert found == [("import", [TRIP])] * is_done + [("threads delete", [TRIP])]
     assert not running()
+
+
+def test_a_removal_that_broke_in_the_middle_of_a_thread_the_next_run_finds_out(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on an engine without transactions."""
+
+    def remove_in_part(_: Any) -> None:
+        with closing(sqlite3.connect(sample)) as db, db:
+            oldest = "SELECT min(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
+            db.execute(f"DELETE FROM checkpoints WHERE checkpoint_id = ({oldest})", [TRIP])
+        raise StoreUnavailable("the connection was lost")
+
+    @contextmanager
+    def breaking(*_: Any) -> Iterator[Any]:
+        yield SimpleNamespace(remove=remove_in_part, removal_batch=RemovalBatch())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(purge, "writable_store", breaking)
+        assert ckpt("-s", sample, "threads", "delete", TRIP, "--yes").code == 4
+    found = [(one["action"], one["threads"]) for one in recorded(sample)]
+    assert found == [("threads delete", [TRIP])]
 
 
 @pytest.mark.parametrize("is_done", [True, False])

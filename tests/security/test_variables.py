@@ -197,6 +197,8 @@ def test_messages_of_drivers_tell_no_value(monkeypatch: pytest.MonkeyPatch) -> N
     assert masked('"db.internal", port 5433', url) == '"***", port ***'
     plain = parse_url("postgresql://u:secret@db.internal/agents")
     assert masked("db.internal: secret", plain) == "db.internal: ***"
+    url = store_of(Profiles(None, None, {}), "x", "mysql://u@h/db", {"ssl_key_password": "hunter2"})
+    assert masked("no key: hunter2", url) == "no key: ***"
 
 
 URL = "postgresql://ann:S3cret@db.example/agents"

@@ -1,6 +1,7 @@
 """What is not written to, and why; a store that is refused stays as it is."""
 
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -201,7 +202,23 @@ def test_a_checkpoint_that_is_relied_on_must_still_be_there(sample: Path) -> Non
     assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw != before
 
 
-def test_a_checkpoint_that_an_agent_adds_within_the_transaction_is_seen(sample: Path) -> None:
+def test_a_checkpoint_is_not_taken_back_with_writes_that_came_since(sample: Path) -> None:
+    before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw
+    _, heads = head_of(sample)
+    with open_store(str(sample)) as store:
+        ((key, number), *_) = Counter(one.key for one in store.writes(HEAD)).items()
+    with open_writable(parse_url(str(sample))) as writable:
+        with pytest.raises(StoreChanged):
+            writable.apply(Change(HEAD, heads, removed={key: number - 1}))
+        assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before
+        writable.apply(Change(HEAD, heads, removed={key: number}))
+    assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw != before
+
+
+@pytest.mark.parametrize("ns", ["checkpoint_ns", "'helper:1'"])
+def test_a_checkpoint_that_an_agent_adds_within_the_transaction_is_seen(
+    sample: Path, ns: str
+) -> None:
     """SQLite locks the file, so a trigger stands for an agent of an engine that does not."""
     whole, heads = head_of(sample)
     new = with_a_new_id(whole)
@@ -209,7 +226,7 @@ def test_a_checkpoint_that_an_agent_adds_within_the_transaction_is_seen(sample: 
         sample,
         "CREATE TRIGGER agent AFTER INSERT ON checkpoints WHEN NEW.checkpoint_id ="
         f" '{new.key.checkpoint_id}' BEGIN INSERT INTO checkpoints SELECT thread_id,"
-        " checkpoint_ns, checkpoint_id || '-agent', parent_checkpoint_id, type, checkpoint,"
+        f" {ns}, checkpoint_id || '-agent', parent_checkpoint_id, type, checkpoint,"
         " metadata FROM checkpoints WHERE checkpoint_id = NEW.checkpoint_id; END",
     )
     before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw

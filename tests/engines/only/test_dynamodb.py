@@ -408,6 +408,23 @@ def test_a_thread_that_moved_is_not_changed(
     assert not [one for one in place.items() if one["PK"]["S"] == PARTITION]
 
 
+def test_a_checkpoint_that_goes_meanwhile_is_not_copied(
+    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A purge removes it between the check and the transaction."""
+    before = ids_of(place.url, "trip")
+    (key,) = (
+        {name: one[name] for name in ("PK", "SK")}
+        for one in kept_items(place)
+        if one["PK"]["S"].startswith("CHECKPOINT_") and one["SK"]["S"].endswith(before[1])
+    )
+    remove = partial(place.client.delete_item, TableName=place.table, Key=key)
+    on_call(monkeypatch, "TransactWriteItems", 1, remove)
+    done = ckpt("-s", place.url, "rollback", "trip@~1", "--yes")
+    assert (done.code, "nothing was written" in done.err) == (6, True), done.err
+    assert ids_of(place.url, "trip") == [before[0], *before[2:]]
+
+
 @pytest.mark.nightly
 @pytest.mark.engines
 def test_a_long_thread_is_copied_and_removed_whole(place: DynamoDbHarness) -> None:

@@ -615,6 +615,8 @@ def heads(*channels: str) -> ThreadBounds:
         ("status = error", heads(ERROR)),
         ("status = error or status = interrupted", heads(ERROR, INTERRUPT)),
         ("status in (error, interrupted) and status = error", heads(ERROR)),
+        # A thread may have both; the store looks for one of them.
+        ("error != null and question != null", heads(ERROR)),
         ("status in (error, pending)", ALL_THREADS),
         ("not (status != error or step = 1)", heads(ERROR)),
         ("status = error or step = 1", ALL_THREADS),
