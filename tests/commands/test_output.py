@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_cli.output import Output
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
-from ckpt_cli.render.text import Ui
+from ckpt_cli.render.text import Ui, line
 from tests.kit.command import ckpt
 
 THREAD = {"thread_id", "head", "step", "first_at", "last_at", "checkpoints", "namespaces"}
@@ -50,6 +51,24 @@ def test_json_ndjson_and_tsv_tell_the_same(sample: Path) -> None:
     assert [row["thread_id"] for row in rows] == [one["thread_id"] for one in array]
     assert [row["bytes"] for row in rows] == [str(one["bytes"]) for one in array]
     assert ckpt(*words).out == ckpt(*words, "-o", "tsv").out
+
+
+def test_what_is_followed_arrives_at_once() -> None:
+    class Pipe(io.StringIO):
+        arrived = ""
+
+        def flush(self) -> None:
+            self.arrived = self.getvalue()
+
+    stream, arrived = Pipe(), list[str]()
+
+    def rows() -> Iterator[Record]:
+        for number in range(2):
+            yield {"n": number}
+            arrived.append(stream.arrived)
+
+    Output("ndjson", color="never", pager=False, stream=stream).live(rows(), [], lambda _: line())
+    assert arrived == ['{"n":0}\n', '{"n":0}\n{"n":1}\n']
 
 
 def test_an_empty_list_is_an_empty_array(sample: Path) -> None:

@@ -195,6 +195,18 @@ def test_a_failure_that_is_retried_between_two_looks_is_told(live: Path) -> None
         assert "  retried  answer: ValueError" in text(first)
 
 
+def test_a_question_is_not_told_again_with_another_write(live: Path) -> None:
+    run_sqlite(live, "stops", ask)
+    with open_store(str(live)) as store:
+        alone = Tail(store, "stops", None, all_ns=False)
+        (head,) = alone.last(1)
+        assert head.moment.status == "interrupted"
+        with saver_of(live) as saver:
+            config = saver.get_tuple({"configurable": {"thread_id": "stops"}}).config
+            saver.put_writes(config, [("messages", [])], "another-task")
+        assert alone.new() == []
+
+
 def test_checkpoints_of_subgraphs_are_told_if_they_are_wanted(live: Path) -> None:
     inner = chain(MessagesState, {"think": answer}).compile()
     graph = beside(MessagesState, {"left": inner, "right": inner})

@@ -249,6 +249,23 @@ def test_a_write_that_a_shallow_saver_lists_not(redis_stack_url: str) -> None:
     assert found(redis_stack_url) == {}
 
 
+def test_writes_that_expire_alone_may_outlive_their_checkpoint(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", asks=True)
+    admin = client(redis_stack_url)
+    with open_store(redis_stack_url) as store:
+        ids = [one.key.checkpoint_id for one in store.checkpoints("trip")]
+    admin.delete(*admin.scan_iter(f"checkpoint:trip:*:{ids[1]}"))
+
+    def codes() -> set[str]:
+        words = ("doctor", "--grace", "0s", "-o", "json")
+        return {one["code"] for one in ckpt("-s", redis_stack_url, *words).json["findings"]}
+
+    assert "write-orphaned" in codes()
+    for name in [*admin.scan_iter(f"checkpoint_write:trip:*:{ids[0]}:*")]:
+        admin.expire(name, HOUR)
+    assert "write-orphaned" not in codes()
+
+
 # Eviction
 
 

@@ -10,18 +10,18 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from ckpt_backends.base import WrappedStore
-from ckpt_backends.model import Checkpoint, Write
+from ckpt_backends.model import Checkpoint, Thread, Write
 from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
 from ckpt_cli.commands.sql import answer_all, completions, is_complete, private_history
 from ckpt_cli.session import Session
@@ -331,6 +331,15 @@ def test_columns_are_those_that_a_query_names(planner: QueryPlanner) -> None:
     }
 
 
+def test_a_thread_that_went_on_has_rows_of_all_its_time() -> None:
+    hour = timedelta(hours=1)
+    thread = Thread("a", None, NOON - hour, NOON + hour, 3, 1)
+    assert RowBounds(since=NOON).admits(thread)
+    assert RowBounds(until=NOON).admits(thread)
+    assert not RowBounds(since=NOON + 2 * hour).admits(thread)
+    assert not RowBounds(until=NOON - 2 * hour).admits(thread)
+
+
 def test_two_scans_of_one_table_read_what_both_need(planner: QueryPlanner) -> None:
     query = """
         SELECT (SELECT max(idx) FROM writes WHERE thread_id = 'a'),
@@ -435,7 +444,7 @@ def test_a_query_hears_signals_after_its_first_rows(number: signal.Signals) -> N
         try:
             assert json.loads(process.stdout.readline())["range"] >= 0
             # Nothing comes any more once these were read.
-            Thread(target=process.stdout.read, daemon=True).start()
+            threading.Thread(target=process.stdout.read, daemon=True).start()
             time.sleep(1)
             process.send_signal(number)
             code = process.wait(20)

@@ -122,6 +122,29 @@ def test_one_in_the_middle_is_refused_with_what_depends_on_it(store: Path) -> No
     assert f"undo {later['op']}" in refused.err
 
 
+def test_what_has_a_copy_is_not_taken_back(store: Path) -> None:
+    head = done(store, "rollback", TRIP, "--steps", "2", "-o", "json").json["checkpoint_id"]
+    done(store, "rollback", TRIP, head, "--sibling")
+    before = rows_of(store)
+    refused = ckpt("-s", store, "undo", ops(store)[1]["op"], "--yes")
+    assert (refused.code, "is a copy of it" in refused.err, rows_of(store)) == (5, True, before)
+
+
+def test_undo_of_a_prune_brings_back_nothing_that_a_later_one_removed(
+    store: Path, tmp_path: Path
+) -> None:
+    before = rows_of(store)
+    for number, keep in enumerate("42"):
+        archive = ("--archive", tmp_path / f"archive-{number}")
+        done(store, "purge", "--match", TRIP, "--keep-last", keep, *archive)
+    later, first = ops(store)
+    refused = ckpt("-s", store, "undo", first["op"], "--yes")
+    assert (refused.code, "lost other checkpoints since" in refused.err) == (5, True)
+    for one in (later, first):
+        done(store, "undo", one["op"])
+    assert rows_of(store) == before
+
+
 def test_a_purge_is_undone_from_its_archives(store: Path, tmp_path: Path) -> None:
     before, archive = rows_of(store), tmp_path / "archive"
     done(store, "threads", "delete", TRIP, REFUND, "--archive", archive)

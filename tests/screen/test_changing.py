@@ -15,6 +15,7 @@ from ckpt_backends.testing.official import ScenarioThread, config_of, drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.screen import Seat, sitting
 from ckpt_cli.tui.screens.dialogs import PlanScreen
+from ckpt_cli.tui.writing import ForkForm, ForkWish, Refuse
 from tests.kit.command import ckpt, first_now
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
@@ -151,6 +152,25 @@ async def test_a_fork_with_a_value_edited_in_the_editor(
     found = store.graph(STUCK).get_state(config_of("forked-one"))
     assert found.values["items"] == ["edited"]
     assert store.state(STUCK).values["items"] != ["edited"]
+
+
+async def test_the_beginning_of_two_channels_chooses_none(sample: Path) -> None:
+    wishes: list[ForkWish] = []
+
+    async def plan(wish: ForkWish, _: Refuse) -> None:
+        wishes.append(wish)
+
+    async with sitting(sample) as seat:
+        seat.app.push_screen(ForkForm(["plan", "places"], plan))
+        await seat.see("tab", "plan, places")
+        await seat.type("pla")
+        await seat.press("enter")
+        await seat.until(lambda: seat.sees("no channel 'pla'", "use one of plan, places"))
+        assert wishes == []
+        await seat.type("n")
+        await seat.press("enter")
+        await seat.until(lambda: bool(wishes))
+        assert wishes[0][1] == "plan"
 
 
 @pytest.mark.screen(writes=True)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, Write
-from ckpt_cli.core.resume import candidates, deferred_channels, following, goto_tasks, resume_level
+from ckpt_cli.core.resume import (
+    candidates,
+    deferred_channels,
+    following,
+    goto_tasks,
+    resume_level,
+    stored_answer,
+)
 from ckpt_cli.core.state import Body, Readers
 from ckpt_cli.core.tasks import handler_path, send_path
 from tests.unit.core.steps import body, plan, pull, write
@@ -144,3 +151,12 @@ def test_a_handler_runs_again_and_its_node_does_not() -> None:
     seen = at._replace(seen={"__default_error_handler__": {}})
     ((name, _),) = resume_level(seen, failed, plan(seen, failed), ()).handlers
     assert name == "__default_error_handler__"
+
+
+def test_an_answer_that_a_task_of_a_subgraph_has_used_is_given_again() -> None:
+    answer = write(NULL_TASK_ID, "__resume__", "yes")
+    step = plan(body({"branch:to:a": None}), [answer])
+    assert stored_answer([answer], step, lambda: ()) == "next"
+    for used, becomes in (("yes", "again"), ("no", "next")):
+        inside = [write("inner", "__resume__", [used])]
+        assert stored_answer([answer], step, lambda inside=inside: [inside]) == becomes
