@@ -202,8 +202,8 @@ def test_a_question_is_not_told_again_with_another_write(live: Path) -> None:
         (head,) = alone.last(1)
         assert head.moment.status == "interrupted"
         with saver_of(live) as saver:
-            config = saver.get_tuple({"configurable": {"thread_id": "stops"}}).config
-            saver.put_writes(config, [("messages", [])], "another-task")
+            (newest, *_) = saver.list({"configurable": {"thread_id": "stops"}})
+            saver.put_writes(newest.config, [("messages", [])], "another-task")
         assert alone.new() == []
 
 

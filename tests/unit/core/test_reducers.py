@@ -205,6 +205,13 @@ def test_a_changed_text_is_not_taken_for_the_written_one() -> None:
         ([1], [[2], Overwrite([9]), [3]], [9, 3], "append"),
         ([1], [{"__overwrite__": [9]}], [9], "append"),
         ([1], [{"type": "__overwrite__", "value": [9]}, [3]], [9, 3], "append"),
+        # A pair that was written alone is read from a store as a list of two texts.
+        (
+            [HumanMessage("0", id="z")],
+            [["user", "1"]],
+            [HumanMessage("0", id="z"), HumanMessage("user"), HumanMessage("1")],
+            "add_messages",
+        ),
     ],
 )
 def test_a_fold(base: Any, writes: list[Any], merged: Any, name: str) -> None:

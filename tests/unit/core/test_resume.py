@@ -157,6 +157,6 @@ def test_an_answer_that_a_task_of_a_subgraph_has_used_is_given_again() -> None:
     answer = write(NULL_TASK_ID, "__resume__", "yes")
     step = plan(body({"branch:to:a": None}), [answer])
     assert stored_answer([answer], step, lambda: ()) == "next"
-    for used, becomes in (("yes", "again"), ("no", "next")):
-        inside = [write("inner", "__resume__", [used])]
-        assert stored_answer([answer], step, lambda inside=inside: [inside]) == becomes
+    used, other = ([write("inner", "__resume__", [word])] for word in ("yes", "no"))
+    assert stored_answer([answer], step, lambda: [used]) == "again"
+    assert stored_answer([answer], step, lambda: [other]) == "next"
