@@ -124,6 +124,7 @@ class MemoryHandle(Closing):
         category: str | None = None,
         min_confidence: float | None = None,
         source: str | None = None,
+        user: str | None = None,
         duplicates: bool = False,
         orphans: bool = False,
         threads: str | None = None,
@@ -141,6 +142,7 @@ class MemoryHandle(Closing):
             category=category,
             min_confidence=min_confidence,
             source=source,
+            user=user,
         )
         prefix, now = parse_namespace(namespace), self._around.now
 

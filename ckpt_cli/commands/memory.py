@@ -122,6 +122,9 @@ def list_(
     source: Annotated[
         str | None, Option(metavar="THREAD", help="Only items that came from THREAD.")
     ] = None,
+    user: Annotated[
+        str | None, Option(metavar="NAME", help="Only items in a namespace with the label NAME.")
+    ] = None,
     duplicates: Annotated[
         bool, Option("--duplicates", help="Only facts that repeat an older fact.")
     ] = False,
@@ -139,6 +142,7 @@ def list_(
     ```
     ckpt -s memory.db memory list
     ckpt -s memory.db memory list users/anna --since 2d
+    ckpt -s memory.db memory list --user anna
     ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
     ```
     """
@@ -155,6 +159,7 @@ def list_(
                 category=category,
                 min_confidence=min_confidence,
                 source=source,
+                user=user,
                 duplicates=duplicates,
                 orphans=orphans,
                 threads=threads,
@@ -175,7 +180,7 @@ def list_(
     if more:
         session.note(f"showing the first {limit} items; -n N or --all for more")
     elif not first:
-        conditions = (match, since, until, expired, category, min_confidence, source)
+        conditions = (match, since, until, expired, category, min_confidence, source, user)
         is_some = namespace or duplicates or orphans or any(one is not None for one in conditions)
         session.note("no item matches" if is_some else "no items")
 

@@ -167,7 +167,7 @@ _ckpt_answer() {
             messages) kind="words:--at --ns --channel --last --full --stat --as-of" ;;
             grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs --cluster --as-of" ;;
             tail) kind="words:-n --lines --match --where --ns --all-ns --interval" ;;
-            "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --duplicates --orphans --threads" ;;
+            "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --no-expired --category --min-confidence --source --user --duplicates --orphans --threads" ;;
             "memory show") kind="words:--namespace --raw --threads" ;;
             "memory search") kind="words:--namespace -E --regex -i --ignore-case -n --limit" ;;
             "memory export") kind="words:--namespace --match --to" ;;

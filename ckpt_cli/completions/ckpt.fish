@@ -301,6 +301,7 @@ complete -c ckpt -n '__ckpt_in "memory list"' -l expired -l no-expired -d 'Only 
 complete -c ckpt -n '__ckpt_in "memory list"' -l category -x -d 'Only facts of this category.'
 complete -c ckpt -n '__ckpt_in "memory list"' -l min-confidence -x -d 'Only facts with a confidence of at least F.'
 complete -c ckpt -n '__ckpt_in "memory list"' -l source -x -a '(__ckpt_ask thread)' -d 'Only items that came from THREAD.'
+complete -c ckpt -n '__ckpt_in "memory list"' -l user -x -d 'Only items in a namespace with the label NAME.'
 complete -c ckpt -n '__ckpt_in "memory list"' -l duplicates -d 'Only facts that repeat an older fact.'
 complete -c ckpt -n '__ckpt_in "memory list"' -l orphans -d 'Only facts from threads that no longer exist.'
 complete -c ckpt -n '__ckpt_in "memory list"' -l threads -r -a '(__ckpt_ask store)' -F -d 'Where the memory\'s threads are. [default: from the profile]'

@@ -38,12 +38,15 @@ class ItemFilter:
     """Items without a confidence never match."""
     source: str | None = None
     """The thread that an item names as its source."""
+    user: str | None = None
+    """A label of the namespace, such as `anna` of `users/anna`."""
 
     def fits(self, item: Item, now: datetime) -> bool:
         """Return whether an item matches."""
         confidence, source, at = item.confidence, item.source, item.updated_at
         return (
             (self.match is None or fnmatchcase(item.key.key, self.match))
+            and (self.user is None or self.user in item.key.namespace)
             and (self.expired is None or is_expired(item, now) is self.expired)
             and (self.category is None or item.category == self.category)
             and (

@@ -28,6 +28,8 @@ def test_items_are_listed_shown_found_and_deleted(items: Path) -> None:
         return ckpt("-s", items, "memory", *words, "-o", "json").json
 
     assert [one["namespace"] for one in memory("list")] == [["users", "anna"], ["users", "bob"]]
+    assert [one["namespace"] for one in memory("list", "--user", "bob")] == [["users", "bob"]]
+    assert memory("list", "--user", "profile") == []
     assert memory("show", "users/anna/profile")["value"] == {"tea": "green"}
     assert [one["namespace"] for one in memory("search", "green")] == [["users", "anna"]]
     asks_first(items, "memory delete users/anna/profile")

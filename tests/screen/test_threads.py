@@ -287,3 +287,13 @@ async def test_every_thread_on_the_screen_has_its_sign(tmp_path: Path) -> None:
         await seat.rest()
         assert len(seat.threads.seen) > 140
         assert signs(seat) == {Status.INTERRUPTED, Status.DONE}
+
+
+async def test_a_wide_pane_shows_users_and_a_filter_finds_them(seat: Seat) -> None:
+    assert "USER" not in seat.text
+    await seat.press("z")
+    line = next(one for one in seat.lines if "trip-to-kyoto" in one)
+    assert "mara" in line
+    assert any("THREAD" in one and "USER" in one for one in seat.lines)
+    await seat.search("user:jonas")
+    assert seat.ids == ["refund-4711"]

@@ -25,7 +25,7 @@ from ckpt_cli.core import filters
 from ckpt_cli.core.conversation import says_nothing, title_of
 from ckpt_cli.core.filters import Filter, FilterTerms, equal
 from ckpt_cli.core.times import NEVER
-from ckpt_cli.queries.heads import Details, ListedThread, with_titles
+from ckpt_cli.queries.heads import Details, Head, ListedThread, with_titles, with_users
 from ckpt_cli.queries.threads import Selection, parse_status
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import TriggerInference, read_heads
@@ -143,15 +143,17 @@ def read_head_facts(store: Store, threads: Sequence[Thread]) -> list[Details]:
     for thread in threads:
         head = heads.get(thread.thread_id)
         if head is not None:
-            found = Details(head.conditions, None, None, title=title_of(head.body.values))
+            seen = Head(head.number, head.source, None, head.metadata)
+            found = Details(head.conditions, seen, None, title=title_of(head.body.values))
         else:
             # An id that is not text can only be listed.
             found = Details((Status.EMPTY if thread.head is None else Status.UNKNOWN,), None, None)
         rows.append(ListedThread(thread, found))
     if is_redacted(store):
         return [row.details._replace(title=None) for row in rows if row.details is not None]
-    titled = with_titles(store, rows, every=True)
-    return [row.details for row in titled if row.details is not None]
+    titled = with_users(store, with_titles(store, rows, every=True))
+    # Without metadata, since the details of all threads are kept.
+    return [row.details._replace(head=None) for row in titled if row.details is not None]
 
 
 def _title(head: Details | None) -> str:
@@ -188,6 +190,8 @@ _ID_END = 4
 """Number of characters shown of an id that says nothing, beside the title."""
 _WIDE = 34
 """Number of checkpoints is shown from this width on."""
+_USER_CELLS, _FOR_USERS = 12, 64
+"""The user is shown from this width on, in so many cells."""
 _LONGEST = 1000
 """Maximum number of characters of a thread id that are drawn."""
 
@@ -262,6 +266,11 @@ class ThreadListing:
             self.heads = {name: one for name, one in self.heads.items() if name in ids}
             self.matches = {name: one for name, one in self.matches.items() if name in ids}
 
+    @property
+    def names_users(self) -> bool:
+        """Whether a user is known of any of the first threads that are shown."""
+        return any(_user(one, self.head_of(one)) for one in self.shown[:_MEASURED])
+
     def take_heads(self, threads: Sequence[Thread], found: Sequence[Details]) -> bool:
         """Keep what was read of some heads; returns whether other threads may match now."""
         for one, facts in zip(threads, found, strict=True):
@@ -324,14 +333,22 @@ def unread(listing: ThreadListing) -> list[Thread]:
     ]
 
 
-def thread_line(thread: Thread, head: Details | None, now: datetime, width: int) -> StyledLine:
-    """Return one thread as a line of `width` columns: sign, id, title, age, checkpoints.
+def _user(thread: Thread, head: Details | None) -> str:
+    """Return the user of a thread; `''` if none is known."""
+    return thread.user or (None if head is None else head.user) or ""
+
+
+def thread_line(
+    thread: Thread, head: Details | None, now: datetime, width: int, *, users: bool = False
+) -> StyledLine:
+    """Return one thread as a line of `width` columns: sign, id, title, user, age, checkpoints.
 
     The title stands before an id that says nothing, such as a UUID, and after any other.
     """
     status = None if head is None else head.status
     old = age(thread.last_at, now) if thread.last_at is not None else ""
-    right = _right(old, f"{thread.checkpoints}", width)
+    user = safe_text(_user(thread, head)) if users else None
+    right = _right(old, f"{thread.checkpoints}", width, user)
     room = max(width - _SIGN_CELLS - cell_len(right), 1)
     style = STATUS_STYLES[status] if status is not None else "dim"
     name = _name(thread.thread_id, _title(head), style, room)
@@ -350,15 +367,17 @@ def _needed(listing: ThreadListing, thread: Thread) -> int:
     return _SIGN_CELLS + shown + said + cell_len(_right("", "", _WIDE)) + 1
 
 
-def heading_line(width: int) -> StyledLine:
+def heading_line(width: int, *, users: bool = False) -> StyledLine:
     """Return the names of the columns of the threads."""
-    right = _right("IDLE", "CKPTS", width)
+    right = _right("IDLE", "CKPTS", width, "USER" if users else None)
     room = max(width - _SIGN_CELLS - cell_len(right), 1)
     return line((f"{'':{_SIGN_CELLS}}{pad(fit('THREAD', room), room)}{right}", "dim"))
 
 
-def _right(old: str, number: str, width: int) -> str:
+def _right(old: str, number: str, width: int, user: str | None = None) -> str:
     shown = f" {old:>{_AGE_CELLS}}"
+    if user is not None and width >= _FOR_USERS:
+        shown = f" {pad(fit(user, _USER_CELLS), _USER_CELLS)}{shown}"
     return f"{shown} {number:>{_COUNT_CELLS}}" if width >= _WIDE else shown
 
 
@@ -464,7 +483,8 @@ class ThreadLines(RowList):
 
     def line_at(self, index: int, width: int) -> StyledLine:
         thread = self.listing.shown[index]
-        return thread_line(thread, self.listing.head_of(thread), self._now(), width)
+        head, users = self.listing.head_of(thread), self.listing.names_users
+        return thread_line(thread, head, self._now(), width, users=users)
 
     @property
     def thread(self) -> Thread | None:
@@ -496,7 +516,7 @@ class ThreadColumns(Widget):
         self._rows = rows
 
     def render(self) -> Text:
-        return as_text(heading_line(self._rows.width))
+        return as_text(heading_line(self._rows.width, users=self._rows.listing.names_users))
 
 
 class ThreadsPane(FilterPane):
