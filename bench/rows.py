@@ -71,6 +71,7 @@ CHECKS: Mapping[str, Callable[[Store, Any, Found], bool]] = {
         bool(ours["values"]["messages"])
         and bool(ours["interrupts"]) == (ours["status"] == "interrupted")
     ),
+    "ckpt threads list": lambda store, ours, __: len(ours) == int(store.facts["threads"]),
     "official history": lambda _, ours, ids: [one["checkpoint_id"] for one in ours] == ids,
     "ckpt grep": lambda _, ours, __: ours == [],
     "ckpt show --tree": _steps,
@@ -90,6 +91,7 @@ finds something, or else of its own line. Where only memory is measured, nothing
 _PURGE = "ckpt purge --match old-* --include-interrupted --include-pending --include-error --yes -q"
 _COPY, _COPIED = "ckpt copy --all --to {target} --yes -q", "raw copy {target}"
 _TEXT, _SLOW = "-F 'zebra finch'", "ckpt grep [qx]+[jz]+[qx]+"
+_LIST = "ckpt threads list --all"
 _START, _ASKING = "raw start", "raw writes __interrupt__ bodies"
 _ERRORS = "raw writes __error__"
 _LONG = ("loop", "straight", "forked")
@@ -104,6 +106,7 @@ ROWS = [
     Row(
         "list", "agents", "ckpt threads list --all -o json", "raw every", 3, _START, engines=ENGINES
     ),
+    Row("list", "agents", f"{_LIST} --as-of 1s -o json", f"{_LIST} -o json", 2, engines=_SQL),
     Row("filters", "agents", "ckpt interrupts -o json", _ASKING, 2, _START, engines=ENGINES),
     *(
         Row("filters", store, f"ckpt {words} -o json", beside, 2, _START, engines=engines)

@@ -155,12 +155,30 @@ class EarlierStore(WrappedStore):
 
     def _earlier(self, threads: Iterable[Thread]) -> Iterator[Thread]:
         """Yield the threads that were there, as they were."""
-        for one in threads:
-            last = one.last_at
-            if last is not None and last <= self.moment and not self._is_near(last):
-                yield one
-            elif (found := self._recounted(one)) is not None:
-                yield found
+        for some in in_chunks(threads):
+            unchanged = self._unchanged(some)
+            for one in some:
+                if one.thread_id in unchanged:
+                    yield one
+                elif (found := self._recounted(one)) is not None:
+                    yield found
+
+    def _unchanged(self, threads: Sequence[Thread]) -> set[str]:
+        """Return the threads that are since the moment as they were, as far as heads tell."""
+        before = [one for one in threads if one.last_at is not None and one.last_at <= self.moment]
+        near = [one for one in before if one.last_at is not None and self._is_near(one.last_at)]
+        unsure = {one.thread_id for one in near}
+        found = {one.thread_id for one in before} - unsure
+        newest = [
+            CheckpointKey(one.thread_id, "", one.head)
+            for one in near
+            if one.head is not None and one.head == one.last
+        ]
+        for one in self.inner.checkpoints_at(newest, body=True) if newest else ():
+            made = stored_time(read_body(one))
+            if made is not None and made <= self.moment:
+                found.add(one.key.thread_id)
+        return found
 
     def _recounted(self, thread: Thread) -> Thread | None:
         return thread_of(thread.thread_id, list(self.checkpoints(thread.thread_id)), thread.user)
