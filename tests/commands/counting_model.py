@@ -1,7 +1,5 @@
 """A chat model without a network that tells its tokens, and graphs that call it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, TypedDict

@@ -3,8 +3,6 @@
 Run it with `python -m tests.commands.report_picture` after an intended change, and look at it.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

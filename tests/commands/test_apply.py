@@ -1,7 +1,5 @@
 """`apply` carries out a saved plan exactly as the command would have done it, or not at all."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

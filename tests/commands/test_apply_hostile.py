@@ -1,7 +1,5 @@
 """A plan may be damaged or come from a stranger: it is refused, or it is only what it shows."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

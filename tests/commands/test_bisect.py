@@ -1,7 +1,5 @@
 """`bisect` finds what the official history shows, also where a condition comes and goes."""
 
-from __future__ import annotations
-
 import json
 import operator
 import sqlite3

@@ -1,7 +1,5 @@
 """`blame` names the step and the task that set a value, or the fork by which a person did."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`completion` prints the scripts, and installs them where the shells find them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

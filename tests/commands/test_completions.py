@@ -1,7 +1,5 @@
 """Completions: what `ckpt` offers, and what a person gets who types lines and the Tab key."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

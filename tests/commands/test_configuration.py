@@ -1,7 +1,5 @@
 """Which store a command reads: one that is named, a profile, or the only one that is found."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

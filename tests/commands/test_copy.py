@@ -1,7 +1,5 @@
 """`copy` on the command line; the copies between layouts are tested in tests/copy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.words import asks_first, refusals

@@ -1,7 +1,5 @@
 """`--debug` prints the traceback wherever a hint says so, also where parsing fails."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

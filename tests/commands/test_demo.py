@@ -1,7 +1,5 @@
 """`demo` writes the sample store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

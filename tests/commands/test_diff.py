@@ -1,7 +1,5 @@
 """`diff` shows what changed between two checkpoints, and with `--writes` what each write did."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`doctor` on the command line; each fault that it finds is tested in tests/doctor."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`du` tells what takes room in a store."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`erase` on the command line; what is left of a person is tested in tests/erase."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.words import asks_first, refusals

@@ -1,7 +1,5 @@
 """`errors` lists the failed tasks of official graphs."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

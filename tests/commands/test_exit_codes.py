@@ -3,8 +3,6 @@
 What each command refuses is tested in the file of its name.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """`export` on the command line; archives are tested in tests/copy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A command runs through few files, so that a person can follow it from the parser to the store."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

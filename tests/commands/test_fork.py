@@ -1,7 +1,5 @@
 """`fork` on the command line; how threads go on is tested in tests/travel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.words import asks_first, refusals

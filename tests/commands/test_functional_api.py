@@ -1,7 +1,5 @@
 """What commands tell of LangGraph's functional API: `@entrypoint` and `@task`."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from typing import Any, TypedDict

@@ -1,7 +1,5 @@
 """`gc` on the command line; what it removes is tested in tests/retention."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`grep` finds what no state has: questions, errors and writes that were never merged."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """Help: complete, in plain words, with one name for one thing, and quick."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`history` lists the checkpoints of a thread with the nodes that made them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

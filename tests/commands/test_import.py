@@ -1,7 +1,5 @@
 """`import` on the command line; archives are tested in tests/copy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

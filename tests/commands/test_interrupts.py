@@ -1,7 +1,5 @@
 """`interrupts` lists the open questions, under the names that other commands give them, too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

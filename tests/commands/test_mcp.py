@@ -1,7 +1,5 @@
 """`mcp` on the command line; what it serves is tested in tests/doors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`memory` on the command line; its stores are tested in tests/memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

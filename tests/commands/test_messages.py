@@ -1,7 +1,5 @@
 """`messages` prints a conversation, and says where it last was if it is empty."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, TypedDict

@@ -1,7 +1,5 @@
 """`metrics` prints what Prometheus reads, with the numbers of the other commands."""
 
-from __future__ import annotations
-
 import stat
 from collections import Counter
 from pathlib import Path

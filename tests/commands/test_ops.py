@@ -1,7 +1,5 @@
 """`ops` on the command line; what is recorded is tested in tests/operations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.words import refusals

@@ -1,7 +1,5 @@
 """The forms of an answer: the same facts in each, safe for whoever reads them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

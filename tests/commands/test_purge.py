@@ -1,7 +1,5 @@
 """`purge` on the command line; what it removes is tested in tests/retention."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.words import asks_first, refusals

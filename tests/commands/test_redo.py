@@ -1,7 +1,5 @@
 """`redo` on the command line; what it makes again is tested in tests/operations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

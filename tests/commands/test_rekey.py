@@ -1,7 +1,5 @@
 """`rekey` on the command line; what LangGraph reads afterwards is tested in tests/rekey."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.words import asks_first, refusals

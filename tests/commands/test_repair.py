@@ -1,7 +1,5 @@
 """`repair` on the command line; what it mends is tested in tests/repair."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`replay` verifies each step of a thread, and says which reducer explains it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the page of `ckpt report` holds, read without a browser."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

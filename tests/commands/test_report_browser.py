@@ -1,7 +1,5 @@
 """The page of `ckpt report` in a real browser, opened as a file."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`rollback` on the command line; how threads go on is tested in tests/travel and tests/many."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`secrets` on the command line; what it finds is tested in tests/secrets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.words import refusals

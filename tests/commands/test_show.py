@@ -1,7 +1,5 @@
 """`show` says how a thread stands, how it goes on, and what a checkpoint holds."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sqlite3

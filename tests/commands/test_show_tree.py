@@ -1,7 +1,5 @@
 """`show --tree` and `show --svg` draw a thread; each row tells what its step changed."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

@@ -2,8 +2,6 @@
 come.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

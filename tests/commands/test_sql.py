@@ -1,7 +1,5 @@
 """`sql` on the command line; tables and files are tested in tests/doors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`stats` tells in one table what each node wrote, how long it took and what its models cost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta

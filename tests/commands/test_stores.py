@@ -1,7 +1,5 @@
 """`stores` lists profiles, and what is in the folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

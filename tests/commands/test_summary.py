@@ -1,7 +1,5 @@
 """`--summary` prints one line with the numbers of the whole answer, and no id."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from contextlib import closing

@@ -1,7 +1,5 @@
 """`tail` tells what happens to a thread, or in the whole store."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """What a person sees on a terminal: its size, the pager, the bar."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`threads list` says how each thread stands, why it waits, and what it is about."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

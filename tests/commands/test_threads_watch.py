@@ -1,7 +1,5 @@
 """`threads list --watch` shows the list again and again on a terminal, until `q`."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

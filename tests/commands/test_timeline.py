@@ -4,8 +4,6 @@ The bounds hold on a slow machine, too: a step takes at least as long as its nod
 as long as the calls around it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`trust` on the command line; what an unknown file may not do is tested in tests/security."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`tui` on the command line; the screen is tested in tests/screen."""
 
-from __future__ import annotations
-
 from tests.commands.words import refusals
 
 test_wrong_words_are_refused = refusals(

@@ -1,7 +1,5 @@
 """`undo` on the command line; what it brings back is tested in tests/operations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.words import asks_first, refusals

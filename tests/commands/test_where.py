@@ -1,7 +1,5 @@
 """`--where` in every command that takes many threads: what it chooses, reads, and its errors."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What command lines do with the sample store."""
 
-from __future__ import annotations
-
 import shlex
 import sqlite3
 from collections.abc import Callable

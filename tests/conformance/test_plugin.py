@@ -1,7 +1,5 @@
 """The conformance suite runs on the layout of another package, which has only `ckpt` installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Every transition of every fixture follows from its writes, or says why that cannot be told."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One conversation, written by the official savers into all the stores, is the same in each."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Every checkpoint of the fixtures reads as the LangGraph of its era read it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Collection, Set

@@ -1,14 +1,12 @@
 """The official client, talking to `ckpt mcp` over standard input and output."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import mcp_types as types
 from mcp import Client, StdioServerParameters, stdio_client
@@ -40,7 +38,7 @@ class McpServer:
         finally:
             self._ready.set()
 
-    def __enter__(self) -> McpServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         self._ready.wait()
         return self

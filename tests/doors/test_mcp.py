@@ -1,7 +1,5 @@
 """The official client asks `ckpt mcp`: answers equal those of the commands, and hide values."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The handles and the commands give the same answers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

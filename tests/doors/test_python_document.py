@@ -1,7 +1,5 @@
 """Each example of docs/python.md is run, and prints what the page shows."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """The handles of a store, its threads and its checkpoints, and the values that they give."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 import subprocess

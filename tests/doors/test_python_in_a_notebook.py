@@ -1,7 +1,5 @@
 """What a store holds is text in a notebook, never a tag, a style or an escape."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`response_schema` of a question is told wherever the question is, as `get_state` tells it."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the skill for agents says is so."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

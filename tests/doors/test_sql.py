@@ -1,7 +1,5 @@
 """`ckpt sql`: its answers and its prompt, what a query reads, and that it reaches nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

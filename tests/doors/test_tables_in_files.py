@@ -1,7 +1,5 @@
 """Tables in files: what pandas, Polars and DuckDB read, and a run that goes on."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

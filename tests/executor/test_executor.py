@@ -1,7 +1,5 @@
 """Work in this process, in others and on a cluster: the same answers, whatever happens to them."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

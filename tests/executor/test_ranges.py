@@ -1,7 +1,5 @@
 """Ranges of threads are even by bytes, come in order, and lose and double nothing."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from collections.abc import Iterator, Sequence

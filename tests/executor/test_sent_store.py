@@ -1,7 +1,5 @@
 """No secret travels to a cluster: what cannot be left out is refused."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

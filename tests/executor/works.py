@@ -1,7 +1,5 @@
 """Work for the executor that a test gives to worker processes, and a Dask cluster for it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

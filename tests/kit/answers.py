@@ -1,7 +1,5 @@
 """Each answer in JSON that a test prints is as its JSON Schema says."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

@@ -3,8 +3,6 @@
 It opens one page at a time and keeps what the page asked of the network, printed or raised.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -51,7 +49,7 @@ _TROUBLE = {
 }
 
 
-def start_browser() -> Browser:
+def start_browser() -> "Browser":
     """Start a browser. Raises `Unavailable` if there is none."""
     given = os.environ.get("CKPT_TEST_CHROMIUM")
     found = filter(None, map(shutil.which, [given] if given else _PROGRAMS))

@@ -1,7 +1,5 @@
 """Functions and paths for tests of several folders."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

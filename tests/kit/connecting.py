@@ -1,7 +1,5 @@
 """What errors of a connection must not show."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 CANARY = "C4nary/@:?#&=%+ é"

@@ -1,7 +1,5 @@
 """Says where two answers differ."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

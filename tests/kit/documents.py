@@ -1,7 +1,5 @@
 """The program that writes what documents quote."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads stores of earlier releases."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Threads with a past that nobody wrote down: random calls, and `ckpt` between them."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from typing import Any

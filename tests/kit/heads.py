@@ -1,7 +1,5 @@
 """Checkpoints of any kind, as the heads of threads."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 At a chosen call of its own, `ckpt_backends.testing.killing` kills it.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Folders that cannot be written, even if the tests run as root."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

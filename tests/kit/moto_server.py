@@ -6,8 +6,6 @@ whole table, and converts both keys each time it compares two items. For each va
 looks for all types, each under several names. It logs each request, and sends each header alone.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import sys

@@ -1,7 +1,5 @@
 """What LangGraph reads from a thread, and what becomes of it when it goes on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

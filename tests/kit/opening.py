@@ -1,7 +1,5 @@
 """Opens the harness of a layout, with a server of its own where the layout needs one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pairs of layouts between which threads are copied, and in which tier each is tested."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A SQLite store on which each command that changes threads or memory has something to do."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Environments of older releases of LangGraph, which pip makes in a cache folder."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import import_module

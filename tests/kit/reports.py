@@ -1,7 +1,5 @@
 """Read back what a report holds."""
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

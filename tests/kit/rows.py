@@ -1,7 +1,5 @@
 """The rows of a SQLite store as they are stored."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -4,8 +4,6 @@ A server is taken from `CKPT_TEST_<KIND>_URL`, or else started from an installab
 from the system. Each test creates a separate database in it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

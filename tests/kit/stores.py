@@ -1,7 +1,5 @@
 """Restore fixtures that need a server into an empty one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from base64 import b64decode

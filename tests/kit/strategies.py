@@ -1,7 +1,5 @@
 """Values of every kind, for property tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import settings

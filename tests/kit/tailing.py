@@ -1,7 +1,5 @@
 """Runs `tail` as a process, and reads what it prints."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Run a program in a terminal of a given size and return its output."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """A shell in a pseudo-terminal: tests type lines and the Tab key into it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """TLS in front of a server that has none, like the proxy of a managed service."""
 
-from __future__ import annotations
-
 import select
 import socket
 import socketserver

@@ -1,7 +1,5 @@
 """Run several `ckpt` processes that begin at the same moment."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Stores with one thread for each scenario, on which tests of travel and of removal work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache

@@ -1,7 +1,5 @@
 """Trees that are made by hand, to be drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

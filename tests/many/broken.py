@@ -1,7 +1,5 @@
 """Threads that failed in several ways in one store, and how commands tell of them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

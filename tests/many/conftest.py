@@ -1,7 +1,5 @@
 """A store with threads that failed in several ways, filled once."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ckpt copy --as` and `ckpt fork` of many threads: to new threads, and in place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from langgraph.types import Command

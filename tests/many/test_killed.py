@@ -1,7 +1,5 @@
 """A run that is killed leaves each thread whole, and the same command goes on where it ended."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A resume with what is printed stores the metadata of the thread again, such as its user."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

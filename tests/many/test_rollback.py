@@ -1,7 +1,5 @@
 """`ckpt rollback` of many threads: one plan, one question, one operation, and a list to resume."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

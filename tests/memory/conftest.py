@@ -1,7 +1,5 @@
 """A Store of each layout, in an empty place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

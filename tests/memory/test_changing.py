@@ -1,7 +1,5 @@
 """What `ckpt memory` removes, erases and takes back, the official library finds so, and no more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

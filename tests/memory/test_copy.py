@@ -1,7 +1,5 @@
 """What `ckpt memory copy` moves, the official Store of the target lists as that of the source."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

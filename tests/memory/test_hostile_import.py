@@ -1,7 +1,5 @@
 """An archive of memory that anyone may have written brings nothing but items, and names them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is special to one of the Stores: older tables, other names, values that are wrapped."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """LangGraph's four Stores, filled by their official libraries, are read as these read them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `replay` and `diff --writes` say of a mismatch, and which writes they miss."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """`replay`, `diff --writes` and `doctor --deep` give one verdict on each step."""
 
-from __future__ import annotations
-
 import operator
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """Each planted fault is found, in the right transition and channel, and nothing else is."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing

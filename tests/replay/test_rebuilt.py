@@ -1,7 +1,5 @@
 """Values that are not stored are those that LangGraph rebuilds: in each step, and before it."""
 
-from __future__ import annotations
-
 import operator
 import random
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """`repair values` puts back what was deleted, so that the official saver reads as before."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

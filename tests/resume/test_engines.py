@@ -1,7 +1,5 @@
 """A run ends between the results of a step and its checkpoint, on each engine's own saver."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -4,8 +4,6 @@ Each cell of the matrix stops an official graph in one way and resumes copies of
 way; each node says in a log that it began (see `graphs.py` and `matrix.py`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

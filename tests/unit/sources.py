@@ -1,7 +1,5 @@
 """The source of the project, read and parsed once for all tests that look at it."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What the benchmark declares fits together. Nothing is measured here."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

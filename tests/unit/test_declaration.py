@@ -1,7 +1,5 @@
 """Backends of other packages are found as bundled ones are, and cost nothing where not needed."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What keeps the house readable: unique names, imports in one direction, short functions."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Collection

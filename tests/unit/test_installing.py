@@ -1,7 +1,5 @@
 """Hints for a missing package name the tool that installed `ckpt`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Pages of an answer: bounded, complete, and never of another call."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

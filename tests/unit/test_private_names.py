@@ -3,8 +3,6 @@
 The tests may use those of LangGraph and LangChain, whose formats and judgements are the truth here.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

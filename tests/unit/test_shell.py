@@ -1,7 +1,5 @@
 """Commands that are printed: what a shell reads in them is what was meant."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The lists of what waits for a later tier name tests, and variants of tests, that exist."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Bodies that are copied: versions, the order of their fields, and when a thread is ahead."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

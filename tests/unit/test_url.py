@@ -1,7 +1,5 @@
 """Store URLs never show a secret."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

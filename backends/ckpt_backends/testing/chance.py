@@ -5,8 +5,6 @@ seed is the number of the day, so that each night tries something else, and each
 it tries one round after the other.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An agent that asks, and answers to the questions of commands on a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

@@ -5,8 +5,6 @@ time. The name of a thread begins with the kind of its agent. Prints a line for 
 runs.
 """
 
-from __future__ import annotations
-
 import operator
 import os
 import sys

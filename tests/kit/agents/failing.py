@@ -1,7 +1,5 @@
 """Official graphs that fail and ask in known ways."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Callable

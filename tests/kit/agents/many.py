@@ -1,7 +1,5 @@
 """A graph of LangGraph that fails in several ways, and a store of many of its threads."""
 
-from __future__ import annotations
-
 import operator
 import os
 import sqlite3

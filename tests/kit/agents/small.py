@@ -1,7 +1,5 @@
 """Small graphs, and how an application runs them on a SQLite file."""
 
-from __future__ import annotations
-
 import operator
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A small graph of two nodes, its threads on PostgreSQL, and roles that may read these."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import add

@@ -1,7 +1,5 @@
 """A graph that asks two questions in one node, beside a node that has finished."""
 
-from __future__ import annotations
-
 import operator
 from typing import Annotated, Any, TypedDict
 

@@ -1,7 +1,5 @@
 """The layouts that the tests run on. A new layout adds one class to `HARNESSES`."""
 
-from __future__ import annotations
-
 from ckpt_backends.testing.harness import Harness
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.javascript import (

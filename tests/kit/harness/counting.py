@@ -1,7 +1,5 @@
 """Tables of LangGraph's savers."""
 
-from __future__ import annotations
-
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 TABLES = (CHECKPOINTS, BLOBS, WRITES)
 HOLDS = {CHECKPOINTS: "checkpoints", BLOBS: "blobs", WRITES: "writes"}

@@ -1,7 +1,5 @@
 """DynamoDB tables, with a bucket for large payloads."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Stores of LangGraph.js, restored from fixtures because Python cannot run its savers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Collections of KaFlow, in separate databases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Folders of `langgraph dev`."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager

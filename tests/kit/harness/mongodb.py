@@ -1,7 +1,5 @@
 """MongoDB databases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property

@@ -1,7 +1,5 @@
 """MySQL and MariaDB databases."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """Redis servers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

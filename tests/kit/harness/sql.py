@@ -1,7 +1,5 @@
 """What the layouts in tables of SQL have in common."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Three tables, in separate files and databases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime

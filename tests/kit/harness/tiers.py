@@ -4,8 +4,6 @@ Of a test with many nightly variants, a night runs a fourteenth, so that each ha
 two weeks. `CKPT_TEST_NIGHTS=1` runs all of them; of a test that is named with `::`, all run, too.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Valkey servers, with ValkeySaver of langgraph-checkpoint-aws."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

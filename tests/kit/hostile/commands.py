@@ -1,7 +1,5 @@
 """The command lines that hostile data goes through, whatever a store or a server holds."""
 
-from __future__ import annotations
-
 THREAD = "{}"
 """Stands for the thread; where it does not occur, the thread is the last word."""
 

@@ -1,7 +1,5 @@
 """A man in the middle between `ckpt` and MongoDB, and servers that only pretend to be MongoDB."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ limited memory; it prints the command lines that did not end as documented, and 
 there are any.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

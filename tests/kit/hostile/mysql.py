@@ -1,7 +1,5 @@
 """Speaks as much of MySQL's protocol as is needed to get past the handshake and misbehave then."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Sequence
 from typing import ClassVar

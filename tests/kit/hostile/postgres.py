@@ -1,7 +1,5 @@
 """Speaks as much of PostgreSQL's protocol as is needed to get past the start and misbehave then."""
 
-from __future__ import annotations
-
 import ssl
 import struct
 from collections.abc import Sequence

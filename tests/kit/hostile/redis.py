@@ -1,7 +1,5 @@
 """A man in the middle between `ckpt` and Redis, and servers that only pretend to be Redis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from io import BufferedReader
 

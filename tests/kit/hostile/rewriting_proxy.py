@@ -3,8 +3,6 @@
 So a real PostgreSQL or MariaDB lacks what a server lacks that only speaks its protocol.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Lines pasted into real shells, which find no program but those that record how they were run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What the stand-ins of PostgreSQL and MySQL have in common: one connection, and how to ask it."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from abc import ABC, abstractmethod

@@ -2,8 +2,6 @@
 server, or a man in the middle before one.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

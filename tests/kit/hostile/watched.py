@@ -1,8 +1,6 @@
 """Runs `ckpt` against hostile data: in a child with a limit of time and a measure of memory, or
 here with an alarm; and what must hold for everything that it prints."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource

@@ -4,8 +4,6 @@ Vectors are computed from the characters of a text, so no model is needed and ev
 same vectors.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Contents for the Stores: usual items, and names that are hard to distinguish."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How rows of each layout are changed by its driver."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.kit.planting.base import Planter

@@ -1,7 +1,5 @@
 """Values that PostgreSQL's saver stores apart from checkpoints, and damage to them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import psycopg

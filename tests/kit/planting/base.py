@@ -1,14 +1,12 @@
 """Changes single rows of a store by its driver, as a broken disk, a script or a person would."""
 
-from __future__ import annotations
-
 import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 from uuid import UUID
 
 import ormsgpack
@@ -50,7 +48,7 @@ class Place:
             }
         }
 
-    def at(self, checkpoint_id: str) -> Place:
+    def at(self, checkpoint_id: str) -> Self:
         return replace(self, checkpoint_id=checkpoint_id)
 
 

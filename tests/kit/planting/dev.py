@@ -1,7 +1,5 @@
 """Changes the files of `langgraph dev`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes documents of MongoDB."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Changes items of DynamoDB."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The catalogue of faults: how each is planted, and the row that `ckpt doctor` must name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum

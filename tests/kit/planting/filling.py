@@ -1,7 +1,5 @@
 """Fills stores by their official savers, without asking what these read."""
 
-from __future__ import annotations
-
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS

@@ -3,8 +3,6 @@
 Its savers do not run in Python.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """SQLite stores with the rollback journal of a writer that was killed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

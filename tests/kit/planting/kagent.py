@@ -1,7 +1,5 @@
 """Changes rows of kagent's tables."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from typing import Any, ClassVar
 

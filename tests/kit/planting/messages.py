@@ -1,7 +1,5 @@
 """Messages, as objects of LangChain or as the JSON of its constructors."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

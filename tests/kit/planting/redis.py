@@ -1,7 +1,5 @@
 """Changes keys of Redis and Valkey."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Changes rows of LangGraph's tables in SQLite, PostgreSQL and MySQL."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, ClassVar

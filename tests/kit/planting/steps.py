@@ -1,7 +1,5 @@
 """A thread written by the official saver, and faults inserted into its rows."""
 
-from __future__ import annotations
-
 import operator
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Changes rows of the three-table layout."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A DeerFlow project on disk: its settings, its checkpoints and its memory."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

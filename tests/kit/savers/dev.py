@@ -1,7 +1,5 @@
 """LangGraph's in-memory saver on files, as `langgraph dev` configures it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from threading import RLock

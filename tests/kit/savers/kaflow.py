@@ -3,8 +3,6 @@
 Only for tests: like KaFlow, it loads pickles.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone

@@ -5,8 +5,6 @@ The saver is `KAgentCheckpointer` of kagent-langgraph 0.10.4, the service that o
 and what is read back are the same. The original has asynchronous methods only.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from base64 import b64decode, b64encode

@@ -1,7 +1,5 @@
 """The official MongoDB saver, with its reading faults corrected, and databases that it fills."""
 
-from __future__ import annotations
-
 import json
 from copy import copy
 from typing import Any

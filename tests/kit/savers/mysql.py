@@ -1,7 +1,5 @@
 """The official MySQL saver, with its reading faults corrected, and databases that it fills."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy

@@ -1,7 +1,5 @@
 """Savers for Redis as the tests use them, and the contents of a whole server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Threads of the small graph in Redis, as each of its savers stores them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sessions beside the threads of a Redis, as agents with a saver of their own keep them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import datetime

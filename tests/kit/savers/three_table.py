@@ -5,8 +5,6 @@ under a hash. Graphs run on LangGraph's in-memory saver, since the tables do not
 resume needs.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import sys

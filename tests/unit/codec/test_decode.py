@@ -1,7 +1,5 @@
 """What is stored is decoded, up to limits, and never raises."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

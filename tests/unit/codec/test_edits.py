@@ -1,7 +1,5 @@
 """Stored values are changed; every other byte stays."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """JSON: the form that is printed, and the envelopes in which LangGraph stores objects."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Bodies that are decoded one after another, or skimmed, say what they say alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from copy import copy

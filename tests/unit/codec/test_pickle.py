@@ -1,7 +1,5 @@
 """Pickles as inert values, in memory and in files."""
 
-from __future__ import annotations
-
 import collections
 import datetime as dt
 import pathlib

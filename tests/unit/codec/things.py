@@ -1,7 +1,5 @@
 """Objects that LangGraph stores, and what is decoded of each."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import re

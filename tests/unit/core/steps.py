@@ -1,7 +1,5 @@
 """Bodies and writes that are made by hand, and the step that follows from them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence

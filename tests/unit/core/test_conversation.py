@@ -1,7 +1,5 @@
 """Conversations: calls and results, what is broken, what mends it, and how they are shown."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

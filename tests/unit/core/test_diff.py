@@ -1,7 +1,5 @@
 """What changed between two values or in a step, and the way back."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

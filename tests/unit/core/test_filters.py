@@ -1,7 +1,5 @@
 """The filter language: what it reads, what it decides, and the bounds that stores get."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping, Sequence

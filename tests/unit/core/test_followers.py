@@ -1,7 +1,5 @@
 """What follows a node, from the checkpoints that came after it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ids of copies come after all others, and their form follows from what is stored."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Which checkpoint was made from which, and which subgraph was called from which."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Items of memory: their names, which are wanted, where facts came from, and how they are shown."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Values edited as JSON are stored as they were, whatever they hold."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Which write put a value where it is."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a reducer here makes of writes is what LangGraph's own channels make of them."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from copy import deepcopy

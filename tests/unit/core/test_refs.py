@@ -1,7 +1,5 @@
 """Which checkpoint a ref means, and the shortest refs that mean one."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """What the writes of a step prove about a stored value: orders, reducers, verdicts."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from typing import Any

@@ -1,7 +1,5 @@
 """What a resume does, rule by rule, on bodies made by hand; `tests/resume` runs the library."""
 
-from __future__ import annotations
-
 import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, Write

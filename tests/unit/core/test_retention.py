@@ -1,7 +1,5 @@
 """Which checkpoints stay, and the lines of a plan."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Text found in values, and the bytes in which it may stand."""
 
-from __future__ import annotations
-
 import json
 import re
 import string

@@ -1,7 +1,5 @@
 """What is told of a head without planning its step is what the step says."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping, Sequence

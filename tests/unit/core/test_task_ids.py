@@ -1,7 +1,5 @@
 """Ids and paths of tasks, and the names of nodes and errors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path

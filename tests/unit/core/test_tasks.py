@@ -1,7 +1,5 @@
 """What comes after a checkpoint, rule by rule, on bodies made by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

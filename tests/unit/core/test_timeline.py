@@ -1,7 +1,5 @@
 """The times of steps, and the line with all checkpoints of a thread."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The shape of a thread: what is drawn under what, what is folded, and how it is drawn."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -1,7 +1,5 @@
 """Tokens and their prices, sums by name, and the largest of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Values as text and on a screen: paths to them, what is cut of them, and their JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

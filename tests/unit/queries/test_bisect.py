@@ -1,7 +1,5 @@
 """Searches along a line of verdicts, compared with the rule in words."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

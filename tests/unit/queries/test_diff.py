@@ -1,7 +1,5 @@
 """What is read to find where a channel changed, if values are stored apart from the bodies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator
 from typing import Any, cast

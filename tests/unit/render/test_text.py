@@ -1,7 +1,5 @@
 """Texts, sizes, times and records as a terminal and a program get them."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

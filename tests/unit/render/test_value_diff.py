@@ -1,7 +1,5 @@
 """Differences as text, in the manner of git, and two texts beside each other."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Values on one line, in full, and as a tree that folds."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The parts of the checks that need no store."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

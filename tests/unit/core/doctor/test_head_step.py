@@ -1,7 +1,5 @@
 """Faults in the step that a thread has stopped at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ormsgpack

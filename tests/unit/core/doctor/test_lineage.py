@@ -1,7 +1,5 @@
 """Contradictions in the keys of a namespace."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """A tool call that is repeated is counted in the form of any provider."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The names that a decoder would import or call: all are found; which are dangerous or blocked."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pickle
