@@ -62,8 +62,6 @@ class PlantedFault:
 
 
 FAULTS: list[PlantedFault] = []
-
-
 Plant = Callable[[Planter[Any], str], Named]
 PlantAt = Callable[[Planter[Any], Place], Named]
 
@@ -102,25 +100,47 @@ def fault_at(code: str, how: str, *, at: int = 0, **options: Any) -> Callable[[P
     return register
 
 
+def damage(act: Callable[[Planter[Any], Place], object], channel: str | None = None) -> PlantAt:
+    """Return what changes a checkpoint, which the finding names, with the channel."""
+
+    def plant(rows: Planter[Any], at: Place) -> Named:
+        act(rows, at)
+        return Named(at, channel)
+
+    return plant
+
+
+# What one call does to one checkpoint
+
+FORGET = damage(lambda rows, at: rows.remove_value(at, "messages"), "messages")
+SPOIL = damage(lambda rows, at: rows.spoil_value(at, "messages"), "messages")
+SPOIL_BODY = damage(lambda rows, at: rows.spoil_body(at))
+SPOIL_METADATA = damage(lambda rows, at: rows.spoil_metadata(at))
+ANSWER = damage(lambda rows, at: rows.put_writes(at, [("__resume__", "yes")], NULL_TASK_ID))
+GONE = {"parent-missing", "value-orphaned", "index-stale"}
+"""What follows if a checkpoint is removed from the middle."""
+OLD, INNER = {"old values", "spoilt values"}, {"history", "writes", "bodies", "inner values"}
+fault_at("value-missing", "removed at the head", follows={"tool-result-orphaned"})(FORGET)
+fault_at("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})(SPOIL)
+fault_at("value-unreadable", "bytes in the history", needs=OLD, at=5)(SPOIL)
+fault_at("state-mismatch", "a value removed", needs=INNER, at=5)(FORGET)
+for where, at, deep in (("at the head", 0, False), ("in the history", 5, True)):
+    bodies = {"old values"} if deep else {"bodies", "spoilt bodies"}
+    metadata = {"history", "spoilt metadata"} if deep else {"spoilt metadata"}
+    fault_at("body-unreadable", f"bytes {where}", deep=deep, needs=bodies, at=at)(SPOIL_BODY)
+    add = fault_at("body-unreadable", f"metadata {where}", deep=deep, needs=metadata, at=at)
+    add(SPOIL_METADATA)
+fault_at("resume-stale", "an answer to no question", thread=WAITING, deep=False)(ANSWER)
+fault_at("answer-unused", "an answer to a thread that asks nothing", deep=False)(ANSWER)
+fault_at(
+    "write-orphaned", "a checkpoint removed", deep=False, follows=GONE, needs={"history"}, at=6
+)(damage(lambda rows, at: rows.remove(at)))
+fault_at("ttl-partial", "one row expires", thread=ASKING, deep=False, needs={"expiring rows"})(
+    damage(lambda rows, at: rows.expire(at))
+)
+
+
 # Values and bodies
-
-
-@fault_at("value-missing", "removed at the head", follows={"tool-result-orphaned"})
-def _value_missing(rows: Planter[Any], head: Place) -> Named:
-    rows.remove_value(head, "messages")
-    return Named(head, "messages")
-
-
-@fault_at("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})
-def _value_unreadable(rows: Planter[Any], head: Place) -> Named:
-    rows.spoil_value(head, "messages")
-    return Named(head, "messages")
-
-
-@fault_at("value-unreadable", "bytes in the history", needs={"old values", "spoilt values"}, at=5)
-def _old_value_unreadable(rows: Planter[Any], old: Place) -> Named:
-    rows.spoil_value(old, "messages")
-    return Named(old, "messages")
 
 
 @fault_at(
@@ -145,18 +165,6 @@ def _write_unreadable(rows: Planter[Any], child: Place) -> Named:
     return Named(place, "messages", rows.spoil_write(place, "messages"))
 
 
-@fault_at("body-unreadable", "bytes at the head", deep=False, needs={"bodies", "spoilt bodies"})
-def _body_unreadable(rows: Planter[Any], head: Place) -> Named:
-    rows.spoil_body(head)
-    return Named(head)
-
-
-@fault_at("body-unreadable", "metadata at the head", deep=False, needs={"spoilt metadata"})
-def _newest_metadata_unreadable(rows: Planter[Any], head: Place) -> Named:
-    rows.spoil_metadata(head)
-    return Named(head)
-
-
 @fault_at(
     "body-unreadable",
     "no versions at the head",
@@ -169,18 +177,6 @@ def _versions_missing(rows: Planter[Any], head: Place) -> Named:
     del body["channel_versions"]
     rows.set_body(head, body)
     return Named(head)
-
-
-@fault_at("body-unreadable", "bytes in the history", needs={"old values"}, at=5)
-def _old_body_unreadable(rows: Planter[Any], old: Place) -> Named:
-    rows.spoil_body(old)
-    return Named(old)
-
-
-@fault_at("body-unreadable", "metadata in the history", needs={"history", "spoilt metadata"}, at=5)
-def _metadata_unreadable(rows: Planter[Any], old: Place) -> Named:
-    rows.spoil_metadata(old)
-    return Named(old)
 
 
 @fault_at("state-mismatch", "a write changed", needs={"history", "writes", "old values"}, at=5)
@@ -196,14 +192,6 @@ def _value_changed(rows: Planter[Any], head: Place) -> Named:
     *others, last = rows.value(head, "messages")
     rows.set_value(head, "messages", [*others, reworded(last)])
     return Named(head, "messages")
-
-
-@fault_at(
-    "state-mismatch", "a value removed", needs={"history", "writes", "bodies", "inner values"}, at=5
-)
-def _inner_value_removed(rows: Planter[Any], old: Place) -> Named:
-    rows.remove_value(old, "messages")
-    return Named(old, "messages")
 
 
 @fault(
@@ -380,18 +368,6 @@ def _step_finished(rows: Planter[Any], thread_id: str) -> Named:
     return Named(head)
 
 
-@fault_at("resume-stale", "an answer to no question", thread=WAITING, deep=False)
-def _answer_left(rows: Planter[Any], head: Place) -> Named:
-    rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
-    return Named(head)
-
-
-@fault_at("answer-unused", "an answer to a thread that asks nothing", deep=False)
-def _answer_to_no_one(rows: Planter[Any], head: Place) -> Named:
-    rows.put_writes(head, [("__resume__", "an answer")], NULL_TASK_ID)
-    return Named(head)
-
-
 @fault(
     "memory-of-abandoned-branch",
     "a new branch from the first checkpoint",
@@ -463,30 +439,11 @@ def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
     return Named(found[5], level="" if rows.harness.has_writes else "info")
 
 
-@fault_at(
-    "write-orphaned",
-    "a checkpoint removed",
-    deep=False,
-    follows={"parent-missing", "value-orphaned", "index-stale"},
-    needs={"history"},
-    at=6,
-)
-def _checkpoint_of_writes_removed(rows: Planter[Any], gone: Place) -> Named:
-    rows.remove(gone)
-    return Named(gone)
-
-
 @fault("write-orphaned", "a write of no checkpoint", deep=False, needs={"writes"})
 def _write_added(rows: Planter[Any], thread_id: str) -> Named:
     place = rows.places(thread_id)[0].at(OLD_ID)
     rows.put_writes(place, [("messages", [])], TASK)
     return Named(place, task_id=TASK)
-
-
-@fault_at("ttl-partial", "one row expires", thread=ASKING, deep=False, needs={"expiring rows"})
-def _one_expires(rows: Planter[Any], head: Place) -> Named:
-    rows.expire(head)
-    return Named(head)
 
 
 @fault_at("value-orphaned", "a version that no checkpoint names", needs={"history"})
