@@ -101,36 +101,52 @@ def start_redis(*options: str, modules: bool, search: bool = True) -> Server:
     Indexes exist only in database 0, so tests cannot share a server.
     """
     loaded = [one for one in _redis_modules() if search or one.name != _SEARCH] if modules else []
-    binary = _redis_binary()
-    _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    binary, folder = _redis_binary(), _folder()
     command = [str(binary), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     command += ["--dir", str(folder), "--enable-debug-command", "local", *options]
     for module in loaded:
         command += ["--loadmodule", str(module)]
-    try:
-        for attempt in range(_TRIES):
-            port = free_port()
-            process = _launched([*command, "--port", str(port)], folder)
-            server = Server(f"redis://127.0.0.1:{port}/0", process, folder)
-            try:
-                version = _await_redis(server)
-            except RuntimeError as error:
-                if "in use" not in str(error) or attempt == _TRIES - 1:
-                    server.stop()
-                    raise
-            else:
-                names = "".join(f" + {module.stem}" for module in loaded)
-                if search:
-                    USED["redis_stack" if modules else "redis"] = f"{version}{names} of {binary}"
-                return server
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+
+    def launch(port: int) -> Server:
+        process = _launched([*command, "--port", str(port)], folder)
+        return Server(f"redis://127.0.0.1:{port}/0", process, folder)
+
+    server, version = _on_a_free_port(launch, _redis_told)
+    if search:
+        names = "".join(f" + {module.stem}" for module in loaded)
+        USED["redis_stack" if modules else "redis"] = f"{version}{names} of {binary}"
+    return server
+
+
+def _folder(user: Mapping[str, Any] = MappingProxyType({})) -> Path:
+    """Make a folder for a server, owned by its user; remove those of runs that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*-*"):
+        owner = folder.name.removeprefix(_FOLDERS).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    made = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    if user:
+        made.chmod(0o755)
+        os.chown(made, user["user"], user["group"])
+    return made
+
+
+def _on_a_free_port(
+    launch: Callable[[int], Server], ask: Callable[[Server], str]
+) -> tuple[Server, str]:
+    """Start a server; again if another process took its port meanwhile. Return what it says."""
+    for attempt in range(_TRIES):
+        server = launch(free_port())
+        try:
+            return server, ask(server)
+        except RuntimeError:
+            if attempt == _TRIES - 1:
+                server.stop()
+                raise
     raise AssertionError("unreachable")
 
 
-def _await_redis(server: Server) -> str:
+def _redis_told(server: Server) -> str:
     import redis
 
     def ask() -> str:
@@ -261,20 +277,9 @@ def start_postgres() -> Server:
         USED["postgres"] = "the one of CKPT_TEST_POSTGRES_URL"
         return Server(url)
     binaries, user = _postgres_binaries(), _unprivileged()
-    _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
-    try:
-        if user:
-            folder.chmod(0o755)
-            os.chown(folder, user["user"], user["group"])
-            binaries = _reachable(binaries, folder, user)
-        return _start_postgres(binaries, folder, user)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Server:
+    folder = _folder(user)
+    if user:
+        binaries = _reachable(binaries, folder, user)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     environment = {**kept, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     command = [str(binaries / "initdb"), "-D", str(folder / "data"), "-U", "postgres"]
@@ -287,8 +292,8 @@ def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Se
     rules = folder / "data" / "pg_hba.conf"
     asking = f"host all {ASKED_FOR_PASSWORD} 127.0.0.1/32 scram-sha-256\n"
     rules.write_text(asking + rules.read_text())
-    for attempt in range(_TRIES):
-        port = free_port()
+
+    def launch(port: int) -> Server:
         command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port)]
         command += ["-h", "127.0.0.1", "-k", "", "-F"]
         for setting in (
@@ -297,19 +302,14 @@ def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Se
         ):
             command += ["-c", setting]
         process = _launched(command, folder, environment=environment, user=user)
-        server = Server(f"postgresql://postgres@127.0.0.1:{port}/postgres", process, folder)
-        try:
-            USED["postgres"] = f"PostgreSQL {_await_postgres(server)} of {binaries}"
-            return server
-        except RuntimeError as error:
-            # Another process may have taken the port in the meantime.
-            if "in use" not in str(error) or attempt == _TRIES - 1:
-                server.stop()
-                raise
-    raise AssertionError("unreachable")
+        return Server(f"postgresql://postgres@127.0.0.1:{port}/postgres", process, folder)
+
+    server, version = _on_a_free_port(launch, _postgres_told)
+    USED["postgres"] = f"PostgreSQL {version} of {binaries}"
+    return server
 
 
-def _await_postgres(server: Server) -> str:
+def _postgres_told(server: Server) -> str:
     import psycopg
 
     def ask() -> str:
@@ -412,14 +412,6 @@ def _die_with_parent(how: int = signal.SIGINT) -> Callable[[], None] | None:
     return ask
 
 
-def _sweep() -> None:
-    """Remove folders of runs that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*-*"):
-        owner = folder.name.removeprefix(_FOLDERS).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 @contextmanager
 def postgres_database(server: Server, options: str = "") -> Iterator[str]:
     """Yield the URL of a new database. A schema is not enough: `setup()` waits for readers
@@ -447,10 +439,7 @@ def start_mongodb(*options: str) -> Server:
     if not options and (url := os.environ.get("CKPT_TEST_MONGODB_URL")):
         USED["mongodb"] = "the one of CKPT_TEST_MONGODB_URL"
         return Server(url)
-    if importlib.util.find_spec("secantus") is None:
-        raise Unavailable(f"no MongoDB: {INSTALL['mongodb']}")
-    _sweep()
-    return _start_mongodb(Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-")), *options)
+    return _start_mongodb(_folder(), *options)
 
 
 def start_guarded_mongodb(root: str, reader: str) -> Server:
@@ -460,10 +449,7 @@ def start_guarded_mongodb(root: str, reader: str) -> Server:
     """
     import pymongo
 
-    if importlib.util.find_spec("secantus") is None:
-        raise Unavailable(f"no MongoDB: {INSTALL['mongodb']}")
-    _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    folder = _folder()
     server = _start_mongodb(folder)
     assert server.process is not None
     with pymongo.MongoClient[Any](server.url) as client:
@@ -476,24 +462,21 @@ def start_guarded_mongodb(root: str, reader: str) -> Server:
 
 
 def _start_mongodb(folder: Path, *options: str) -> Server:
-    for attempt in range(_TRIES):
-        port = free_port()
+    if importlib.util.find_spec("secantus") is None:
+        raise Unavailable(f"no MongoDB: {INSTALL['mongodb']}")
+
+    def launch(port: int) -> Server:
         command = [sys.executable, "-m", "secantus", "--host", "127.0.0.1", "--port", str(port)]
         command += ["--storage-path", str(folder / "data"), "--cache-size", "256M"]
         process = _launched([*command, "--log-level", "WARNING", *options], folder)
-        url = f"mongodb://127.0.0.1:{port}"
-        server = Server(url, process, folder, signal.SIGKILL)
-        try:
-            USED["mongodb"] = f"SecantusDB in the place of MongoDB {_await_mongodb(server)}"
-            return server
-        except RuntimeError:
-            if attempt == _TRIES - 1:
-                server.stop()
-                raise
-    raise AssertionError("unreachable")
+        return Server(f"mongodb://127.0.0.1:{port}", process, folder, signal.SIGKILL)
+
+    server, version = _on_a_free_port(launch, _mongodb_told)
+    USED["mongodb"] = f"SecantusDB in the place of MongoDB {version}"
+    return server
 
 
-def _await_mongodb(server: Server) -> str:
+def _mongodb_told(server: Server) -> str:
     import pymongo
     from pymongo.errors import PyMongoError
 
@@ -532,25 +515,19 @@ def start_dynamodb() -> Server:
         return Server(url)
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
         raise Unavailable(f"no DynamoDB: {INSTALL['dynamodb']}")
-    _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
-    for attempt in range(_TRIES):
-        port = free_port()
-        script = str(Path(__file__).parent / "moto_server.py")
+    folder, script = _folder(), str(Path(__file__).parent / "moto_server.py")
+
+    def launch(port: int) -> Server:
         command = [sys.executable, script, "-H", "127.0.0.1", "-p", str(port)]
         process = _launched(command, folder)
-        server = Server(f"http://127.0.0.1:{port}", process, folder, signal.SIGKILL)
-        try:
-            USED["dynamodb"] = f"moto {_await_dynamodb(server)} in the place of DynamoDB"
-            return server
-        except RuntimeError:
-            if attempt == _TRIES - 1:
-                server.stop()
-                raise
-    raise AssertionError("unreachable")
+        return Server(f"http://127.0.0.1:{port}", process, folder, signal.SIGKILL)
+
+    server, version = _on_a_free_port(launch, _dynamodb_told)
+    USED["dynamodb"] = f"moto {version} in the place of DynamoDB"
+    return server
 
 
-def _await_dynamodb(server: Server) -> str:
+def _dynamodb_told(server: Server) -> str:
     from importlib.metadata import version
     from urllib.request import urlopen
 
@@ -567,21 +544,7 @@ def start_mysql(*options: str) -> Server:
         USED["mysql"] = "the one of CKPT_TEST_MYSQL_URL"
         return Server(url)
     prefix, user = _mariadb(), _unprivileged()
-    _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
-    try:
-        if user:
-            folder.chmod(0o755)
-            os.chown(folder, user["user"], user["group"])
-        return _start_mysql(prefix, folder, user, options)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _start_mysql(
-    prefix: Path, folder: Path, user: Mapping[str, Any], options: Sequence[str]
-) -> Server:
+    folder = _folder(user)
     libraries = [str(place.parent) for place in prefix.glob("lib/*/libaio.so.1")]
     path = f"{prefix}/bin:{prefix}/sbin:{os.environ['PATH']}"
     environment = {"PATH": path, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
@@ -602,8 +565,8 @@ def _start_mysql(
     )
     if made.returncode:
         raise RuntimeError(f"mariadb-install-db failed: {(made.stdout + made.stderr)[-1500:]}")
-    for attempt in range(_TRIES):
-        port = free_port()
+
+    def launch(port: int) -> Server:
         command = [f"{prefix}/sbin/mariadbd", *shared, f"--port={port}", "--bind-address=127.0.0.1"]
         command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"]
         command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"]
@@ -613,19 +576,14 @@ def _start_mysql(
         command += ["--group-concat-max-len=4294967295", "--character-set-server=utf8mb4"]
         command += options
         process = _launched(command, folder, environment=environment, how=signal.SIGTERM, user=user)
-        server = Server(f"mysql://root@127.0.0.1:{port}/", process, folder, signal.SIGTERM)
-        try:
-            USED["mysql"] = f"MariaDB {_await_mysql(server)} of {prefix}"
-            return server
-        except RuntimeError as error:
-            # Another process may have taken the port in the meantime.
-            if "in use" not in str(error) or attempt == _TRIES - 1:
-                server.stop()
-                raise
-    raise AssertionError("unreachable")
+        return Server(f"mysql://root@127.0.0.1:{port}/", process, folder, signal.SIGTERM)
+
+    server, version = _on_a_free_port(launch, _mysql_told)
+    USED["mysql"] = f"MariaDB {version} of {prefix}"
+    return server
 
 
-def _await_mysql(server: Server) -> str:
+def _mysql_told(server: Server) -> str:
     import pymysql
 
     def ask() -> str:
