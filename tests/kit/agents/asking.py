@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Any, TypedDict
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
+
+from tests.kit.agents.small import chain
 
 _SECONDS = 30.0
 
@@ -50,10 +51,7 @@ class State(TypedDict, total=False):
 
 def graph(saver: Any) -> Any:
     """A graph that stops at a question."""
-    builder = StateGraph(State)
-    builder.add_node("ask", lambda _: {"said": interrupt("sure?")})
-    builder.add_edge("__start__", "ask")
-    return builder.compile(checkpointer=saver)
+    return chain(State, {"ask": lambda _: {"said": interrupt("sure?")}}).compile(checkpointer=saver)
 
 
 def config(thread: str) -> Any:
@@ -77,11 +75,9 @@ def ask(saver: BaseCheckpointSaver[Any], *threads: str) -> None:
         graph(saver).invoke({}, config(thread), durability="sync")
 
 
-def on_mongodb(url: str, collection: str) -> Any:
+def on_mongodb(url: str, name: str) -> Any:
     import pymongo
     from langgraph.checkpoint.mongodb import MongoDBSaver
 
     make: Callable[..., Any] = MongoDBSaver
-    return make(
-        pymongo.MongoClient(url), url.rpartition("/")[2], checkpoint_collection_name=collection
-    )
+    return make(pymongo.MongoClient(url), url.rpartition("/")[2], checkpoint_collection_name=name)

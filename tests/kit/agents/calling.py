@@ -18,10 +18,12 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.channels.delta import DeltaChannel
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.graph.message import _messages_delta_reducer
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 from langgraph.types import interrupt
+
+from tests.kit.agents.small import chain
 
 HANGS = False
 """Whether the slow tool never returns, as in the process that is killed."""
@@ -94,10 +96,8 @@ def ask() -> str:
 @tool
 def delegate() -> str:
     """Let a subgraph ask a person."""
-    graph = StateGraph(MessagesState)
-    graph.add_node("asks", lambda _: {"messages": [AIMessage(interrupt("May I?"))]})
-    graph.add_edge(START, "asks")
-    found = graph.compile().invoke({"messages": []})
+    asks = {"asks": lambda _: {"messages": [AIMessage(interrupt("May I?"))]}}
+    found = chain(MessagesState, asks).compile().invoke({"messages": []})
     return f"the person said {found['messages'][-1].content}"
 
 
@@ -127,12 +127,8 @@ def loop(state: Any) -> Callable[[Any], Any]:
         def model(state: Any) -> Any:
             return {"messages": ScriptedModel().invoke(state["messages"])}
 
-        graph = StateGraph(state)
-        graph.add_node("model", model)
-        graph.add_node("tools", ToolNode(list(TOOLS.values())))
-        graph.add_edge(START, "model")
-        graph.add_conditional_edges("model", tools_condition)
-        graph.add_edge("tools", "model")
+        graph = chain(state, {"model": model}).add_node("tools", ToolNode(list(TOOLS.values())))
+        graph.add_conditional_edges("model", tools_condition).add_edge("tools", "model")
         return graph.compile(checkpointer=saver)
 
     return build
@@ -156,14 +152,14 @@ def config_of(thread_id: str) -> Any:
     return {"configurable": {"thread_id": thread_id}}
 
 
-def main(layout: str, url: str, threads: Sequence[str]) -> None:
+def main(layout: str, url: str, names: Sequence[str]) -> None:
     from tests.kit.harness import HARNESSES
 
     (kind,) = (one for one in HARNESSES if one.name == layout)
     given = {"messages": [HumanMessage("use quick and slow", id="human-1")]}
     with kind.at(url).saver() as saver:
         runs = [
-            Thread(target=agent(one, saver).invoke, args=(given, config_of(one))) for one in threads
+            Thread(target=agent(one, saver).invoke, args=(given, config_of(one))) for one in names
         ]
         for run in runs:
             run.start()

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
+
+from tests.kit.agents.small import chain
 
 KILLED = 9
 
@@ -30,27 +31,11 @@ class Agent:
 
     def __init__(self, saver: Any, *, is_mended: bool = False) -> None:
         self.is_mended = is_mended
-        builder: Any = StateGraph(Trip)
-        builder.add_node("plan", self._plan)
-        builder.add_node("book", self._booking())
-        builder.add_node("pay", self._pay)
-        builder.add_node("close", self._close)
-        builder.add_edge(START, "plan")
-        builder.add_edge("plan", "book")
-        builder.add_edge("plan", "pay")
-        builder.add_edge(["book", "pay"], "close")
+        booking = {"reserve": lambda _: {"log": ["reserved"]}, "confirm": self._confirm}
+        plan = {"plan": lambda _: {"log": ["planned"]}, "book": chain(Trip, booking).compile()}
+        builder = chain(Trip, plan).add_node("pay", self._pay).add_node("close", self._close)
+        builder.add_edge("plan", "pay").add_edge(["book", "pay"], "close")
         self.graph = builder.compile(checkpointer=saver)
-
-    def _booking(self) -> Any:
-        builder: Any = StateGraph(Trip)
-        builder.add_node("reserve", lambda _: {"log": ["reserved"]})
-        builder.add_node("confirm", self._confirm)
-        builder.add_edge(START, "reserve")
-        builder.add_edge("reserve", "confirm")
-        return builder.compile()
-
-    def _plan(self, _: Trip) -> dict[str, Any]:
-        return {"log": ["planned"]}
 
     def _confirm(self, state: Trip) -> dict[str, Any]:
         self._fail(state, "inside", "the hotel is full")

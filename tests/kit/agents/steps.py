@@ -14,8 +14,6 @@ READERS_RIGHTS = """
     GRANT USAGE ON SCHEMA public TO {role};
     GRANT SELECT ON checkpoints, checkpoint_blobs, checkpoint_writes TO {role};
 """
-
-
 SAID = {"role": "assistant", "content": "from a friend"}
 
 
@@ -35,20 +33,16 @@ def saver_of(url: str) -> Any:
 
 def graph_of(saver: Any, first: Any = None, *, asks: bool = False) -> Any:
     """Return the graph, whose second node asks if it should."""
-    from langgraph.graph import StateGraph
     from langgraph.types import interrupt
+
+    from tests.kit.agents.small import chain
 
     def b(state: State) -> dict[str, Any]:
         said = interrupt("sure?") if asks else "from b"
         return {"items": [said], "messages": [SAID]}
 
-    builder = StateGraph(State)
     usual = lambda state: {"items": ["from a"], "n": len(state["items"])}  # noqa: E731
-    builder.add_node("a", first or usual)
-    builder.add_node("b", b)
-    builder.add_edge("__start__", "a")
-    builder.add_edge("a", "b")
-    return builder.compile(checkpointer=saver)
+    return chain(State, {"a": first or usual, "b": b}).compile(checkpointer=saver)
 
 
 def config_of(thread_id: str, **place: str) -> Any:

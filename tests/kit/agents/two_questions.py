@@ -1,16 +1,15 @@
 """A graph that asks two questions in one node, beside a node that has finished."""
 
-import operator
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
-from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
+
+from tests.kit.agents.small import Log, beside, chain
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
-class State(TypedDict, total=False):
-    log: Annotated[list[str], operator.add]
+State = Log
 
 
 class Two:
@@ -18,24 +17,15 @@ class Two:
 
     def __init__(self, saver: Any, *, is_nested: bool = False) -> None:
         self.ran: list[str] = []
-        builder: Any = StateGraph(State)
-        builder.add_node("ask", self._inner() if is_nested else self._ask)
-        builder.add_node("pay", self._pay)
-        builder.add_edge(START, "ask")
-        builder.add_edge(START, "pay")
-        self.graph = builder.compile(checkpointer=saver)
+        ask = chain(Log, {"inside": self._ask}).compile() if is_nested else self._ask
+        nodes = beside(Log, {"ask": ask, "pay": self._pay})
+        self.graph = nodes.compile(checkpointer=saver)
 
-    def _inner(self) -> Any:
-        builder: Any = StateGraph(State)
-        builder.add_node("inside", self._ask)
-        builder.add_edge(START, "inside")
-        return builder.compile()
-
-    def _ask(self, _: State) -> dict[str, Any]:
+    def _ask(self, _: Log) -> dict[str, Any]:
         self.ran.append("ask")
         return {"log": [f"{interrupt('first?')} and {interrupt('second?')}"]}
 
-    def _pay(self, _: State) -> dict[str, Any]:
+    def _pay(self, _: Log) -> dict[str, Any]:
         self.ran.append("pay")
         return {"log": ["paid"]}
 

@@ -36,10 +36,8 @@ class JsonPlanter(RedisKeysPlanter[H]):
     spoils_values: ClassVar[bool] = False
     dangerous: ClassVar[Any] = BY_CALL
 
-    def name(self, place: Place) -> str:
-        return f"checkpoint:{place.thread_id}:{place.checkpoint_ns or '__empty__'}:" + (
-            place.checkpoint_id
-        )
+    def name(self, at: Place) -> str:
+        return f"checkpoint:{at.thread_id}:{at.checkpoint_ns or '__empty__'}:" + (at.checkpoint_id)
 
     def stored(self, name: str | bytes) -> Any:
         return json.loads(self.client.execute_command("JSON.GET", name))
@@ -58,35 +56,35 @@ class JsonPlanter(RedisKeysPlanter[H]):
         every = {one.removeprefix(start).rsplit(b":", 1)[0].decode() for one in found}
         return ["" if one == "__empty__" else one for one in every]
 
-    def parent(self, place: Place) -> str | None:
-        return self.stored(self.name(place))["parent_checkpoint_id"] or None
+    def parent(self, at: Place) -> str | None:
+        return self.stored(self.name(at))["parent_checkpoint_id"] or None
 
-    def remove(self, place: Place) -> None:
-        self.client.delete(self.name(place))
+    def remove(self, at: Place) -> None:
+        self.client.delete(self.name(at))
 
-    def body(self, place: Place) -> Any:
-        return self.stored(self.name(place))["checkpoint"]
+    def body(self, at: Place) -> Any:
+        return self.stored(self.name(at))["checkpoint"]
 
-    def set_body(self, place: Place, body: Any) -> None:
-        self.store(self.name(place), "$.checkpoint", body)
+    def set_body(self, at: Place, body: Any) -> None:
+        self.store(self.name(at), "$.checkpoint", body)
 
-    def spoil_body(self, place: Place) -> None:
-        self.set_body(place, "spoilt")
+    def spoil_body(self, at: Place) -> None:
+        self.set_body(at, "spoilt")
 
-    def spoil_metadata(self, place: Place) -> None:
-        self.store(self.name(place), "$.metadata", "{spoilt")
+    def spoil_metadata(self, at: Place) -> None:
+        self.store(self.name(at), "$.metadata", "{spoilt")
 
-    def set_write(self, place: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        return self.edit_write(place, channel, in_json(change))
+    def set_write(self, at: Place, channel: str, change: Callable[[Any], Any]) -> str:
+        return self.edit_write(at, channel, in_json(change))
 
-    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
-        name, one = self._write(place, channel)
+    def edit_write(self, at: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
+        name, one = self._write(at, channel)
         _, data = change(("json", b64decode(one["blob"])))
         self.store(name, "$.blob", b64encode(data).decode())
         return str(one["task_id"])
 
-    def _write(self, place: Place, channel: str) -> tuple[bytes, Any]:
-        start = self.name(place).replace("checkpoint:", "checkpoint_write:", 1)
+    def _write(self, at: Place, channel: str) -> tuple[bytes, Any]:
+        start = self.name(at).replace("checkpoint:", "checkpoint_write:", 1)
         for name in self.client.scan_iter(f"{start}:*", 10_000):
             one = self.stored(name)
             if one["channel"] == channel:

@@ -10,8 +10,9 @@ from typing import Annotated, Any, TypedDict
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+
+from tests.kit.agents.small import chain
 
 SERDE = JsonPlusSerializer()
 THREAD = "planted"
@@ -37,31 +38,18 @@ def graph(saver: Any) -> Any:
     def note(name: str) -> Callable[[Any], dict[str, Any]]:
         def run(state: Any) -> dict[str, Any]:
             n = len(state["messages"])
-            return {
-                "log": [f"{name} {n}"],
-                "total": n,
-                "facts": {f"{name}{n}": n},
-                "tags": {f"{name}{n}"},
-            }
+            own = f"{name}{n}"
+            return {"log": [f"{name} {n}"], "total": n, "facts": {own: n}, "tags": {own}}
 
         return run
 
     def close(state: Any) -> dict[str, Any]:
         return {"log": ["closed"], "mood": f"closed {len(state['messages'])}"}
 
-    builder: Any = StateGraph(Planted)
-    for name, node in {
-        "model": model,
-        "left": note("left"),
-        "right": note("right"),
-        "close": close,
-    }.items():
-        builder.add_node(name, node)
-    builder.add_edge(START, "model")
-    builder.add_edge("model", "left")
-    builder.add_edge("model", "right")
-    builder.add_edge(["left", "right"], "close")
-    builder.add_edge("close", END)
+    builder = chain(Planted, {"model": model})
+    for name in ("left", "right"):
+        builder.add_node(name, note(name)).add_edge("model", name)
+    builder.add_node("close", close).add_edge(["left", "right"], "close")
     return builder.compile(checkpointer=saver)
 
 
@@ -92,41 +80,33 @@ class Rows:
 
     def body(self, step: int, change: Callable[[dict[str, Any]], Any]) -> None:
         """Change the values of the checkpoint of this step."""
-        where = "FROM checkpoints WHERE checkpoint_id = ?"
-        one = self.ids()[step]
-        ((tag, data),) = self.db.execute(f"SELECT type, checkpoint {where}", [one]).fetchall()
-        body = SERDE.loads_typed((tag, data))
+        where, one = "WHERE checkpoint_id = ?", self.ids()[step]
+        query = f"SELECT type, checkpoint FROM checkpoints {where}"
+        body = SERDE.loads_typed(self.db.execute(query, [one]).fetchone())
         change(body["channel_values"])
-        tag, data = SERDE.dumps_typed(body)
-        self.db.execute(
-            "UPDATE checkpoints SET type = ?, checkpoint = ? WHERE checkpoint_id = ?",
-            [tag, data, one],
-        )
+        update = f"UPDATE checkpoints SET type = ?, checkpoint = ? {where}"
+        self.db.execute(update, [*SERDE.dumps_typed(body), one])
 
     def write(self, step: int, channel: str, change: Callable[[Any], Any], path: str = "%") -> None:
         """Change what a task of the checkpoint of this step wrote to a channel."""
-        where = "checkpoint_id = ? AND channel = ? AND task_path LIKE ?"
-        key = [self.ids()[step], channel, path]
-        found = self.db.execute(f"SELECT rowid, type, value FROM writes WHERE {where}", key)
-        for rowid, tag, data in found.fetchall():
+        for rowid, tag, data in self._writes("SELECT rowid, type, value", step, channel, path):
             value = SERDE.dumps_typed(change(SERDE.loads_typed((tag, data))))
-            self.db.execute(
-                "UPDATE writes SET type = ?, value = ? WHERE rowid = ?", [*value, rowid]
-            )
+            update = "UPDATE writes SET type = ?, value = ? WHERE rowid = ?"
+            self.db.execute(update, [*value, rowid])
 
     def drop_write(self, step: int, channel: str, path: str = "%") -> None:
-        where = "checkpoint_id = ? AND channel = ? AND task_path LIKE ?"
-        self.db.execute(f"DELETE FROM writes WHERE {where}", [self.ids()[step], channel, path])
+        self._writes("DELETE", step, channel, path)
 
     def swap_writes(self, step: int, channel: str, one: str, other: str) -> None:
         """Exchange the values that two tasks wrote to a channel."""
-        where = "checkpoint_id = ? AND channel = ? AND task_path LIKE ?"
         found = [
-            self.db.execute(
-                f"SELECT rowid, value FROM writes WHERE {where}",
-                [self.ids()[step], channel, f"%{node}"],
-            ).fetchone()
-            for node in (one, other)
+            *self._writes("SELECT rowid, value", step, channel, f"%{one}"),
+            *self._writes("SELECT rowid, value", step, channel, f"%{other}"),
         ]
         for (rowid, _), (_, value) in zip(found, reversed(found), strict=True):
             self.db.execute("UPDATE writes SET value = ? WHERE rowid = ?", [value, rowid])
+
+    def _writes(self, what: str, step: int, channel: str, path: str) -> list[Any]:
+        where = "checkpoint_id = ? AND channel = ? AND task_path LIKE ?"
+        key = [self.ids()[step], channel, path]
+        return self.db.execute(f"{what} FROM writes WHERE {where}", key).fetchall()

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph, add_messages
+from langgraph.graph import add_messages
 
 from ckpt_backends.memory import Item
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
+from tests.kit.agents.small import chain, run
 
 THREAD = "thread_abc123"
 TURNS = (
@@ -45,15 +45,8 @@ def talk(store: Path, thread_id: str, *turns: str) -> None:
     class State(TypedDict):
         messages: Annotated[list[Any], add_messages]
 
-    graph = StateGraph(State)
-    graph.add_node("lead_agent", lambda state: {"messages": [AIMessage("好的。")]})
-    graph.add_edge(START, "lead_agent")
-    with SqliteSaver.from_conn_string(str(store)) as saver:
-        app = graph.compile(checkpointer=saver)
-        for turn in turns:
-            app.invoke(
-                {"messages": [HumanMessage(turn)]}, {"configurable": {"thread_id": thread_id}}
-            )
+    graph = chain(State, {"lead_agent": lambda state: {"messages": [AIMessage("好的。")]}})
+    run(store, graph, *({"messages": [HumanMessage(one)]} for one in turns), thread=thread_id)
 
 
 def fact(ident: str, content: str, category: str, confidence: float, **more: Any) -> dict[str, Any]:

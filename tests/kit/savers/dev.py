@@ -6,8 +6,9 @@ from threading import RLock
 from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.memory import InMemorySaver, PersistentDict
-from langgraph.graph import StateGraph
 from langgraph.types import interrupt
+
+from tests.kit.agents.small import chain
 
 
 class FileSaver(InMemorySaver):
@@ -100,12 +101,6 @@ class State(TypedDict):
 
 def graph_of(saver: Any) -> Any:
     """A subgraph, and a question behind it."""
-    inner = StateGraph(State)
-    inner.add_node("deep", lambda state: {"items": ["deep"]})
-    inner.add_edge("__start__", "deep")
-    builder = StateGraph(State)
-    builder.add_node("inner", inner.compile())
-    builder.add_node("ask", lambda state: {"items": [interrupt("which?")]})
-    builder.add_edge("__start__", "inner")
-    builder.add_edge("inner", "ask")
-    return builder.compile(checkpointer=saver)
+    inner = chain(State, {"deep": lambda state: {"items": ["deep"]}}).compile()
+    asks = {"inner": inner, "ask": lambda state: {"items": [interrupt("which?")]}}
+    return chain(State, asks).compile(checkpointer=saver)

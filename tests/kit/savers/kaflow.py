@@ -92,14 +92,7 @@ class InTime(MongoDBCheckpointer):
         found = self.list(config)
         return next((one for one in found if asked in {None, one.checkpoint["id"]}), None)
 
-    def list(
-        self,
-        config: Any,
-        *,
-        filter: Any = None,  # noqa: A002
-        limit: int | None = None,
-        before: Any = None,
-    ) -> Iterator[CheckpointTuple]:
+    def list(self, config: Any, **asked: Any) -> Iterator[CheckpointTuple]:
         thread_id = config["configurable"]["thread_id"]
         order = {"created_at": -1, "checkpoint_id": -1}
         found = list(self.collection.find({"thread_id": thread_id}).sort(order))
@@ -107,7 +100,7 @@ class InTime(MongoDBCheckpointer):
         for one, last in zip(found, older, strict=False):
             parent = one["parent_checkpoint_id"] or last
             at = _address(thread_id, one["checkpoint_id"])
-            if (filter or {}).items() <= one["metadata"].items():
+            if (asked.get("filter") or {}).items() <= one["metadata"].items():
                 whole = self._tuple(at, {**one, "parent_checkpoint_id": None})
                 above = _address(thread_id, parent) if parent else None
                 yield whole._replace(parent_config=above)

@@ -67,14 +67,11 @@ class KagentSaver(BaseCheckpointSaver[str]):
         thread_id, user, ns = _place(config)
         tag, body = self.serde.dumps_typed(checkpoint)
         told = json.dumps(get_checkpoint_metadata(config, metadata)).encode()
-        row = {
-            "parent_checkpoint_id": config["configurable"].get("checkpoint_id"),
-            "metadata": encoded(told),
-            "checkpoint": encoded(body),
-            "checkpoint_type": tag,
-            "version": checkpoint["v"],
-        }
-        self._upsert("lg_checkpoint", (user, thread_id, ns, checkpoint["id"]), row)
+        row = {"checkpoint": encoded(body), "checkpoint_type": tag, "version": checkpoint["v"]}
+        row |= {"parent_checkpoint_id": config["configurable"].get("checkpoint_id")}
+        with self._lock:
+            key = user, thread_id, ns, checkpoint["id"]
+            self._execute("lg_checkpoint", key, {**row, "metadata": encoded(told)})
         place = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
         return {"configurable": place}
 
@@ -90,10 +87,6 @@ class KagentSaver(BaseCheckpointSaver[str]):
                 row |= {"channel": channel, "task_id": task_id}
                 key = (*place, WRITES_IDX_MAP.get(channel, idx))
                 self._execute("lg_checkpoint_write", key, row)
-
-    def _upsert(self, table: str, key: tuple[Any, ...], row: dict[str, Any]) -> None:
-        with self._lock:
-            self._execute(table, key, row)
 
     def _execute(self, table: str, key: tuple[Any, ...], row: dict[str, Any]) -> None:
         names = ["user_id", "thread_id", "checkpoint_ns", "checkpoint_id", "write_idx"][: len(key)]
@@ -116,15 +109,8 @@ class KagentSaver(BaseCheckpointSaver[str]):
             return self._tuple(config if wanted else {"configurable": place}, user, row)
         return None
 
-    def list(
-        self,
-        config: Any,
-        *,
-        filter: Any = None,  # noqa: A002 - kagent ignores it, and `before`
-        before: Any = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        thread_id, user, ns = _place(config)
+    def list(self, config: Any, *, limit: int | None = None, **_: Any) -> Iterator[CheckpointTuple]:
+        thread_id, user, ns = _place(config)  # kagent ignores `filter` and `before`
         for row in self._rows("checkpoint_ns = %s", [user, thread_id, ns], limit):
             yield self._tuple(config, user, row)
 
@@ -185,14 +171,9 @@ class AddressedSaver(KagentSaver):
     """
 
     def list(
-        self,
-        config: Any,
-        *,
-        filter: Any = None,  # noqa: A002
-        before: Any = None,
-        limit: int | None = None,
+        self, config: Any, *, before: Any = None, limit: int | None = None, **more: Any
     ) -> Iterator[CheckpointTuple]:
-        asked = config["configurable"]
+        asked, wanted = config["configurable"], more.get("filter") or {}
         thread_id, user, ns = _place(config)
         # Without a namespace, the tests want those of all.
         only, values = ("checkpoint_ns = %s", [ns]) if "checkpoint_ns" in asked else ("true", [])
@@ -201,7 +182,7 @@ class AddressedSaver(KagentSaver):
             if before and row[1] >= before["configurable"]["checkpoint_id"]:
                 continue
             found = self._tuple({"configurable": place}, user, row)
-            if (filter or {}).items() <= found.metadata.items():
+            if wanted.items() <= found.metadata.items():
                 yield found
                 if limit is not None and (limit := limit - 1) == 0:
                     return

@@ -11,8 +11,6 @@ from tests.kit.servers import free_port, mysql_connection
 
 _END_OF_PATH = "\x1f"
 _THREAD = "thread_id = %(thread_id)s"
-
-
 _REPLACED = {
     # With the path before the task id, writes are sorted as LangGraph applies them.
     "json_arrayagg(json_array(\n            cw.task_id,": (

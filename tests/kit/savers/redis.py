@@ -35,15 +35,8 @@ class SeeingRedisSaver(RedisSaver):
         stored: list[Any] = [self._redis.json().get(name) for name in registered]
         return _pending(self, stored)
 
-    def list(
-        self,
-        config: Any,
-        *,
-        filter: Any = None,  # noqa: A002
-        before: Any = None,
-        limit: int | None = None,
-    ) -> Iterator[Any]:
-        return _list(self, config, filter, before, limit)
+    def list(self, config: Any, **asked: Any) -> Iterator[Any]:
+        return _list(self, config, **asked)
 
 
 class SeeingShallowRedisSaver(ShallowRedisSaver):
@@ -61,33 +54,22 @@ class SeeingShallowRedisSaver(ShallowRedisSaver):
         stored: list[Any] = [self._redis.json().get(name) for name in names]
         return _pending(self, [one for one in stored if one["checkpoint_id"] == checkpoint_id])
 
-    def list(
-        self,
-        config: Any,
-        *,
-        filter: Any = None,  # noqa: A002
-        before: Any = None,
-        limit: int | None = None,
-    ) -> Iterator[Any]:
-        return _list(self, config, filter, before, limit)
+    def list(self, config: Any, **asked: Any) -> Iterator[Any]:
+        return _list(self, config, **asked)
 
 
 def _pending(saver: Any, stored: list[Any]) -> list[Any]:
     """Return writes in the order in which LangGraph applies them."""
     ordered = sorted(stored, key=lambda one: (one["task_path"], one["task_id"], one["idx"]))
-    return [
-        (
-            one["task_id"],
-            one["channel"],
-            saver.serde.loads_typed((one["type"], saver._decode_blob(one["blob"]))),
-        )
-        for one in ordered
-    ]
+    read, load = saver._decode_blob, saver.serde.loads_typed
+    return [(it["task_id"], it["channel"], load((it["type"], read(it["blob"])))) for it in ordered]
 
 
-def _list(saver: Any, config: Any, wanted: Any, before: Any, limit: int | None) -> Iterator[Any]:
+def _list(
+    saver: Any, config: Any, *, before: Any = None, limit: int | None = None, **more: Any
+) -> Iterator[Any]:
     """Return what `list` promises, from the documents themselves."""
-    asked = (config or {}).get("configurable", {})
+    asked, wanted = (config or {}).get("configurable", {}), more.get("filter")
     places = []
     for name in saver._redis.scan_iter("checkpoint:*", count=1000):
         paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
@@ -169,23 +151,17 @@ class PlainRedisSaver(BaseCheckpointSaver[int]):
         found = [one for one in known if own in (None, one[2])]
         return self._tuple(*max(found, key=lambda one: one[2])) if found else None
 
-    def list(
-        self,
-        config: Any,
-        *,
-        filter: Any = None,  # noqa: A002
-        before: Any = None,
-        limit: int | None = None,
-    ) -> Iterator[Any]:
+    def list(self, config: Any, *, limit: int | None = None, **asked: Any) -> Iterator[Any]:
         place = (config or {}).get("configurable", {})
-        last = (before or {}).get("configurable", {}).get("checkpoint_id")
+        last = (asked.get("before") or {}).get("configurable", {}).get("checkpoint_id")
+        wanted = (asked.get("filter") or {}).items()
         known = self._places(place.get("thread_id"), place.get("checkpoint_ns"))
         given = 0
         for thread, ns, own in sorted(known, key=lambda one: one[2], reverse=True):
             if (last and own >= last) or place.get("checkpoint_id", own) != own:
                 continue
             found = self._tuple(thread, ns, own)
-            if all(found.metadata.get(name) == value for name, value in (filter or {}).items()):
+            if all(found.metadata.get(name) == value for name, value in wanted):
                 if given == limit:
                     return
                 given += 1
@@ -214,17 +190,14 @@ class PlainRedisSaver(BaseCheckpointSaver[int]):
             if name.decode().startswith(start):
                 task, number = name.decode().removeprefix(start).split(self.separator)
                 writes[task, int(number)] = self.client.hgetall(name)
+        load = self.serde.loads_typed
         return CheckpointTuple(
             {"configurable": {**place, "checkpoint_id": own}},
-            self.serde.loads_typed((stored[b"type"].decode(), stored[b"checkpoint"])),
+            load((stored[b"type"].decode(), stored[b"checkpoint"])),
             json.loads(stored[b"metadata"]),
             {"configurable": {**place, "checkpoint_id": parent}} if parent else None,
             [
-                (
-                    task,
-                    one[b"channel"].decode(),
-                    self.serde.loads_typed((one[b"type"].decode(), one[b"value"])),
-                )
+                (task, one[b"channel"].decode(), load((one[b"type"].decode(), one[b"value"])))
                 for (task, _), one in sorted(writes.items())
             ],
         )

@@ -99,27 +99,16 @@ class ThreeTableSaver(InMemorySaver):
             for channel, value in checkpoint["channel_values"].items():
                 tag, data = self.serde.dumps_typed(value)
                 named = {"thread_id": thread, "checkpoint_ns_hash": key, "channel": channel}
-                rows.append(
-                    ("checkpoint_blobs", {**named, "version": 0, "type": tag, "blob_data": data})
-                )
-            named = {
-                "thread_id": thread,
-                "checkpoint_id": checkpoint["id"],
-                "parent_checkpoint_id": parent,
-                "checkpoint_ns": ns,
-                "checkpoint_ns_hash": key,
-                "gmt_create": stamp,
-                "gmt_modified": stamp,
-            }
-            rows.append(("checkpoints", named))
+                stored = {"version": 0, "type": tag, "blob_data": data}
+                rows.append(("checkpoint_blobs", {**named, **stored}))
+            named = {"checkpoint_id": checkpoint["id"], "parent_checkpoint_id": parent}
+            named |= {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_ns_hash": key}
+            rows.append(("checkpoints", {**named, "gmt_create": stamp, "gmt_modified": stamp}))
             with connected(self._url) as execute:
                 mark = MARKS[self._engine]
                 if self._latest:
-                    execute(
-                        "DELETE FROM checkpoint_blobs"
-                        f" WHERE thread_id = {mark} AND checkpoint_ns_hash = {mark}",
-                        [thread, key],
-                    )
+                    where = f"WHERE thread_id = {mark} AND checkpoint_ns_hash = {mark}"
+                    execute(f"DELETE FROM checkpoint_blobs {where}", [thread, key])
                 for table, row in rows:
                     maker().insert(execute, table, row, mark)
         return super().put(config, checkpoint, metadata, new_versions)
@@ -137,26 +126,17 @@ class ThreeTableSaver(InMemorySaver):
             first = sum(one["task_id"] == name for _, one in pending)
             for idx, (channel, value) in enumerate(writes, first):
                 tag, data = self.serde.dumps_typed(value)
-                row = {
-                    "thread_id": thread,
-                    "task_id": name,
-                    "idx": idx,
-                    "channel": channel,
-                    "type": tag,
-                    "blob_data": data,
-                    "task_path": f"({ns!r},)" if ns else "()",
-                }
+                row = {"thread_id": thread, "task_id": name, "idx": idx, "channel": channel}
+                row |= {"type": tag, "blob_data": data, "task_path": f"({ns!r},)" if ns else "()"}
                 pending.append(((task_path, task_id, idx), row))
 
     def delete_thread(self, thread_id: str) -> None:
         super().delete_thread(thread_id)
+        exactly = "BINARY " if self._engine == "mysql" else ""
+        where = f"WHERE {exactly}thread_id = {MARKS[self._engine]}"
         with connected(self._url) as execute:
             for table in maker().TABLES:
-                exactly = "BINARY " if self._engine == "mysql" else ""
-                execute(
-                    f"DELETE FROM {table} WHERE {exactly}thread_id = {MARKS[self._engine]}",
-                    [thread_id],
-                )
+                execute(f"DELETE FROM {table} {where}", [thread_id])
 
     def _hash(self, thread: str, ns: str, checkpoint_id: str) -> str | bytes:
         text = ns if self._latest else f"{thread}\0{ns}\0{checkpoint_id}"
