@@ -203,13 +203,10 @@ def test_a_plan_writes_the_rows_that_the_command_writes(case: Case) -> None:
     """With the same clock and the same random numbers; and again the same in a second run."""
     for name in ("direct.db", "kept.db"):
         shutil.copyfile("store.db", name)
-    head, *_ = planned(case)
+    top, *_ = planned(case)
     assert apply(case).code == 0
     once = stored(Path("store.db"))
-    with (
-        patch.object(Session, "now", datetime.fromisoformat(head["made_at"])),
-        seeded(head["seed"]),
-    ):
+    with patch.object(Session, "now", datetime.fromisoformat(top["made_at"])), seeded(top["seed"]):
         assert run(f"-s direct.db {case.words}", "--yes").code == 0
     assert stored(Path("direct.db")) == once
     shutil.copyfile("kept.db", "store.db")
@@ -273,8 +270,7 @@ def test_an_archive_that_was_replaced_is_not_imported() -> None:
 @pytest.mark.parametrize("words", ["--to other.db", "--at head --as new"])
 def test_a_copied_thread_is_compared_row_by_row(side: str, words: str) -> None:
     case = Case(f"copy {REFUND} {words}", before=(f"copy {REFUND} --to other.db --create --yes",))
-    assert run(case.before[0]).code == 0
-    assert run(f"rollback {REFUND} --steps 1 --yes").code == 0
+    assert (run(case.before[0]).code, run(f"rollback {REFUND} --steps 1 --yes").code) == (0, 0)
     planned(case._replace(before=()))
     with closing(sqlite3.connect(side)) as db, db:
         # The same number of rows, and the same ids.
@@ -301,8 +297,7 @@ def test_a_plan_holds_no_key_and_takes_no_other() -> None:
     # A copy of encrypted values is planned, too.
     words = ("--aes-key-file", "new.key")
     assert run(f"rollback {KYOTO} --steps 1 --plan-out {PLAN}", *words).code == 0
-    assert apply(Case(""), "--yes", *words).code == 0
-    assert apply(Case(""), "--yes", *words).code == 6
+    assert (apply(Case(""), "--yes", *words).code, apply(Case(""), "--yes", *words).code) == (0, 6)
 
 
 def test_a_question_is_asked_and_its_answer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,13 +386,11 @@ def test_its_plan_holds_no_key_or_server(name: str) -> None:
     terms = getattr(COMMANDS[name].callback, TERMS, None)
     assert isinstance(terms, PlanTerms)
     assert terms.action == name
-    names = {one.name for one in params}
+    names = {it.name for it in params}
     assert "plan_out" in names
-    assert terms.again <= names & {one.name for one in COMMANDS["apply"].params}
-    stores = {
-        one.name for one in params if one.param_type_name == "option" and one.metavar == "STORE"
-    }
-    secret = {one for one in names if one and one.endswith(("_key", "key_file"))}
+    assert terms.again <= names & {it.name for it in COMMANDS["apply"].params}
+    stores = {it.name for it in params if it.param_type_name == "option" and it.metavar == "STORE"}
+    secret = {it for it in names if it and it.endswith(("_key", "key_file"))}
     assert secret | stores <= terms.again | {
         "aes_key_file",  # of every command: the key of the store itself
         "memory",  # only shows what came from removed threads

@@ -15,7 +15,6 @@ from tests.kit.command import SAMPLE, ckpt
 KYOTO = "trip-to-kyoto"
 REFUSED = {2, 4, 6}
 """The codes of a plan that is not used."""
-
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 documents = st.recursive(
     leaves,
@@ -144,9 +143,7 @@ def test_only_a_regular_file_is_read(sample: Path, tmp_path: Path) -> None:
         assert ckpt("-s", sample, "apply", path, "--yes").code in {2, 4}
 
 
-def test_variables_in_a_plan_are_not_expanded(
-    sample: Path, plan: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_variable_is_expanded(sample: Path, plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAME", KYOTO)
     change(plan, lambda head: head["options"].update(thread="${NAME}"))
     assert "${NAME}" in refused(sample, plan)

@@ -23,9 +23,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
 
 
@@ -97,8 +97,7 @@ def test_a_link_is_not_followed(home: Path) -> None:
     other.write_text("mine")
     path.symlink_to(other)
     answer = ckpt("completion", "fish", "--install")
-    assert answer.code == 5
-    assert "symbolic link" in answer.err
+    assert (answer.code, "symbolic link" in answer.err) == (5, True)
     assert answer.err.endswith(f"hint: remove the link: rm {path}\n")
     assert (other.read_text(), path.is_symlink()) == ("mine", True)
 

@@ -138,9 +138,7 @@ def test_an_error_is_silent(kind: str, tmp_path: Path) -> None:
         assert offered(kind, "", store, "", "no such thread", "") == []
 
 
-def test_a_description_cannot_look_like_another_completion(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_description_is_no_completion(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = {"session": lambda *_: iter([("one", "anna"), ("two", "anna\nthree\t\x1b[31m")])}
     monkeypatch.setattr(complete, "_KINDS", sessions)
     assert offered("session", "", sample) == ["one\tanna", "two\t"]
@@ -169,9 +167,7 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("user = anna and st", ["user = anna and status", "user = anna and step"]),
     ],
 )
-def test_the_last_word_of_a_filter_is_offered(
-    configured: Path, text: str, offers: list[str]
-) -> None:
+def test_a_filters_last_word_is_offered(configured: Path, text: str, offers: list[str]) -> None:
     assert [line.partition("\t")[0] for line in offered("filter", text, "xyz")] == offers
 
 

@@ -169,9 +169,7 @@ def test_memory_is_found_if_no_threads_are_here(folder: Path) -> None:
         (".evoscientist/sessions.db", "where EvoScientist keeps its sessions"),
     ],
 )
-def test_where_applications_keep_their_store(
-    place: str, whose: str, folder: Path, home: Path
-) -> None:
+def test_where_applications_keep_stores(place: str, whose: str, folder: Path, home: Path) -> None:
     put(home / place)
     assert (threads(), listed()) == (8, f"note: using '{home / place}', {whose}\n")
     assert str(home / place) in {one["url"] for one in ckpt("stores", "-o", "json").json}
@@ -221,9 +219,7 @@ def test_what_only_shows_a_change_does_not(project: Path, words: str) -> None:
 # A server that a file of an application names
 
 
-def test_a_server_is_contacted_only_if_its_file_is_trusted(
-    folder: Path, server: tuple[str, list[object]]
-) -> None:
+def test_only_a_trusted_file_names_a_server(folder: Path, server: tuple[str, list[object]]) -> None:
     url, connections = server
     file = folder / ".env"
     file.write_text(f"OPENAI_API_KEY=sk-1\nDATABASE_URI='{url}'\n")
@@ -300,8 +296,7 @@ def test_another_file_of_variables(folder: Path) -> None:
     found = server_named_in(folder)
     assert found is not None
     assert found.source.name == "prod.env"
-    assert ckpt("trust", "--yes", "prod.env").code == 0
-    assert ckpt("trust", "--yes", ".env").code == 2
+    assert (ckpt("trust", "--yes", "prod.env").code, ckpt("trust", "--yes", ".env").code) == (0, 2)
     here = only_store(folder)
     assert here is not None
     assert here.server is not None
@@ -343,8 +338,7 @@ def test_a_profile(project: Path, monkeypatch: pytest.MonkeyPatch, name: str) ->
     )
     assert threads() == threads("-s", "here") == 8
     assert threads("--config", name, "-s", "here") == 8
-    assert ckpt("trust", "--yes").code == 0
-    assert ckpt("-s", "there", "threads", "list").code == 2
+    assert (ckpt("trust", "--yes").code, ckpt("-s", "there", "threads", "list").code) == (0, 2)
     monkeypatch.setenv("AGENTS", str(project))
     assert threads("-s", "there") == 8
     below = project / "deep" / "er"
@@ -424,8 +418,7 @@ def test_the_hints_of_a_profile_are_about_its_name_and_its_server(project: Path)
 )
 def test_an_unknown_parameter_of_a_url_is_refused(project: Path, url: str) -> None:
     answer = ckpt("-s", f"{url}?colour=1", "threads", "list")
-    assert (answer.code, "colour" in answer.err) == (2, True)
-    assert "\nhint: known: " in answer.err
+    assert (answer.code, "colour" in answer.err, "\nhint: known: " in answer.err) == (2, True, True)
 
 
 def test_a_server_cannot_be_copied() -> None:
@@ -480,9 +473,7 @@ def prod(folder: Path) -> Path:
 BOTH = "cannot tell which store 'prod' is"
 
 
-def test_a_file_named_like_a_profile_is_not_chosen(
-    prod: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_named_as_a_profile_is_refused(prod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(prod / "prod")
     for words in (
         ["-s", "prod", "threads", "list"],

@@ -8,9 +8,7 @@ from tests.kit.command import ckpt
 
 def test_a_thread_is_copied_to_a_new_one(sample: Path) -> None:
     asks_first(sample, "copy refund-4711 --as again")
-    old, new = (
-        ckpt("-s", sample, "messages", one, "-o", "json") for one in ("refund-4711", "again")
-    )
+    old, new = (ckpt("-s", sample, "messages", it, "-o", "json") for it in ("refund-4711", "again"))
     assert new.json == old.json != []
 
 

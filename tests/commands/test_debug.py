@@ -92,9 +92,7 @@ class BrokenScreen:
         self._context.close()
 
 
-def test_errors_on_the_screen_are_printed_when_it_ends(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_on_the_screen_are_printed(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(tui, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
     monkeypatch.setattr(app, "CkptApp", BrokenScreen)

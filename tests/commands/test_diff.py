@@ -37,9 +37,7 @@ def diff(store: Path, *words: str) -> Any:
         (["support-live-chat", "trip-to-kyoto"], (14, 12)),
     ],
 )
-def test_it_goes_from_the_first_to_the_second(
-    sample: Path, words: list[str], expected: tuple[int, int]
-) -> None:
+def test_it_goes_from_a_to_b(sample: Path, words: list[str], expected: tuple[int, int]) -> None:
     found = diff(sample, *words)
     assert (found["from"]["step"], found["to"]["step"]) == expected
 
@@ -58,8 +56,7 @@ def test_writes_are_shown_with_what_they_did(store: Path) -> None:
         ("one", 2, 0),
         ("two", 1, 1),
     ]
-    assert facts["before"] == {"seed": True}
-    assert facts["rebuilt"] == facts["stored"]
+    assert (facts["before"], facts["rebuilt"]) == ({"seed": True}, facts["stored"])
     assert facts["verdict"] == "match"
     assert {one["effect"] for one in found["channels"]["worst"]["writes"]} == {"duplicate"}
     assert {one["effect"] for one in found["others"]} == {"special"}

@@ -14,10 +14,8 @@ def test_a_sound_store_has_no_findings_and_a_damaged_one_fails_the_check(sample:
     sound = ckpt("-s", sample, "doctor", "-o", "json")
     assert (sound.code, sound.json["findings"]) == (0, [])
     assert ckpt("-s", sample, "doctor").err.endswith("35 values: no findings\n")
-    with closing(sqlite3.connect(sample)) as connection, connection:
-        connection.execute(
-            "UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = 'refund-4711'"
-        )
+    with closing(sqlite3.connect(sample)) as db, db:
+        db.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = 'refund-4711'")
     found = ckpt("-s", sample, "doctor", "-o", "json")
     assert found.code == 1
     assert {(one["code"], one["thread_id"]) for one in found.json["findings"]} == {

@@ -55,9 +55,7 @@ def test_the_version(words: str) -> None:
 
 @pytest.mark.parametrize("words", ["show nobody", "bogus", "threads list --limit 0"])
 @pytest.mark.parametrize("form", ["-o json", "-ojson", "--output=ndjson"])
-def test_an_error_is_one_json_line_where_json_is_asked_for(
-    sample: Path, words: str, form: str
-) -> None:
+def test_an_error_is_one_json_line_if_json_is_wanted(sample: Path, words: str, form: str) -> None:
     answer = ckpt("-s", sample, *words.split(), *form.split())
     error = json.loads(answer.err)
     assert (answer.out, error["exit_code"]) == ("", answer.code)

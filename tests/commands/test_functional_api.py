@@ -75,9 +75,7 @@ def test_the_memory_of_a_thread_is_shown_compared_traced_and_verified(store: Pat
 
 
 @pytest.mark.parametrize("paths", [True, False], ids=["with paths", "without paths"])
-def test_a_task_is_named_where_its_id_proves_the_name(
-    store: Path, tmp_path: Path, paths: bool
-) -> None:
+def test_a_task_is_named_if_its_id_proves_it(store: Path, tmp_path: Path, paths: bool) -> None:
     path = copy_store(store, tmp_path)
     if not paths:
         with sqlite3.connect(path) as connection:

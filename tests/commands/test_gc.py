@@ -16,13 +16,11 @@ OLD = "1ef00000-0000-6000-8000-000000000000"
 def test_rows_that_nothing_refers_to_are_deleted(sample: Path) -> None:
     unused = ckpt("-s", sample, "gc", "--scope", "all", "--yes")
     assert (unused.code, unused.err) == (0, "note: nothing to remove\n")
-    with closing(sqlite3.connect(sample)) as connection, connection:
-        connection.execute(
-            "UPDATE writes SET checkpoint_id = ? WHERE thread_id = 'refund-4711'", [OLD]
-        )
+    with closing(sqlite3.connect(sample)) as db, db:
+        db.execute("UPDATE writes SET checkpoint_id = ? WHERE thread_id = 'refund-4711'", [OLD])
     asks_first(sample, "gc --scope writes")
-    with closing(sqlite3.connect(sample)) as connection:
-        (left,) = connection.execute("SELECT count(*) FROM writes WHERE checkpoint_id = ?", [OLD])
+    with closing(sqlite3.connect(sample)) as db:
+        (left,) = db.execute("SELECT count(*) FROM writes WHERE checkpoint_id = ?", [OLD])
     assert left == (0,)
 
 

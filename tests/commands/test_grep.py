@@ -100,9 +100,7 @@ SEARCHED = ("write", "search", "price", "price list of Oslo")
         ),
     ],
 )
-def test_it_is_found_once_with_its_place(
-    store: Path, words: list[str], expected: tuple[str | None, ...]
-) -> None:
+def test_it_is_found_once(store: Path, words: list[str], expected: tuple[str | None, ...]) -> None:
     (hit,) = grep(store, *words)
     assert (hit["in"], hit["node"], hit["path"], hit["line"]) == expected
 

@@ -70,9 +70,7 @@ test_wrong_words_are_refused = refusals(
 
 
 @pytest.mark.parametrize("command", ["history", "tail", "interrupts"])
-def test_a_command_on_a_whole_thread_names_what_shows_a_checkpoint(
-    sample: Path, command: str
-) -> None:
+def test_a_command_on_a_thread_names_what_shows_a_checkpoint(sample: Path, command: str) -> None:
     answer = ckpt("-s", sample, command, "trip-to-kyoto@step:3")
     assert (answer.code, answer.out) == (3, "")
     error, hint = answer.err.splitlines()
@@ -82,9 +80,7 @@ def test_a_command_on_a_whole_thread_names_what_shows_a_checkpoint(
     assert named.split()[:2] == ["-s", str(sample)]
 
 
-def test_a_command_to_paste_names_the_configuration_with_its_profile(
-    sample: Path, tmp_path: Path
-) -> None:
+def test_a_command_to_paste_names_the_configuration(sample: Path, tmp_path: Path) -> None:
     config = tmp_path / "own.toml"
     config.write_text(f'[stores.agent]\nurl = "{sample}"\n')
     answer = ckpt("--config", config, "-s", "agent", "tail", "trip-to-kyoto@step:3")

@@ -32,9 +32,7 @@ DETAILS = {"status", "conditions", "next", "runs", "source", "parent", "metadata
         ("threads list --all --long", THREAD | DETAILS | {"title"}),
     ],
 )
-def test_what_takes_long_is_told_if_it_is_asked_for(
-    sample: Path, words: str, keys: set[str]
-) -> None:
+def test_what_takes_long_is_told_if_asked_for(sample: Path, words: str, keys: set[str]) -> None:
     """All other keys are those of the schemas, with which each answer of a test is compared."""
     first, *_ = ckpt("-s", sample, *words.split(), "-o", "json").json
     assert set(first) == keys
@@ -71,8 +69,7 @@ def test_what_is_followed_arrives_at_once() -> None:
 
 def test_an_empty_list_is_an_empty_array(sample: Path) -> None:
     words = ("-s", sample, "threads", "list", "--match", "nothing")
-    assert ckpt(*words, "-o", "json").out == "[]\n"
-    assert ckpt(*words, "-o", "ndjson").out == ""
+    assert (ckpt(*words, "-o", "json").out, ckpt(*words, "-o", "ndjson").out) == ("[]\n", "")
     assert ckpt(*words, "-o", "tsv").out.startswith("thread_id\t")
     assert ckpt(*words, "--exit-code").code == 0
     assert ckpt("-s", sample, "threads", "list", "--exit-code").code == 1

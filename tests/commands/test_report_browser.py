@@ -102,9 +102,7 @@ def test_keys_slider_buttons_and_tree_move(browser: Browser, opened: Callable[..
     assert position(browser) == 1
 
 
-def test_a_link_of_an_error_shows_its_checkpoint(
-    browser: Browser, opened: Callable[..., None]
-) -> None:
+def test_a_link_of_an_error_is_followed(browser: Browser, opened: Callable[..., None]) -> None:
     opened("invoice-import")
     browser.press("Home")
     assert "failed" not in browser.text("#troubles")
@@ -215,9 +213,7 @@ def test_hostile_rows_run_nothing(browser: Browser, tmp_path: Path) -> None:
                 _look_at_everything(browser)
 
 
-def test_a_script_in_the_page_would_not_run(
-    chromium: Browser, sample: Path, tmp_path: Path
-) -> None:
+def test_a_script_in_the_page_cannot_run(chromium: Browser, sample: Path, tmp_path: Path) -> None:
     # As if escaping had failed: the policy of the page still holds.
     file = made(sample, tmp_path, "invoice-import")
     added = f"<script>{MARK}</script><img src='http://127.0.0.1:9/x' onerror='{MARK}'>"
@@ -267,9 +263,7 @@ _CONTRAST = """
 """
 
 
-def test_it_is_legible_in_light_and_dark_and_fits_a_phone(
-    browser: Browser, opened: Callable[..., None]
-) -> None:
+def test_it_is_legible_and_fits_a_phone(browser: Browser, opened: Callable[..., None]) -> None:
     for thread_id in ("invoice-import", "refund-4711", "trip-to-kyoto"):
         opened(thread_id, "--all-ns")
         for dark in (False, True):
@@ -279,9 +273,7 @@ def test_it_is_legible_in_light_and_dark_and_fits_a_phone(
             assert browser.run(_CONTRAST) == []
 
 
-def test_it_is_used_without_a_mouse_and_by_a_screen_reader(
-    browser: Browser, opened: Callable[..., None]
-) -> None:
+def test_it_needs_no_mouse_and_can_be_heard(browser: Browser, opened: Callable[..., None]) -> None:
     opened("trip-to-kyoto@step:4")
     focused = []
     for _ in range(8):
@@ -297,9 +289,7 @@ def test_it_is_used_without_a_mouse_and_by_a_screen_reader(
     assert [role for role, name in roles if role in named - {"table", "group"} and not name] == []
 
 
-def test_it_prints_what_is_shown_without_controls(
-    browser: Browser, opened: Callable[..., None]
-) -> None:
+def test_it_prints_what_is_shown_alone(browser: Browser, opened: Callable[..., None]) -> None:
     opened("trip-to-kyoto@step:4")
     before = browser.run("document.querySelectorAll('details[open]').length")
     assert browser.pdf().startswith(b"%PDF")

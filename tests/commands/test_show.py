@@ -54,9 +54,7 @@ def shown(store: Path, *words: str) -> list[str]:
         ),
     ],
 )
-def test_it_says_what_runs_next_and_what_is_kept(
-    sample: Path, thread: str, lines: list[str]
-) -> None:
+def test_it_says_what_runs_and_what_is_kept(sample: Path, thread: str, lines: list[str]) -> None:
     assert set(lines) <= set(shown(sample, thread))
 
 
@@ -224,9 +222,7 @@ def test_a_join_that_waits_is_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ran_before", "waits_for"), [([], ["c", "d"]), (["c+d"], ["c+d"])], ids=["unknown", "known"]
 )
-def test_a_plus_sign_may_belong_to_a_name(
-    tmp_path: Path, ran_before: list[str], waits_for: list[str]
-) -> None:
+def test_names_may_have_a_plus(tmp_path: Path, ran_before: list[str], waits_for: list[str]) -> None:
     """What arrived is known; of the others, another thread may tell the names."""
     path, graph = tmp_path / "agent.db", joined(["a+b", "c+d"])
     run(path, graph, *({"pick": [one]} for one in ran_before), thread="other")
@@ -266,9 +262,7 @@ def dropped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("answer-sync", ["ask", "fine"]),
     ],
 )
-def test_only_the_nodes_that_ran_made_a_checkpoint(
-    dropped: Path, thread: str, nodes: list[str]
-) -> None:
+def test_only_nodes_that_ran_made_it(dropped: Path, thread: str, nodes: list[str]) -> None:
     (newest,) = ckpt("-s", dropped, "history", thread, "-n", "1", "-o", "json").json
     assert sorted(newest["nodes"]) == nodes
 
@@ -277,9 +271,7 @@ def test_only_the_nodes_that_ran_made_a_checkpoint(
     ("thread", "is_dropped"),
     [("again-sync", True), ("again-exit", True), ("answer-sync", False), ("answer-exit", False)],
 )
-def test_writes_that_a_new_input_dropped_are_shown_as_dropped(
-    dropped: Path, thread: str, is_dropped: bool
-) -> None:
+def test_writes_that_an_input_dropped_say_so(dropped: Path, thread: str, is_dropped: bool) -> None:
     ref = f"{thread}@step:1"
     found = show(dropped, ref, "--writes")
     assert "log" in [one["channel"] for one in found["writes"]]
@@ -327,8 +319,7 @@ def test_an_input_is_shown_by_each_command(inputs: Path) -> None:
         assert said in lines[lines.index("\ninput") :]
         assert said in str(show(inputs, at)["input"])
     first = ckpt("-s", inputs, "messages", f"t@{rows[0]['checkpoint_id']}", "-o", "json")
-    assert first.json[-1]["content"] == "hi"
-    assert "the next step takes in" in first.err
+    assert (first.json[-1]["content"], "the next step takes in" in first.err) == ("hi", True)
 
 
 def test_an_input_and_a_short_answer_are_not_left_out(talks: Path) -> None:

@@ -179,8 +179,7 @@ def draw(plan: TreeLayout, name: str = "a") -> ElementTree.Element:
 
 def test_a_picture_shows_what_the_tree_shows(sample: Path) -> None:
     picture = ElementTree.fromstring(ckpt("-s", sample, "show", "trip-to-kyoto", "--svg").out)
-    assert picture.tag == f"{SVG}svg"
-    assert picture[0].text == "Checkpoints of thread trip-to-kyoto"
+    assert (picture.tag, picture[0].text) == (f"{SVG}svg", "Checkpoints of thread trip-to-kyoto")
     assert "20 checkpoints · 2 branches · 1 subgraph call · done" in (picture[1].text or "")
     shown = [one for one in texts(picture) if not one.startswith("20")]
     assert "f169  12  reply → END  ● head" in shown

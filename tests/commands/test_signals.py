@@ -231,8 +231,7 @@ def test_ctrl_c_at_any_import(sample: Path, entry: list[str], module: str) -> No
 
 def test_the_copy_of_a_killed_run_is_removed_by_the_next(sample: Path) -> None:
     done = run(KILLED, sample, COPY)
-    assert done.ended[0] == -signal.SIGKILL
-    assert "copy.db" in done.left
+    assert (done.ended[0], "copy.db" in done.left) == (-signal.SIGKILL, True)
     done = run("", sample, COPY)
     assert (done.ended[0], done.left) == (0, [])
 
@@ -246,16 +245,12 @@ def test_jobs_leave_no_copies(sample: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "custom"), [("", IN_A_JOB), (WHILE_STARTING_A_JOB, "")], ids=["at work", "starting"]
 )
-def test_jobs_end_with_the_main_process(
-    sample: Path, number: signal.Signals, program: str, custom: str
-) -> None:
+def test_jobs_end_with_it(sample: Path, number: signal.Signals, program: str, custom: str) -> None:
     done = run(program, sample, JOBS, number, custom=custom)
     assert (done.ended, done.left) == ((-number, ""), [])
 
 
-def test_a_job_that_starts_leaves_ctrl_c_to_the_process_that_gives_out_the_work(
-    sample: Path,
-) -> None:
+def test_a_job_that_starts_leaves_ctrl_c_to_the_main_process(sample: Path) -> None:
     pressed = {"CKPT_TEST_PRESSED_AT": "ckpt_cli.reading.workers", "CKPT_TEST_IN_JOB": "1"}
     done = Ran(MODULE, sample, "grep Kanra --jobs 2", AT_AN_IMPORT, **pressed)
     assert done.ended == (0, "")

@@ -227,9 +227,7 @@ def test_messages_without_an_id_count_once_for_each_place(
     assert tokens(path, "thread")["t"]["messages"] == 2
 
 
-def test_an_id_that_is_given_when_messages_are_merged_is_no_other_message(
-    path: Path, saver: SqliteSaver
-) -> None:
+def test_an_id_that_is_given_by_a_merge_is_no_other_message(path: Path, saver: SqliteSaver) -> None:
     usage: Any = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
     dig = {"dig": lambda _: {"messages": [AIMessage("x", usage_metadata=usage)]}}
     graph = nested(Chat, chain(Chat, dig), "research").compile(checkpointer=saver)
@@ -239,9 +237,7 @@ def test_an_id_that_is_given_when_messages_are_merged_is_no_other_message(
     assert tokens(path, "thread")["t"] == dict.fromkeys(KINDS, 0) | counted
 
 
-def test_a_copy_counts_again_and_a_pruned_thread_what_is_left(
-    path: Path, saver: SqliteSaver
-) -> None:
+def test_a_copy_counts_again_and_what_is_pruned_less(path: Path, saver: SqliteSaver) -> None:
     graph = agent(saver)
     for given in (ONE, TWO):
         graph.invoke(given, CONFIG)
@@ -288,17 +284,13 @@ def test_prices_are_those_of_the_configuration(asked: Path) -> None:
     assert "COST" not in ckpt("-s", asked, "stats", "--by", "model", "-o", "table").out
 
 
-def test_prices_of_a_file_that_is_not_trusted_are_used(
-    asked: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prices_need_no_trusted_file(asked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(asked.parent)
     asked.with_name("ckpt.toml").write_text(
         '[stores.here]\nurl = "agent.db"\n[prices."*"]\ninput = 1\noutput = 1\n'
         '[stores.own]\nurl = "agent.db"\nprices = {"*" = {input = 2, output = 2}}\n'
     )
-    one, own = (
-        ckpt("-s", name, "stats", "-o", "json", "--by", "model") for name in ("here", "own")
-    )
+    one, own = (ckpt("-s", it, "stats", "-o", "json", "--by", "model") for it in ("here", "own"))
     assert one.json["cost"] > 0
     assert own.json["cost"] == pytest.approx(2 * one.json["cost"])
     assert one.err == own.err == ""

@@ -290,9 +290,7 @@ def test_an_old_thread_that_moves_is_told_without_its_history(live: Path, watche
         assert len(following.tail._threads._seen) <= watched
 
 
-def test_more_threads_than_are_remembered_may_move_at_once(
-    live: Path, watched: int, following: Following
-) -> None:
+def test_more_than_is_remembered_may_move(live: Path, watched: int, following: Following) -> None:
     for number in range(watched + 5):
         run_sqlite(live, f"burst-{number}", answer)
     assert len(following.new()) == 3 * (watched + 5)

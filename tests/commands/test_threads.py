@@ -85,9 +85,7 @@ def test_the_worst_condition_is_the_status_and_all_are_listed(store: Path) -> No
         ("done", {"17", "visit-anna"}),
     ],
 )
-def test_a_thread_is_found_by_each_of_its_conditions(
-    store: Path, status: str, found: set[str]
-) -> None:
+def test_a_thread_is_found_by_each_condition(store: Path, status: str, found: set[str]) -> None:
     assert _rows(store, "--status", status).keys() == found
 
 
@@ -113,9 +111,7 @@ def test_an_id_that_says_nothing_gets_a_title(store: Path) -> None:
     assert _rows(store, "--long", "--all")["visit-anna"]["title"] == "Hi"
 
 
-def test_messages_that_are_stored_apart_are_read_for_a_title_unless_they_are_large(
-    tmp_path: Path,
-) -> None:
+def test_messages_stored_apart_are_read_for_a_title_unless_they_are_large(tmp_path: Path) -> None:
     saver = FileSaver(tmp_path)
     rules = SystemMessage("be kind " * 5_000)
     for thread_id, text in ((UUID, "Hi"), ("17", f"Hi{' there' * 50_000}"), ("anna", "Hi")):
@@ -182,8 +178,7 @@ def test_a_page_past_the_end_is_not_called_an_empty_store(sample: Path) -> None:
 def test_deleted_threads_are_gone_and_no_others(sample: Path) -> None:
     before = set(_rows(sample, "--all"))
     words = ("-s", sample, "threads", "delete", "trip-to-kyoto", "nobody")
-    assert ckpt(*words).code == 5
-    assert ckpt(*words, "--dry-run").code == 7
+    assert (ckpt(*words).code, ckpt(*words, "--dry-run").code) == (5, 7)
     assert set(_rows(sample, "--all")) == before
     done = ckpt(*words, "--yes")
     assert (done.code, "not found: nobody" in done.err) == (7, True)

@@ -172,5 +172,4 @@ def test_a_lost_store_is_said_and_opened_again(live: Path) -> None:
 )
 def test_it_is_for_terminals_only(live: Path, words: list[str], said: str) -> None:
     found = ckpt("-s", live, "threads", "list", "--watch", *words)
-    assert (found.code, found.out) == (2, "")
-    assert said in found.err
+    assert (found.code, found.out, said in found.err) == (2, "", True)

@@ -239,8 +239,7 @@ def test_last_and_since_leave_out_earlier_steps(job: Job) -> None:
     job.run(job.compiled({"plan": napping("plan"), "write": napping("write")}))
     whole = job.measured()
     last = job.measured(last=1)
-    assert last["steps"] == whole["steps"][-1:]
-    assert last["left_out"] == len(whole["steps"]) - 1
+    assert (last["steps"], last["left_out"]) == (whole["steps"][-1:], len(whole["steps"]) - 1)
     assert last["first_at"] == whole["steps"][-1]["started_at"]
     assert last["seconds"] == last["steps"][0]["seconds"]
     assert job.measured(since=whole["steps"][-1]["ended_at"])["steps"] == last["steps"]
@@ -278,11 +277,9 @@ def test_the_wait_after_a_rollback_is_idle(job: Job) -> None:
     """Also where the state goes back to a fork of LangGraph's own, which is marked as resumed."""
     graph = job.compiled({"plan": napping("plan"), "write": napping("write")})
     planning = job.run(graph)
-    planned = next(one for one in graph.get_state_history(CONFIG) if one.next == ("write",))
+    planned = next(it for it in graph.get_state_history(CONFIG) if it.next == ("write",))
     job.run(graph, None, planned.config)
-    forked = next(
-        one for one in graph.get_state_history(CONFIG) if one.metadata["source"] == "fork"
-    )
+    forked = next(it for it in graph.get_state_history(CONFIG) if it.metadata["source"] == "fork")
     ref = f"t@{forked.config['configurable']['checkpoint_id']}"
     assert ckpt("-s", job.path, "rollback", ref, "--yes").code == 0
     opened = job.measured()["open"]

@@ -90,7 +90,7 @@ RUNS = {
     "purge": Run("--include-interrupted --include-error --dry-run", changes=True),
     "copy": Run("--to other.db --create --dry-run", number, 4, changes=True),
     "erase": Run(
-        "--no-mentions --dry-run", lambda one: one.json["places"][0]["items"], 4, changes=True
+        "--no-mentions --dry-run", lambda it: it.json["places"][0]["items"], 4, changes=True
     ),
     "export": Run("--format jsonl"),
     "rekey": Run("--encrypt --new-key-file key --dry-run", number, 4, changes=True),
@@ -143,8 +143,7 @@ def test_a_short_form_that_finds_nothing_is_explained(folder: Path, command: str
 def test_a_wrong_filter_is_shown_with_its_place(folder: Path, command: str) -> None:
     words = [*command.split(), *shlex.split(RUNS[command].words)]
     answer = ckpt("-s", "sample.db", *words, "--where", "status error")
-    assert (answer.code, answer.out) == (2, "")
-    assert "  status error\n         ^\n" in answer.err
+    assert (answer.code, answer.out, "  status error\n         ^\n" in answer.err) == (2, "", True)
 
     format_ = "json" if RUNS[command].ends else "ndjson"
     where = ["--where", "checkpoints > 3 and @wrong", "--config", "ckpt.toml", "-o", format_]
@@ -412,9 +411,7 @@ def test_progress_counts_what_is_chosen_or_must_be_read(
     assert {one.thread_id for one in found} <= set(seen)
 
 
-def test_threads_that_the_index_excludes_are_not_even_grouped(
-    sample: Path, seen: list[str], watch: Any
-) -> None:
+def test_threads_the_index_excludes_are_not_read(sample: Path, seen: list[str], watch: Any) -> None:
     wanted = Selection(where=parse_filter("checkpoints > 16 and source = update"))
     with open_store(str(sample)) as store:
         assert list(list_threads(store, wanted, watch=watch)) == []

@@ -86,9 +86,7 @@ def test_every_transition_on_redis_is_explained(folder: Path, redis_stack_url: s
         pytest.param("js-1.7.3", marks=pytest.mark.engines),
     ],
 )
-def test_every_transition_of_langgraph_js_on_postgresql_is_explained(
-    era: str, postgres_url: str
-) -> None:
+def test_every_transition_of_js_on_postgresql_is_explained(era: str, postgres_url: str) -> None:
     restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
     with open_store(postgres_url) as store:
         check(replay_store(store), era, DAMAGED[era])

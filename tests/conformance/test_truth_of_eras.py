@@ -21,7 +21,6 @@ NEVER_RAN = {("error", 1), ("update-fresh", 0)}
 """A node that never ran in the thread is next, and bodies with `v` < 4 do not name it."""
 PARTLY_FINISHED = {"error-parallel": ["boom"], "interrupt-parallel": ["ask_a", "ask_b"]}
 """The newest library computes other task ids than those stored, so it lists finished tasks too."""
-
 OLDEST = Known(
     next_unknown=frozenset(
         NEVER_RAN | {("breakpoint-subgraph", 1), ("interrupt-nested", 1), ("update-asking", 2)}
@@ -53,7 +52,6 @@ KNOWN = {
     "agents/deepagents-0.6": Known(),
     "agents/deepagents-0.7": Known(),
 }
-
 HALF_STORED: dict[str, list[str]] = {"zoo-floats": [], "zoo-text": []}
 """The saver failed on the checkpoint after the task's writes; see `PARTLY_FINISHED`."""
 
@@ -91,8 +89,6 @@ MANGLED_ON_REDIS = {
     "lg-1.0.10": set[str](),
 }
 """Values that a saver stores without a part of them; 0.4.1 refuses those."""
-
-
 MONGODB = {"lg-0.2.70": "0.1 to 0.2.1", "lg-0.6.11": "0.1 to 0.2.1", "lg-1.0.10": "0.2.2 or later"}
 """By era, what is said of its saver: 0.1.0, 0.2.1 and 0.3.1."""
 KNOWN_ON_MONGODB = {
@@ -112,9 +108,7 @@ def test_a_store_of_an_older_era_reads_as_its_library_read_it(era: str, tmp_path
 
 
 @pytest.mark.parametrize("era", ["lg-0.2.14", "lg-0.2.70"])
-def test_a_thread_that_waits_at_a_breakpoint_of_an_older_era_is_never_done(
-    era: str, tmp_path: Path
-) -> None:
+def test_one_that_waits_at_a_breakpoint_of_an_era_is_never_done(era: str, tmp_path: Path) -> None:
     """What no other thread tells is unknown."""
     folder = FIXTURES / "breakpoints" / era
     truth = json.loads((folder / "truth.json").read_text("utf-8"))["next"]
@@ -137,9 +131,7 @@ def test_a_thread_that_waits_at_a_breakpoint_of_an_older_era_is_never_done(
 @pytest.mark.in_ci("lg-0.2.14-json")
 @pytest.mark.engines
 @pytest.mark.parametrize("name", KNOWN_ON_POSTGRES)
-def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
-    name: str, postgres_url: str
-) -> None:
+def test_a_postgres_store_reads_as_its_library_read_it(name: str, postgres_url: str) -> None:
     folder = FIXTURES / "postgres" / name
     truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
     restore(folder / "store.sql.gz", postgres_url)
@@ -151,9 +143,7 @@ def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
     ("era", "suffix"),
     [*((era, "") for era in MONGODB), pytest.param("lg-0.6.11", "_aio", marks=pytest.mark.nightly)],
 )
-def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(
-    era: str, suffix: str, mongodb_url: str
-) -> None:
+def test_a_mongodb_store_reads_as_its_library_did(era: str, suffix: str, mongodb_url: str) -> None:
     """Also under the names that AsyncMongoDBSaver took until 0.2."""
     restore_documents(FIXTURES / "mongodb" / era / "store.bson.gz", mongodb_url, suffix)
     with open_store(mongodb_url) as store:
@@ -167,9 +157,7 @@ def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(
 
 
 @pytest.mark.nightly
-def test_two_generations_of_metadata_in_one_collection_read_where_the_saver_fails(
-    mongodb_url: str,
-) -> None:
+def test_two_generations_of_metadata_read_where_the_saver_fails(mongodb_url: str) -> None:
     from langgraph.checkpoint.mongodb import MongoDBSaver
 
     for era in ("lg-0.6.11", "lg-1.0.10"):
@@ -201,9 +189,7 @@ def told_by_mongodb(era: str) -> Any:
 @pytest.mark.in_ci("lg-0.4.10")
 @pytest.mark.engines
 @pytest.mark.parametrize("name", KNOWN_ON_REDIS)
-def test_a_redis_store_of_an_older_era_reads_as_its_library_read_it(
-    name: str, redis_stack_url: str
-) -> None:
+def test_a_redis_store_reads_as_its_library_read_it(name: str, redis_stack_url: str) -> None:
     """Written by langgraph-checkpoint-redis 0.0.8, 0.1.3, 0.2.1 and 0.4.1."""
     folder = FIXTURES / "redis" / name
     truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
@@ -216,9 +202,7 @@ def test_a_redis_store_of_an_older_era_reads_as_its_library_read_it(
 @pytest.mark.in_ci("js-1.7.3")
 @pytest.mark.engines
 @pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
-def test_a_postgres_store_of_javascript_reads_as_its_library_read_it(
-    era: str, postgres_url: str
-) -> None:
+def test_a_postgres_store_of_js_reads_as_its_library_did(era: str, postgres_url: str) -> None:
     truth = json.loads((FIXTURES / era / "postgres.truth.json").read_text("utf-8"))
     restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
     with open_store(postgres_url) as store:

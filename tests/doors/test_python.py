@@ -115,8 +115,6 @@ ANSWERS: list[tuple[str, Ask]] = [
     ("secrets", lambda store: store.secrets()),
     (f"export {TRIP} --format jsonl", trip(lambda one: one.export())),
 ]
-
-
 EMPTY = {"interrupts --older-than 3000d", "secrets"}
 """Answers without a record; two empty answers would be equal without any reason."""
 
@@ -160,9 +158,7 @@ def store(path: Path) -> Iterator[StoreHandle]:
 
 @pytest.mark.parametrize("redact", [False, True], ids=["plain", "redacted"])
 @pytest.mark.parametrize(("words", "ask"), ANSWERS, ids=[words for words, _ in ANSWERS])
-def test_a_handle_answers_as_the_command_does(
-    path: Path, words: str, ask: Ask, redact: bool
-) -> None:
+def test_handles_answer_as_commands_do(path: Path, words: str, ask: Ask, redact: bool) -> None:
     options = ["--redact"] if redact else []
     printed = ckpt("-s", path, *options, "-o", "json", *words.split())
     with ckpt_cli.open(path, redact=redact) as opened:
@@ -240,8 +236,7 @@ def test_the_tree_is_drawn_as_the_command_draws_it(
 
 
 def test_no_threads_are_not_all_threads(store: StoreHandle) -> None:
-    assert list(store.interrupts([])) == []
-    assert list(store.replay_all([])) == []
+    assert (list(store.interrupts([])), list(store.replay_all([]))) == ([], [])
     assert store.stats(iter(()))["threads"] == 0
 
 
@@ -266,8 +261,7 @@ def test_a_search_counts_what_it_cannot_read(tmp_path: Path) -> None:
         assert list(found) == []
         assert found.unread > 0
     printed = ckpt("-s", path, "grep", "Deutsch", "aes-chat")
-    assert printed.code == ckpt_cli.PartlyDone.exit_code
-    assert found.missed in printed.err
+    assert (printed.code, found.missed in printed.err) == (ckpt_cli.PartlyDone.exit_code, True)
 
 
 def test_a_summary_is_what_show_says_without_the_state(path: Path, store: StoreHandle) -> None:
@@ -281,7 +275,6 @@ def test_a_summary_is_what_show_says_without_the_state(path: Path, store: StoreH
 
 FACT = "fact_a1b2c3d4"
 DEER = "deer|python"
-
 MEMORY: list[tuple[str, Callable[[MemoryHandle], Any]]] = [
     ("list --all", lambda one: one.items()),
     ("list facts --match fact_* --category goal", lambda one: one.items("facts", category="goal")),
@@ -434,9 +427,7 @@ def test_sessions_are_those_of_the_command(url: str, redact: bool) -> None:
             store.session("s2")
 
 
-def test_stores_and_layouts_are_those_of_the_command(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stores_and_layouts_are_listed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     (project / "ckpt.toml").write_text(
         '[stores.trips]\nurl = "sample.db"\n[stores.x]\nurl = "no.db"\n'

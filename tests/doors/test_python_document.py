@@ -23,7 +23,6 @@ CLASSES = {
     "checkpoint": ckpt_cli.CheckpointHandle,
     "memory": ckpt_cli.MemoryHandle,
 }
-
 UNPROMISED = {
     *("named", "chosen", "checkpoint_of", "checkpoint"),
     *("read_tree", "select", "conversation", "entry", "operations"),
@@ -35,12 +34,12 @@ UNPROMISED = {
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the sample store and a memory, in a time zone that is not UTC."""
     shutil.copyfile(SAMPLE, tmp_path / "sample.db")
-    made = "2026-11-21 22:28:27"
+    at = "2026-11-21 22:28:27"
     with contextlib.closing(sqlite3.connect(tmp_path / "memory.db")) as db, db:
         db.execute("CREATE TABLE store (prefix text, key text, value text, created_at, updated_at)")
         value = '{"name": "Anna", "drinks": ["green tea", "water"]}'
         db.execute(
-            "INSERT INTO store VALUES (?, ?, ?, ?, ?)", ["users.anna", "profile", value, made, made]
+            "INSERT INTO store VALUES (?, ?, ?, ?, ?)", ["users.anna", "profile", value, at, at]
         )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TZ", "Asia/Tokyo")

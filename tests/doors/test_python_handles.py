@@ -57,8 +57,7 @@ def test_the_import_alone_loads_neither_drivers_nor_the_parser() -> None:
 def test_a_thread_is_found_by_its_id_and_by_its_place(store: StoreHandle) -> None:
     assert TRIP in store
     assert "trip-to-osaka" not in store
-    assert store[TRIP].checkpoint_count == 20
-    assert store.newest().id == next(iter(store)).id
+    assert (store[TRIP].checkpoint_count, store.newest().id) == (20, next(iter(store)).id)
     assert TRIP in {thread.id for thread in store}
     with pytest.raises(ckpt_cli.NotFound, match="no thread 'trip-to-kyot'") as error:
         _ = store["trip-to-kyot"]
@@ -73,8 +72,7 @@ def test_a_checkpoint_is_found_by_every_ref(store: StoreHandle) -> None:
     assert head.parent.id == parent.id
     assert [one.id for one in parent.children] == [head.id]
     assert store.at(f"{TRIP}@b955d").id == thread["b955d"].id
-    assert thread.at(as_of=head.ts).id == head.id
-    assert thread.at(as_of="2200-01-01").id == head.id
+    assert (thread.at(as_of=head.ts).id, thread.at(as_of="2200-01-01").id) == (head.id, head.id)
     assert head.ts is not None
     assert thread[head.ts].id == thread.at(head.ts).id == head.id
     assert thread[date(2200, 1, 1)].id == head.id
@@ -214,7 +212,7 @@ def test_a_state_that_cannot_be_read_is_not_an_empty_one(sample: Path) -> None:
         _ = store[TRIP].head.values
 
 
-def test_a_scan_is_logged(
+def test_scans_are_logged(
     sample: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Scanning(WrappedStore):

@@ -6,7 +6,7 @@ import shlex
 from ckpt_cli.app import root
 from tests.kit.command import ROOT, SAMPLE, ckpt
 
-NAMES = {
+FOR = {
     "THREAD@REF": "trip-to-kyoto@~1",
     "THREAD": "trip-to-kyoto",
     "PATH": "hotel",
@@ -26,7 +26,7 @@ def test_the_commands_of_the_skill_run_on_the_sample() -> None:
         for words in re.findall(r"`ckpt ([^`]*)`", line):
             if words.startswith(("memory", "stores")):  # the sample has no memory
                 continue
-            given = re.sub("|".join(NAMES), lambda found: NAMES[found.group()], words)
+            given = re.sub("|".join(FOR), lambda found: FOR[found.group()], words)
             answer = ckpt("-s", SAMPLE, *shlex.split(given))
             assert answer.code in {0, 1}, (given, answer.err)
             ran += 1

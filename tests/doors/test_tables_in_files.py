@@ -102,9 +102,7 @@ def test_a_selection_is_written(lake: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_runs_that_are_killed_are_completed_by_the_next_one(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_are_killed_are_completed(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = lake / "whole"
     export(whole, "ndjson")
     rows_before = {path.relative_to(whole): path.read_bytes() for path in whole.glob("*/*")}
@@ -189,9 +187,7 @@ def test_a_finished_file_that_changed_is_written_again(lake: Path, tmp_path: Pat
     assert len(written) > len(again)
 
 
-def test_a_swapped_link_is_not_followed(
-    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_swapped_links_end_it(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
 

@@ -97,9 +97,7 @@ def test_a_command_answers_the_same_wherever_it_runs(store: Path, address: str, 
 
 @pytest.mark.parametrize("at_once", [1, 7])
 @everywhere(1, 2)
-def test_a_thread_with_an_unexpected_error_is_left_out(
-    run: Run, options: dict[str, Any], at_once: int
-) -> None:
+def test_a_thread_with_an_error_is_left(run: Run, options: dict[str, Any], at_once: int) -> None:
     whole, _ = run(works.lengths)
     answers, lost = run(partial(works.raising, "fork-update"), at_once, **options)
     assert answers == [one for one in whole if not one.startswith("fork-update ")]
@@ -110,9 +108,7 @@ def test_a_thread_with_an_unexpected_error_is_left_out(
 
 
 @everywhere(2)
-def test_an_answer_that_is_not_read_on_ends_the_work(
-    store: Path, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_what_is_not_read_on_ends(store: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     mark = tmp_path / "mark"
     results = begun(store, partial(works.slow, mark), **options)
     next(results)

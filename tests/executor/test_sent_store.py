@@ -38,7 +38,7 @@ def _variable(monkeypatch: pytest.MonkeyPatch) -> None:
         ("postgresql://reader@db/agents", {"sslpassword": "${STORE_SECRET}"}),
     ],
 )
-def test_a_variable_travels_by_its_name(
+def test_variables_travel_by_name(
     text: str, params: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = sent_store(Opening(in_profile(text, params)))
@@ -74,9 +74,7 @@ def test_a_key_file_is_refused() -> None:
         sent_store(Opening(parse_url("agent.db"), "key.bin"))
 
 
-def test_a_file_travels_with_its_whole_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_travels_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert sent_store(Opening(parse_url("agent.db"))).text == str(tmp_path / "agent.db")
 

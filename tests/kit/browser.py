@@ -23,18 +23,9 @@ from tests.kit.servers import INSTALL, USED, Unavailable
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SECONDS = 30.0
 _OPTIONS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--disable-extensions",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--no-first-run",
-    "--remote-debugging-port=0",
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"),
+    *("--disable-extensions", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--hide-scrollbars", "--no-first-run", "--remote-debugging-port=0"),
 ]
 _KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Tab": 9, "Enter": 13}
 _TROUBLE = {
@@ -166,13 +157,8 @@ class Browser:
         self, *, width: int = 1280, height: int = 900, dark: bool = False, media: str = ""
     ) -> None:
         """Set the size of the window, the colours that its user prefers, and screen or print."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
 

@@ -30,7 +30,6 @@ __all__ = [
     "ids_of",
     "later",
 ]
-
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures"
 SAMPLE = ROOT / "ckpt_cli" / "data" / "sample.db"

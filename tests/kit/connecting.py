@@ -3,8 +3,6 @@
 from urllib.parse import quote
 
 CANARY = "C4nary/@:?#&=%+ é"
-
-
 QUOTED = quote(CANARY, safe="")
 
 

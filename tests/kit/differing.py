@@ -5,8 +5,6 @@ import re
 from typing import Any
 
 _LONG = 300
-
-
 _VERSION = re.compile(r"(\d{32})\.\d[\d.]*(?:e-\d+)?")
 """A version of a channel that a saver counts as a text."""
 

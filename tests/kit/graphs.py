@@ -19,13 +19,11 @@ from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
 RELEASE = tuple(int(part) for part in version("langgraph").split(".")[:3])
-
 LOG = ""
 """The file to which nodes and savers append lines."""
 TURN = 0
 """Which call of the graph runs: 0 and up before the stop, `RESUMED` behind it."""
 RESUMED = 99
-
 Act = Callable[[str, Any], Any]
 
 
@@ -297,9 +295,7 @@ def loop(a: Act) -> Any:
 
     def build(saver: Any) -> Any:
         made = graph("START a", a=a, b=works)
-        made.add_conditional_edges(
-            "a", lambda state: "b" if len(state["log"]) > 3 else "a", ["a", "b"]
-        )
+        made.add_conditional_edges("a", lambda now: "b" if len(now["log"]) > 3 else "a", ["a", "b"])
         return made.compile(checkpointer=saver)
 
     return build
@@ -493,9 +489,7 @@ def handled(
             made.add_edge(START, "b").add_edge("b", "c")
         if not inside:
             return made.compile(checkpointer=saver)
-        outer = graph(
-            "START first, first sub, sub last", first=works, sub=made.compile(), last=works
-        )
+        outer = graph("START one, one sub, sub two", one=works, sub=made.compile(), two=works)
         return outer.compile(checkpointer=saver)
 
     return build
@@ -587,7 +581,6 @@ TWICE = [{"log": ["one"]}, {"log": ["two"]}]
 AGAIN: Any = [IN, None]
 ANSWERED, FORTY = [IN, answer("x")], [IN, answer("forty")]
 """An answer, and one that the node cannot take for a number."""
-
 CELLS: dict[str, Cell] = {
     # One node after the other.
     "chain-done": Cell(chain()),

@@ -26,7 +26,6 @@ Sources: TypeAlias = Callable[[type[Harness], frozenset[str] | None], Source]
 """A function that returns a filled store."""
 Places: TypeAlias = Callable[[type[Harness]], AbstractContextManager[Harness]]
 """A function that yields the harness of an empty place."""
-
 PYTHON = {one.name: one for one in HARNESSES if one.recording is None and " " not in one.name}
 """The harness of each layout of Python."""
 _SLOW = ("dynamodb", "mysql-shallow", "redis-shallow")
@@ -94,7 +93,6 @@ def count_alike(one: str, other: str) -> bool:
 
 
 PAIRS = list(pairs())
-
 JAVASCRIPT: dict[str, type[Harness]] = {
     "sqlite": SqliteHarness,
     "postgres": PostgresHarness,

@@ -55,7 +55,6 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 values: st.SearchStrategy[Any] = st.recursive(scalars | opaques, _nested, max_leaves=20)
-
 _plain = st.characters(exclude_categories=["Cs"])
 packable: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -71,6 +70,5 @@ packable: st.SearchStrategy[Any] = st.recursive(
     max_leaves=30,
 )
 """Values that ormsgpack can store and read back unchanged."""
-
 few = settings(max_examples=max(1, settings().max_examples // 4))
 """For properties that take long: a quarter of the examples of the profile."""

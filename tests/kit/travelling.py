@@ -16,7 +16,6 @@ from tests.kit.opening import SHARED, empty_store
 
 HARNESSES = {one.name: one for one in BUNDLED if one.name in {"sqlite", *COPIED} - {"kagent"}}
 """The layouts in which a thread can be copied, so that each trial has its own."""
-
 Stores: TypeAlias = Callable[[str], ScenarioStore]
 
 

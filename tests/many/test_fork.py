@@ -40,7 +40,7 @@ def test_a_second_run_adds_what_is_left(path: Path) -> None:
     assert ckpt("-s", path, *first).code == 0
     done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
     assert states(done) == {
-        f"{one}-retry": "ready" if one == "raise-0" else "copied" for one in CHOSEN
+        f"{it}-retry": "ready" if it == "raise-0" else "copied" for it in CHOSEN
     }
     after = rows_of(path)
     again = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
@@ -73,8 +73,7 @@ def test_edits_in_place(path: Path) -> None:
 def test_ids_that_would_be_one(path: Path) -> None:
     before = rows_of(path)
     answer = ckpt("-s", path, "copy", "--where", STUCK, "--at", "head", "--as", "retry", "--yes")
-    assert answer.code == 2
-    assert "--as 'retry-{thread}'" in answer.err
+    assert (answer.code, "--as 'retry-{thread}'" in answer.err) == (2, True)
     assert rows_of(path) == before
 
 
@@ -87,9 +86,7 @@ def test_ids_of_any_kind(path: Path) -> None:
     shown = ckpt(
         "-s", path, "copy", *where, "--at", "head", "--as", "{thread}/{thread}", "-o", "table"
     )
-    assert shown.code == 0
-    assert "\x1b[31m" not in shown.out
-    assert "\u202e" not in shown.out
+    assert (shown.code, "\x1b[31m" in shown.out, "\u202e" in shown.out) == (0, False, False)
     done = by_thread(ckpt("-s", path, "rollback", *where, "--last-good", "-o", "ndjson"))
     assert set(done) == {*ids, *(f"{one}/{one}" for one in ids)}
     assert resumed(path, done) == dict.fromkeys(done, log_of(path, "done-0"))

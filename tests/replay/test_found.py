@@ -76,8 +76,7 @@ def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
     assert look in shown.err
     assert ckpt("-s", path, "replay", "t", "--verify", "--all-steps").code == 1
     plain = ckpt("-s", path, "replay", "t", "-o", "table")
-    assert (plain.code, plain.out) == (0, shown.out)
-    assert look in plain.err
+    assert (plain.code, plain.out, look in plain.err) == (0, shown.out, True)
     (row,) = [
         one
         for one in ckpt("-s", path, "replay", "t", "--all-steps", "-o", "json").json
@@ -116,8 +115,7 @@ def test_strict_fails_on_what_cannot_be_verified(sample: Path) -> None:
         connection.execute("DELETE FROM writes WHERE thread_id = 'refund-4711'")
     assert ckpt("-s", sample, "replay", "refund-4711", "--verify").code == 0
     report = ckpt("-s", sample, "replay", "refund-4711", "--strict", "-o", "json")
-    assert report.code == 1
-    assert (report.json["mismatch"], report.json["unverifiable"] > 0) == (0, True)
+    assert (report.code, report.json["mismatch"], report.json["unverifiable"] > 0) == (1, 0, True)
     for words in (["--all"], ["--match", "refund*"]):
         assert ckpt("-s", sample, "replay", *words, "--verify").code == 0
         assert ckpt("-s", sample, "replay", *words, "--strict").code == 1
@@ -157,8 +155,7 @@ def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path:
 @pytest.mark.parametrize("words", [["replay", "trip-to-kyoto"], ["replay", "--all"]])
 def test_a_reducer_of_an_unknown_channel_is_refused(words: list[str], sample: Path) -> None:
     answer = ckpt("-s", sample, *words, "--reducer", "mesages=append")
-    assert (answer.code, answer.out) == (3, "")
-    assert "no channel 'mesages'" in answer.err
+    assert (answer.code, answer.out, "no channel 'mesages'" in answer.err) == (3, "", True)
     assert "did you mean 'messages'" in answer.err
     assert ckpt("-s", sample, *words, "--reducer", "messages=add_messages").code == 0
 
@@ -166,8 +163,7 @@ def test_a_reducer_of_an_unknown_channel_is_refused(words: list[str], sample: Pa
 def test_an_unknown_reducer_is_refused(sample: Path) -> None:
     for words in (["replay"], ["diff", "--writes"]):
         answer = ckpt("-s", sample, *words, "trip-to-kyoto", "--reducer", "messages=apend")
-        assert answer.code == 2
-        assert "no reducer 'apend' for channel 'messages'" in answer.err
+        assert (answer.code, "no reducer 'apend' for channel 'messages'" in answer.err) == (2, True)
         assert "did you mean 'append'" in answer.err
     missing = ckpt("-s", sample, "diff", "--writes", "trip-to-kyoto", "--reducer", "nosuch=append")
     assert missing.code == 3

@@ -288,9 +288,7 @@ def test_a_delta_channel_merges_messages_as_langgraph_does(base: Any, writes: An
         ([{"type": "override", "value": {"a": 1}}], "dict_merge", ["type", "value"]),
     ],
 )
-def test_reducers_of_other_libraries_are_known_by_their_writes(
-    writes: list[Any], name: str, value: list[str]
-) -> None:
+def test_other_libraries_reducers_are_known(writes: list[Any], name: str, value: list[str]) -> None:
     got, reducer = fold(None, [*map(stored, writes)], delta=True)
     assert reducer == name
     assert isinstance(got, list | dict)
@@ -370,13 +368,11 @@ def test_the_release_of_the_library_can_be_told(cleared: Path, tmp_path: Path, w
 
 def test_what_is_no_release_is_refused(cleared: Path, tmp_path: Path) -> None:
     answer = ckpt("-s", cleared, "show", "t", "--library", "new")
-    assert answer.code == 2
-    assert "'new' is not a release of LangGraph" in answer.err
+    assert (answer.code, "'new' is not a release of LangGraph" in answer.err) == (2, True)
     config = tmp_path / "ckpt.toml"
     config.write_text(f'[stores.x]\nurl = "{cleared}"\nlibrary = "new"\n')
     answer = ckpt("--config", config, "-s", "x", "show", "t")
-    assert answer.code == 2
-    assert "profile 'x'" in answer.err
+    assert (answer.code, "profile 'x'" in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize("reducer", [kept_messages, _messages_delta_reducer])
@@ -407,8 +403,7 @@ def test_override_is_replayed(tmp_path: Path) -> None:
     ):
         pass
     found = ckpt("-s", path, "replay", "t", "--verify", "-o", "json").json
-    assert found["channels"]["notes"]["reducer"] == "override"
-    assert found["mismatch"] == 0
+    assert (found["channels"]["notes"]["reducer"], found["mismatch"]) == ("override", 0)
 
 
 LOST: Any = AIMessage("", id="3", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])

@@ -102,9 +102,7 @@ def test_an_untrusted_configuration_names_files_in_its_folder_only(toy: Path) ->
 
 
 @pytest.mark.parametrize("name", ["a.db", "/x/a.sqlite", "memory.json", "sqlite:///a", "redis://h"])
-def test_entry_points_are_not_read_for_what_is_bundled(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_entry_points_are_read_for_ours(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise AssertionError("entry points were read")
 

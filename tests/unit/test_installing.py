@@ -49,9 +49,7 @@ def test_pip_gets_the_extra(tmp_path: Path) -> None:
         ("pynacl", "pynacl"),
     ],
 )
-def test_pipx_and_uv_get_the_packages_of_the_extra(
-    tmp_path: Path, requirement: str, added: str
-) -> None:
+def test_pipx_and_uv_get_packages_of_extras(tmp_path: Path, requirement: str, added: str) -> None:
     pipx = tool(tmp_path, "pipx_metadata.json")
     assert install_command(requirement, pipx) == f"pipx inject langgraph-ckpt {added}"
     uv = tool(tmp_path, "uv-receipt.toml", "", "ckpt-of-uv")
@@ -87,9 +85,7 @@ requirements = [
 EXTRAS = '[tool]\nrequirements = [{ name = "langgraph-ckpt", extras = ["tui", "aes"] }]'
 
 
-def test_uv_keeps_what_was_added_before_and_pipx_the_name_of_its_environment(
-    tmp_path: Path,
-) -> None:
+def test_uv_keeps_what_was_added_and_pipx_the_name_of_its_environment(tmp_path: Path) -> None:
     added, extras, pipx = (tmp_path / name for name in ("added", "extras", "pipx"))
     prefix = tool(added, "uv-receipt.toml", RECEIPT)
     assert install_command("langgraph-ckpt[tui]", prefix) == (

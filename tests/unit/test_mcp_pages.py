@@ -85,14 +85,8 @@ def test_a_call_stops_at_the_next_item_if_it_is_cancelled_or_its_time_is_over() 
 
 
 def test_texts_in_json_are_shown_as_in_the_text() -> None:
-    found = structured(
-        {"a\u202e": ["x\u2066y\n", {"b": "\x1b[2J\ud800"}], "n": 7, "e": "\U0001f600"}
-    )
-    assert found == {
-        "a\\u202e": ["x\\u2066y\n", {"b": "\\x1b[2J\\ud800"}],
-        "n": 7,
-        "e": "\U0001f600",
-    }
+    it = structured({"a\u202e": ["x\u2066y\n", {"b": "\x1b[2J\ud800"}], "n": 7, "e": "\U0001f600"})
+    assert it == {"a\\u202e": ["x\\u2066y\n", {"b": "\\x1b[2J\\ud800"}], "n": 7, "e": "\U0001f600"}
     assert structured("a\u202eb") == {"line": "a\\u202eb"}
     hidden = {"text": "\u202e" * 3000}
     page = cut([hidden, hidden], PageStart(), 20_000)

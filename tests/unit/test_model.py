@@ -82,9 +82,7 @@ def test_all_texts_with_a_prefix_are_before_its_end(prefix: str, rest: str) -> N
 
 
 @pytest.mark.parametrize("prefix", ["a", "a%", "a\udcff", LAST, "A", ""])
-def test_ids_with_broken_characters_are_found_by_their_beginning(
-    tmp_path: Path, prefix: str
-) -> None:
+def test_broken_ids_are_found_by_their_beginning(tmp_path: Path, prefix: str) -> None:
     path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         SqliteSaver(connection).setup()
@@ -135,9 +133,7 @@ class Answering:
         pytest.param("1", 1, lambda it: next(it.checkpoints()), id="of a dataclass"),
     ],
 )
-def test_a_field_with_a_wrong_type_is_refused(
-    right: Any, wrong: Any, ask: Callable[[Answering], Any]
-) -> None:
+def test_a_wrong_type_is_refused(right: Any, wrong: Any, ask: Callable[[Answering], Any]) -> None:
     assert str(right) in str(ask(Answering(right)))
     with pytest.raises(Unreadable):
         ask(Answering(wrong))

@@ -49,8 +49,7 @@ def test_a_word(text: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_fish_has_other_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
-    assert word("a`b\né") == r"a\X60b\X0a\Xc3\Xa9"
-    assert word("it's é") == """'it'"'"'s é'"""
+    assert (word("a`b\né"), word("it's é")) == (r"a\X60b\X0a\Xc3\Xa9", """'it'"'"'s é'""")
 
 
 def test_names_are_quoted_and_ids_are_not_options() -> None:

@@ -78,11 +78,8 @@ def test_all_versions_of_a_body_are_converted() -> None:
     same = {"channel_versions": versions, "versions_seen": seen}
     assert converted(opened(versions, seen), Form(language=Language.JAVASCRIPT)) == same
     # Texts stay as they are; versions that were seen are converted by themselves.
-    texts = {
-        "channel_versions": {"a": THIRD},
-        "versions_seen": {"__input__": {}, "n": {"a": THIRD}},
-    }
-    assert converted(opened(*texts.values(), a=b"\x01"), by_value=True) == texts
+    text = {"channel_versions": {"a": THIRD}, "versions_seen": {"__input__": {}, "n": {"a": THIRD}}}
+    assert converted(opened(*text.values(), a=b"\x01"), by_value=True) == text
     found = converted(opened({"a": THIRD}, {"n": {"a": 1}}))
     assert found == {"channel_versions": {"a": THIRD}, "versions_seen": {"n": {"a": first}}}
     assert converted(opened({"a": THIRD}, None))["channel_versions"] == {"a": THIRD}

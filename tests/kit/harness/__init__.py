@@ -54,5 +54,4 @@ HARNESSES: list[type[Harness]] = [
     ValkeyHarness,
     KagentHarness,
 ]
-
 __all__ = ["HARNESSES", "Harness"]

@@ -82,18 +82,15 @@ class DynamoDbHarness(Harness):
         table = f"ckpt-test-{uuid.uuid4().hex[:12]}"
         url = f"dynamodb://{table}?region={region}&endpoint={server.url}"
         self._url = f"{url}&bucket={table}&s3_endpoint={server.url}&key_prefix=agents/one"
+        kinds = zip(_KEYS, ("HASH", "RANGE"), strict=True)
         self.client.create_table(
             TableName=table,
-            KeySchema=[
-                {"AttributeName": name, "KeyType": kind}
-                for name, kind in zip(_KEYS, ("HASH", "RANGE"), strict=True)
-            ],
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in kinds],
             AttributeDefinitions=[{"AttributeName": one, "AttributeType": "S"} for one in _KEYS],
             BillingMode="PAY_PER_REQUEST",
         )
-        self.s3.create_bucket(
-            Bucket=table, CreateBucketConfiguration={"LocationConstraint": region}
-        )
+        where = {"LocationConstraint": region}
+        self.s3.create_bucket(Bucket=table, CreateBucketConfiguration=where)
         self.stack.callback(self.client.delete_table, TableName=table)
         return self._url
 
@@ -117,22 +114,17 @@ class DynamoDbHarness(Harness):
         """A client of S3."""
         return self._client("s3", "s3_endpoint")
 
-    def _client(self, service: str, endpoint: str) -> Any:
+    def _client(self, service: str, name: str) -> Any:
         params = self.params
-        return session().client(
-            service, region_name=params["region"], endpoint_url=params[endpoint]
-        )
+        return session().client(service, region_name=params["region"], endpoint_url=params[name])
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
         from langgraph_checkpoint_aws import DynamoDBSaver
 
         params = self.params
-        offload = {
-            "bucket_name": params["bucket"],
-            "endpoint_url": params["s3_endpoint"],
-            "key_prefix": params["key_prefix"],
-        }
+        offload = {"bucket_name": params["bucket"], "endpoint_url": params["s3_endpoint"]}
+        offload["key_prefix"] = params["key_prefix"]
         yield DynamoDBSaver(
             table_name=self.table,
             session=session(),

@@ -67,7 +67,7 @@ class DevHarness(Harness):
                 for task, row in rows.items()
             ),
             "blobs": sorted(
-                (*key[1:], *blob) for key, blob in saver.blobs.items() if key[0] == thread_id
+                (*key[1:], *it) for key, it in saver.blobs.items() if key[0] == thread_id
             ),
         }
 
@@ -80,9 +80,9 @@ class DevHarness(Harness):
         for key, rows in list(saver.writes.items()):
             if key[0] == thread_id and key[2] <= until:
                 saver.writes[new_id, *key[1:]] = dict(rows)
-        for key, blob in list(saver.blobs.items()):
+        for key, it in list(saver.blobs.items()):
             if key[0] == thread_id:
-                saver.blobs[new_id, *key[1:]] = blob
+                saver.blobs[new_id, *key[1:]] = it
 
     def has_stateful_subgraph(self, thread_id: str) -> bool:
         return any(ns and ":" not in ns for ns in self.kept_saver.storage[thread_id])

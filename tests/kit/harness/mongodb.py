@@ -63,7 +63,7 @@ class MongoHarness(Harness):
             found = client[self._name]
             return {
                 name: (
-                    [one.raw for one in found.get_collection(name, RAW).find().sort("_id", 1)],
+                    [it.raw for it in found.get_collection(name, RAW).find().sort("_id", 1)],
                     sorted(found[name].index_information()),
                 )
                 for name in found.list_collection_names()
@@ -77,8 +77,7 @@ class MongoHarness(Harness):
         return {
             table: sorted(
                 tuple(
-                    repr(row[name])
-                    for name in sorted(row, key=lambda one: (one == "metadata", one))
+                    repr(row[name]) for name in sorted(row, key=lambda it: (it == "metadata", it))
                 )
                 for row in self.database[table].find({"thread_id": thread_id}, self._kept())
             )
@@ -112,10 +111,10 @@ class MongoHarness(Harness):
             for collection in database.list_collection_names():
                 table = WRITES if "write" in collection else CHECKPOINTS
                 options = CodecOptions(RawBSONDocument)
-                for one in database.get_collection(collection, options).find():
+                for it in database.get_collection(collection, options).find():
                     names = ("checkpoint", "checkpoint_data", "metadata")
                     parts = ("value",) if table == WRITES else names
-                    size = sum(_bson_length(one.get(part)) for part in parts)
+                    size = sum(_bson_length(it.get(part)) for part in parts)
                     found.add(table, HOLDS[table], size)
         return found
 

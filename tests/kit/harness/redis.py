@@ -202,21 +202,21 @@ class PlainRedisHarness(Harness):
         }
 
     def _names(self, kind: str, thread_id: str) -> list[bytes]:
-        start = f"{kind}${thread_id}$".encode()
-        return [one for one in self.client.scan_iter(f"{kind}$*", 5000) if one.startswith(start)]
+        begin = f"{kind}${thread_id}$".encode()
+        return [one for one in self.client.scan_iter(f"{kind}$*", 5000) if one.startswith(begin)]
 
     def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
         for kind in self.KINDS:
-            start = f"{kind}${thread_id}$".encode()
+            begin = f"{kind}${thread_id}$".encode()
             for name in self._names(kind, thread_id):
-                rest = name.removeprefix(start)
+                rest = name.removeprefix(begin)
                 if rest.split(b"$")[1].decode() <= until:
                     self.client.copy(name, f"{kind}${new_id}$".encode() + rest)
 
     def has_stateful_subgraph(self, thread_id: str) -> bool:
-        start = f"checkpoint${thread_id}$".encode()
+        begin = f"checkpoint${thread_id}$".encode()
         found = {
-            one.removeprefix(start).split(b"$")[0] for one in self._names("checkpoint", thread_id)
+            one.removeprefix(begin).split(b"$")[0] for one in self._names("checkpoint", thread_id)
         }
         return any(ns and b":" not in ns for ns in found)
 

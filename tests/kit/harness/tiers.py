@@ -39,7 +39,6 @@ by default, and the others with `-m nightly`."""
 FEWEST = {"dynamodb": FEW_SCENARIOS - {"delta-rarely", "two\nlines"}}
 """By layout, fewer scenarios for the default run: the test server of DynamoDB takes 10 ms of CPU
 time for each request. Its tests of changes run with `-m engines`."""
-
 OF_EACH_LAYOUT = frozenset(
     {
         "test_delete_takes_a_thread_and_no_neighbour",
@@ -51,7 +50,6 @@ OF_EACH_LAYOUT = frozenset(
 )
 """The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
 others, such as those of locks and of plans, run with `-m nightly` on what is not in `FAST`."""
-
 OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
     "test_plan_and_report_equal_what_the_engine_counts",
     "test_cells_of_other_types_end_with_a_clear_error",
@@ -61,7 +59,6 @@ OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
 }
 """The tests of changes that `-m engines` runs on the layouts of `FEWEST`. The others test plans,
 which no engine changes, and locks, for which `tests/engines` has tests of these layouts."""
-
 PROVED_ON_SQLITE = frozenset(
     {
         "test_each_command_does_what_its_cell_says",
@@ -107,7 +104,6 @@ OF_A_LAYOUT = {
 }
 """The tests of a filled store whose answers depend on the layout alone. They run once on each
 layout, not once more with other threads or on another server."""
-
 ASKED_THROUGH_STORE = {
     "test_tables_have_the_rows_of_the_other_answers",
     "test_fewer_columns_are_those_of_all",
@@ -121,7 +117,6 @@ OF_FEW_VALUES = ASKED_THROUGH_STORE | {
 }
 """The tests of a filled store that show no more with the threads of `VALUES` than with six: how
 each type of value reads is shown by those of truth and of promises."""
-
 IN_CI = {
     "test_plan_and_report_equal_what_the_engine_counts": "sqlite, postgres, redis",
     "test_a_filter_chooses_the_threads_for_which_it_holds": (
@@ -146,7 +141,6 @@ IN_CI = {
 }
 """By test of the suite, how the ids of the variants begin that CI runs, divided by `, `: another
 engine shows the same fault there. Other tests have the mark `in_ci`."""
-
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
 COPIED = TRAVELLING | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent"}

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Table = Literal["checkpoint", "write", "metadata", "thread_id", "channel"]
-
 DDL = """
 CREATE TABLE checkpoints (
   thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
@@ -29,7 +28,6 @@ CREATE TABLE writes (
   channel TEXT NOT NULL, type TEXT, value BLOB,
   PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
 """
-
 ORDINARY_ID = "1f0a0000-0000-6000-8000-000000000001"
 HOSTILE_ID = "1f0a0000-0000-6000-8001-000000000002"
 TASK_ID = "11111111-2222-3333-4444-555555555555"

@@ -49,11 +49,11 @@ def damage_rows(path: Path, chance: random.Random) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         if chance.random() < 0.5:
             _loosen(db)
-        tables = [
+        named = [
             name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
         ]
         for _ in range(chance.randint(1, 8)):
-            table = chance.choice(tables)
+            table = chance.choice(named)
             columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
             rows = db.execute(f"SELECT rowid, * FROM {table}").fetchall()
             if rows:

@@ -17,7 +17,6 @@ SHELLS = {
     "fish": ("--no-config", "-i"),
 }
 """Interactive, because only then do bash and zsh replace `!!`; without a person's own settings."""
-
 HOSTILE = (
     *("$(touch pwned)", "${HOME}", "; touch pwned", "&& touch pwned", "| touch pwned", "<x"),
     *("`touch pwned`", "x` touch pwned `y", "> pwned", "(touch pwned)", "&&", "{a,b}", "^x", "%"),

@@ -35,9 +35,7 @@ IN_VECTORS = -0.609375
 
 def embed(texts: Sequence[str]) -> list[list[float]]:
     """Return different vectors for different texts."""
-    return [
-        [1.0, float(len(text) % 7), IN_VECTORS, float(sum(map(ord, text)) % 11)] for text in texts
-    ]
+    return [[1.0, float(len(it) % 7), IN_VECTORS, float(sum(map(ord, it)) % 11)] for it in texts]
 
 
 class Bench(ABC):

@@ -11,7 +11,6 @@ from tests.kit.memory.benches import Bench
 Namespace = tuple[str, ...]
 Value = dict[str, Any]
 Items = dict[tuple[Namespace, str], Value]
-
 ITEMS: Items = {
     (("users", "anna", "memories"), "tea"): {"text": "likes green tea", "n": 1},
     (("users", "anna"), "profile"): {"text": "Anna", "languages": ["de", "en"], "age": 41.5},

@@ -17,12 +17,8 @@ writer.execute("BEGIN IMMEDIATE")
 writer.execute("UPDATE checkpoints SET thread_id = 'UNCOMMITTED' || thread_id")
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
 SPILLED, CACHED = "1", "-20000"
 """With a cache of one page, changed pages stand in the file; with a large one, none do."""
-
-
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 

@@ -171,10 +171,8 @@ def test_a_large_body_that_is_not_one(data: bytes) -> None:
 
 def test_importing_the_codec_is_cheap() -> None:
     script = "import sys, ckpt_backends.codec; print('ormsgpack' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -197,9 +195,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(names, json_values, max_size=5), json_values, st.booleans())
-def test_json_channels_have_the_sizes_of_their_text(
-    channels: Any, other: Any, ascii_only: bool
-) -> None:
+def test_json_channels_have_sizes_of_text(channels: Any, other: Any, ascii_only: bool) -> None:
     body = {"ts": other, "channel_values": channels, "z": other}
     data = json.dumps(body, ensure_ascii=ascii_only).encode()
     assert channel_sizes(TypedBytes("json", data)) == {

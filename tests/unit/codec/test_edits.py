@@ -21,11 +21,9 @@ from ckpt_backends.model import TypedBytes
 from tests.kit.strategies import few, packable
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
-scalars = (
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | texts | st.floats(allow_nan=False)
-)
+flat = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | texts | st.floats(allow_nan=False)
 values = st.recursive(
-    scalars,
+    flat,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=20),
     max_leaves=12,
 )
@@ -66,9 +64,7 @@ def test_json(stored: dict[str, Any], changes: dict[str, Any], spelling: dict[st
 
 @few
 @given(maps, maps, texts, values)
-def test_an_entry_of_an_inner_map(
-    outer: dict[str, Any], inner: dict[str, Any], key: str, value: Any
-) -> None:
+def test_an_inner_entry(outer: dict[str, Any], inner: dict[str, Any], key: str, value: Any) -> None:
     outer["inner"] = inner
     changed = {**outer, "inner": {**inner, key: value}}
     packed = set_keys(TypedBytes("msgpack", ormsgpack.packb(outer)), {"inner": {key: Put(value)}})
@@ -159,7 +155,7 @@ def test_keys_of_a_pickle_are_removed_and_changed_inside(protocol: int) -> None:
 
 
 BSON_LEAVES = st.dictionaries(
-    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8), scalars, max_size=6
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8), flat, max_size=6
 )
 
 
@@ -174,13 +170,11 @@ def test_leaves_of_a_document_are_written_as_the_others(
             return json.dumps(value).encode()
         return ["msgpack", ormsgpack.packb(value)]
 
-    stored = bson.encode(
-        {"source": leaf("loop"), "parents": {}, **{k: leaf(kept[k]) for k in kept}}
-    )
-    found = set_keys(TypedBytes("bson", stored), {name: Put(one) for name, one in put.items()})
+    doc = bson.encode({"source": leaf("loop"), "parents": {}, **{k: leaf(kept[k]) for k in kept}})
+    found = set_keys(TypedBytes("bson", doc), {name: Put(one) for name, one in put.items()})
     made = bson.decode(found.data)
     assert {k: v for k, v in made.items() if k not in put} == {
-        k: v for k, v in bson.decode(stored).items() if k not in put
+        k: v for k, v in bson.decode(doc).items() if k not in put
     }
     assert {type(made[name]) for name in put} <= {type(leaf(1))}
     assert decode(found) == {"source": "loop", "parents": {}, **kept, **put}

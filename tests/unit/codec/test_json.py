@@ -210,7 +210,6 @@ JAVASCRIPT: list[tuple[Any, Value]] = [
         Tagged("langchain_core.messages.AIMessage", {"content": "x", "tool_calls": []}),
     ),
 ]
-
 AS_THEY_ARE: list[Any] = [
     {"lc": 2, "type": "undefined", "more": 1},
     {"lc": 1, "type": "undefined"},
@@ -245,8 +244,7 @@ AS_THEY_ARE: list[Any] = [
 
 @pytest.mark.parametrize(("envelope", "value"), [*ENVELOPES, *JAVASCRIPT])
 def test_envelopes(envelope: Any, value: Value) -> None:
-    assert read(envelope) == value
-    assert read({"a": [envelope]}) == {"a": [value]}
+    assert (read(envelope), read({"a": [envelope]})) == (value, {"a": [value]})
 
 
 @pytest.mark.parametrize("envelope", AS_THEY_ARE)

@@ -112,9 +112,7 @@ def test_arrays(dtype: str, data: bytes, flat: list[Value]) -> None:
         ("<i1", [1] * 40, "C", b"a", b"a"),
     ],
 )
-def test_arrays_at_the_edge(
-    dtype: str, shape: list[int], order: str, data: bytes, content: Value
-) -> None:
+def test_odd_arrays(dtype: str, shape: list[int], order: str, data: bytes, content: Value) -> None:
     value: Any = read(packb(Ext(6, packb([dtype, shape, order, data]))))
     assert value.payload["data"] == content
 
@@ -141,9 +139,7 @@ def test_a_scan_ends_where_the_value_ends(value: Any) -> None:
 
 
 @pytest.mark.parametrize("object_depth", [0, 3])
-def test_many_small_maps_are_not_scanned(
-    object_depth: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_maps_are_not_scanned(object_depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     part: Any = "x"
     for _ in range(object_depth):
         part = Ext(0, packb(["m", "C", part]))

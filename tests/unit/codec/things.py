@@ -52,10 +52,7 @@ THINGS: dict[str, tuple[Any, Value]] = {
     "deque": (deque([1, 2]), Tagged("collections.deque", [1, 2])),
     "path": (PosixPath("/a/b"), Tagged(f"{PosixPath.__module__}.PosixPath", ["/", "a", "b"])),
     "datetime": (AT, Tagged("datetime.datetime", "2026-04-07T10:01:02.000003+00:00")),
-    "without a zone": (
-        AT.replace(tzinfo=None),
-        Tagged("datetime.datetime", "2026-04-07T10:01:02.000003"),
-    ),
+    "no zone": (AT.replace(tzinfo=None), Tagged("datetime.datetime", "2026-04-07T10:01:02.000003")),
     "with an offset": (
         AT.astimezone(timezone(-timedelta(hours=3))),
         Tagged("datetime.datetime", "2026-04-07T07:01:02.000003-03:00"),

@@ -93,7 +93,7 @@ OPENAI: Any = {
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}],
 }
 BY_NAME = ai(additional_kwargs={"function_call": {"name": "look_up", "arguments": "{}"}})
-ANSWER = Tagged(
+SAID_SO = Tagged(
     "langchain_core.messages.function.FunctionMessage", {"content": "", "name": "look_up"}
 )
 UNANSWERED = "tool-call-unanswered: message {} calls '{}' ({}), and no message after it has the"
@@ -163,13 +163,9 @@ def test_what_no_text_answers_is_not_mended() -> None:
         [human(), ai(content=[TOOL_USE]), human(content=[OF_T])],
         [human(), ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), tool("f-1")],
         [human(), ai(content=SERVED), human()],
-        [
-            human(),
-            ai(content=[PATCH]),
-            human(content=[{**PATCH, "type": "apply_patch_call_output"}]),
-        ],
+        [human(), ai(content=[PATCH]), human(content=[{**PATCH, "type": PATCHED}])],
         [human(), ai(invalid_tool_calls=[INVALID]), tool("i-1"), ai()],
-        [human(), BY_NAME, ANSWER, human()],
+        [human(), BY_NAME, SAID_SO, human()],
         # Google's package repeats the call of `tool_calls`.
         [human(), ai("a", additional_kwargs={"function_call": {"name": "f"}}), tool("a"), human()],
         [human(), ai("a", content=[{"type": "server_tool_use", "id": "a"}]), human()],
@@ -218,13 +214,13 @@ def test_a_call_in_the_last_messages_of_an_ended_conversation_is_an_info() -> No
 
 def test_a_message_that_a_transcript_holds_twice_is_no_finding() -> None:
     items = [human(id="h"), ai(id="a"), human(id="h")]
-    ended = Counterparts(len(items))
-    assert list(message_findings(KEY, "transcript", items, ended)) == []
-    assert [one.code for one in message_findings(KEY, "messages", items, ended)] == [
+    end = Counterparts(len(items))
+    assert list(message_findings(KEY, "transcript", items, end)) == []
+    assert [one.code for one in message_findings(KEY, "messages", items, end)] == [
         "message-id-duplicate"
     ]
     others = [*items[:2], human(content="other", id="h")]
-    assert len(list(message_findings(KEY, "transcript", others, ended))) == 1
+    assert len(list(message_findings(KEY, "transcript", others, end))) == 1
 
 
 def test_lists_without_a_person_are_no_conversation() -> None:
@@ -391,16 +387,11 @@ def test_a_list_is_taken_apart_and_put_together(comma: bytes) -> None:
         list_of(items, packed)
 
 
-CALLS = st.sampled_from(["a", "b", "c"])
+IDS = st.sampled_from(["a", "b", "c"])
 
 
 @given(
-    st.lists(
-        st.builds(ai, CALLS, CALLS)
-        | st.builds(ai, CALLS)
-        | st.builds(tool, CALLS)
-        | st.builds(human)
-    )
+    st.lists(st.builds(ai, IDS, IDS) | st.builds(ai, IDS) | st.builds(tool, IDS) | st.builds(human))
 )
 def test_a_mended_conversation_is_sound(items: list[Value]) -> None:
     found = pair(items, Counterparts(len(items)))
@@ -425,15 +416,7 @@ def test_an_anthropic_call_in_a_plain_dict_is_answered_by_the_user() -> None:
 
 SILENT = """0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11 thread_0c5ee4a16f5f4b459d2c3b3b8f8d6d11 9f86d081 17
     9f86d081884c7d659a2feaa0c55ad015 01ARZ3NDEKTSV4RRFFQ69G5FAV 2026-11-23_10:04 1763890000.1234"""
-TALKING = [
-    "user-42",
-    "anna@example.com",
-    "trip-to-kyoto",
-    "facade",
-    "deadbeef",
-    "",
-    "a" * 9999 + "!",
-]
+TALKING = ["user-42", "anna@example.com", "to-kyoto", "facade", "deadbeef", "", "a" * 9999 + "!"]
 
 
 def test_some_ids_say_nothing() -> None:
@@ -460,9 +443,7 @@ def _said(role: str, content: Value) -> Value:
         ({}, None),
     ],
 )
-def test_the_title_is_the_first_line_that_a_person_said(
-    values: dict[str, Value], title: str | Cut | None
-) -> None:
+def test_a_title_is_what_a_person_said(values: dict[str, Value], title: str | Cut | None) -> None:
     assert title_of(values) == title
 
 
@@ -497,9 +478,7 @@ def shown(message: AIMessage, *more: Any) -> tuple[list[str], list[Any]]:
         ([{"type": "text", "text": "as said", "id": "call_1"}], ["  as said"]),
     ],
 )
-def test_a_call_that_is_a_block_of_the_content_too_is_shown_once(
-    content: Any, text: list[str]
-) -> None:
+def test_a_call_that_is_a_block_too_is_shown_once(content: Any, text: list[str]) -> None:
     message = AIMessage(content, tool_calls=[LOOKUP])
     lines, calls = shown(message, ToolMessage("found", tool_call_id="call_1"))
     assert lines == [*text, '  > lookup(q="tea")', "    found"]

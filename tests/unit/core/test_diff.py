@@ -331,7 +331,7 @@ def apart(size: int, **versions: Any) -> Body:
         (apart(1 << 20, a=1), apart(1 << 20, a=2), True),
     ],
 )
-def test_a_version_may_differ_with_an_equal_value(
+def test_versions_differ_beside_equal_values(
     before: Body | None, after: Body, verdict: bool | None
 ) -> None:
     assert changed("a", before, after) is verdict

@@ -244,9 +244,7 @@ def test_a_value_is_compared(text: str, values: list[Value], answer: bool) -> No
         ("thread", "< 5", "42", True),
     ],
 )
-def test_each_field_has_its_kind_of_operand(
-    field: str, text: str, value: Value, answer: bool
-) -> None:
+def test_fields_have_kinds_of_operands(field: str, text: str, value: Value, answer: bool) -> None:
     assert holds(text, value, field=field) is answer
 
 
@@ -423,8 +421,6 @@ OPERANDS: Mapping[FieldKind, st.SearchStrategy[Operand]] = {
 }
 LIKES = ["%", "a%", "a_%", "ab", r"a\%", "\\", "_", "a%c", "%c"]
 REGEXES = st.sampled_from(["a", "^a", "b$", "[a-c]+", ".", ""]).map(lambda p: Operand(p, True))
-
-
 Texts = Mapping[str, list[str]]
 """The texts of operands by field; without them, any of the kind of the field."""
 
@@ -569,9 +565,7 @@ BOUNDED_FILTERS: st.SearchStrategy[Filter] = st.recursive(conditions(BOUNDED), j
     parse_filter("idle < 200000w"),
     [Known(Thread("a", None, NOW, NOW, 1, 1), (Status.EMPTY,), frozenset())],
 )
-def test_each_thread_that_matches_is_within_the_bounds(
-    expression: Filter, threads: list[Known]
-) -> None:
+def test_each_thread_that_matches_is_in_bounds(expression: Filter, threads: list[Known]) -> None:
     decide, bounds = decision(expression), bounds_of(expression, NOW)
     for one in threads:
         assert not decide(one) or admits(bounds, one), (bounds, one)
@@ -630,9 +624,7 @@ def test_what_the_index_can_answer_is_found(text: str, bounds: ThreadBounds) -> 
 )
 @example("a", ["a", "ab"])
 @example("a*", ["a", "ab", "b"])
-def test_bounds_of_a_pattern_admit_each_thread_that_it_matches(
-    pattern: str, ids: list[str]
-) -> None:
+def test_bounds_of_a_pattern_admit_what_it_matches(pattern: str, ids: list[str]) -> None:
     wanted = Selection(match=pattern)
     bounds = bounds_of_selection(wanted, NOW)
     threads = [Thread(one, None, NOW, NOW, 1, 1) for one in ids]

@@ -96,8 +96,7 @@ def copied(original: Checkpoint, at: datetime, form: CopyForm, **added: str) -> 
 @pytest.mark.parametrize(("form", "parent"), [("child", KEY.checkpoint_id), ("sibling", "parent")])
 def test_a_copy_is_the_original_but_for_its_id_and_time(form: CopyForm, parent: str) -> None:
     copy, new_id = copied(stored(), NOW, form, forked_from="old"), make_id(ticks_at(NOW), 4, 1)
-    assert copy.key == KEY._replace(checkpoint_id=new_id)
-    assert copy.parent == parent
+    assert (copy.key, copy.parent) == (KEY._replace(checkpoint_id=new_id), parent)
     assert copy.value == body(id=new_id)
     kept = {"source": "fork", "step": 4, "user": "Zoë"}
     assert decode(copy.metadata) == {**kept, "forked_by": "ckpt", "forked_from": "old"}

@@ -43,18 +43,13 @@ def _text(ids: Iterable[str]) -> str:
 
 
 def test_ancestors_and_children_are_followed() -> None:
-    assert _text(FORKED.ancestors("f")) == "cba"
-    assert _text(FORKED.line("f")) == "fcba"
+    assert (_text(FORKED.ancestors("f")), _text(FORKED.line("f"))) == ("cba", "fcba")
     assert _text(FORKED.ancestors("a")) == ""
     assert [*FORKED.line("missing")] == []
-    assert _text(FORKED.forward("a", None)) == "bcf"
-    assert _text(FORKED.forward("a", "d")) == "bcd"
-    assert _text(FORKED.forward("b", "e")) == "e"
-    assert _text(FORKED.forward("a", "b")) == "bcf"
-    assert _text(FORKED.forward("c", "e")) == "f"
-    assert _text(FORKED.forward("d", None)) == ""
-    assert _text(FORKED.siblings("d")) == "df"
-    assert _text(FORKED.siblings("c")) == "ce"
+    assert (_text(FORKED.forward("a", None)), _text(FORKED.forward("a", "d"))) == ("bcf", "bcd")
+    assert (_text(FORKED.forward("b", "e")), _text(FORKED.forward("a", "b"))) == ("e", "bcf")
+    assert (_text(FORKED.forward("c", "e")), _text(FORKED.forward("d", None))) == ("f", "")
+    assert (_text(FORKED.siblings("d")), _text(FORKED.siblings("c"))) == ("df", "ce")
     pruned = Parentage({"z": "gone", "y": "gone", "x": "other"})
     assert _text(pruned.siblings("z")) == "yz"
     assert pruned.parent("z") is None
@@ -75,8 +70,7 @@ def test_a_loop_of_parents_ends() -> None:
 
 
 def test_the_branch_of_the_head_is_the_trunk_and_forks_beside_it_are_counted() -> None:
-    assert FORKED.tips == ["f", "e", "d"]
-    assert FORKED.forks == ["b", "c"]
+    assert (FORKED.tips, FORKED.forks) == (["f", "e", "d"], ["b", "c"])
     assert FORKED.depths == {"f": 0, "c": 0, "b": 0, "a": 0, "e": 1, "d": 1}
     older = Parentage({"e": "b", "f": "c", "d": "c", "c": "b", "b": "a", "a": None})
     assert older.trunk == {"a": "b", "b": "e", "c": "f"}
@@ -120,9 +114,7 @@ def test_a_tree_has_no_loops_and_each_branch_has_a_tip(parents: dict[str, str | 
 
 
 @given(st.lists(st.tuples(NODES, TASKS), min_size=1, max_size=5))
-def test_a_namespace_is_taken_apart_as_it_was_put_together(
-    parts: list[tuple[str, str | None]],
-) -> None:
+def test_namespaces_are_taken_apart_and_put_together(parts: list[tuple[str, str | None]]) -> None:
     ns, outer = "", ""
     for node, task_id in parts:
         outer, ns = ns, namespace_in(ns, node, task_id)

@@ -84,9 +84,7 @@ BARE = Item(ItemKey(("facts",), "bare"), None, None, 10)
         (ItemFilter(category="preference", min_confidence=0.9), False, False),
     ],
 )
-def test_every_condition_that_is_given_must_hold(
-    wanted: ItemFilter, fact: bool, bare: bool
-) -> None:
+def test_each_condition_that_is_given_must_hold(wanted: ItemFilter, fact: bool, bare: bool) -> None:
     assert wanted.fits(FACT, NOW) is fact
     assert wanted.fits(BARE, NOW) is bare
 
@@ -109,9 +107,7 @@ def test_a_moment_to_come_has_not_expired() -> None:
         ("v2.5 is out", ["Is v2.5 out?\nWell"], 0, "Is v2.5 out?"),
     ],
 )
-def test_the_likeliest_message_and_its_sentence(
-    fact: str, texts: list[str], index: int, sentence: str
-) -> None:
+def test_the_likeliest_sentence(fact: str, texts: list[str], index: int, sentence: str) -> None:
     found = likeliest(fact, texts)
     assert found is not None
     assert (found.index, found.sentence) == (index, sentence)
@@ -130,7 +126,7 @@ def test_any_text_may_be_compared(fact: str, texts: list[str]) -> None:
         assert found.sentence in texts[found.index]
 
 
-def fact_item(key: str, content: object, *, day: int = 1, thread: str | None = None) -> Item:
+def fact_of(key: str, content: object, *, day: int = 1, thread: str | None = None) -> Item:
     data = json.dumps({"content": content}).encode()
     return Item(
         ItemKey(("facts",), key),
@@ -143,17 +139,13 @@ def fact_item(key: str, content: object, *, day: int = 1, thread: str | None = N
 
 
 def test_of_facts_that_say_the_same_the_oldest_is_kept() -> None:
-    same = [
-        fact_item("a", "Tea ", day=3),
-        fact_item("b", " tea", day=2),
-        fact_item("c", "TEA", day=4),
-    ]
+    same = [fact_of("a", "Tea ", day=3), fact_of("b", " tea", day=2), fact_of("c", "TEA", day=4)]
     others = [
-        fact_item("d", "coffee"),
-        fact_item("e", ""),
-        fact_item("f", " "),
-        fact_item("g", None),
-        fact_item("h", 5),
+        fact_of("d", "coffee"),
+        fact_of("e", ""),
+        fact_of("f", " "),
+        fact_of("g", None),
+        fact_of("h", 5),
     ]
     first = ItemKey(("facts",), "b")
     assert duplicates([*same, *others]) == {same[0].key: first, same[2].key: first}
@@ -166,14 +158,14 @@ def test_a_thread_is_looked_for_once() -> None:
         asked.append(thread_id)
         return thread_id == "here"
 
-    items = [fact_item(str(n), "x", thread=t) for n, t in enumerate(["here", "gone", "gone", None])]
+    items = [fact_of(str(n), "x", thread=t) for n, t in enumerate(["here", "gone", "gone", None])]
     assert {key.key for key in orphans(items, is_there)} == {"1", "2"}
     assert asked == ["here", "gone"]
     assert duplicates(items)[items[1].key] == items[0].key
 
 
 def test_an_item_says_and_names_where_it_came_from() -> None:
-    assert text_of(fact_item("a", "tea")) == "tea"
+    assert text_of(fact_of("a", "tea")) == "tea"
     data = b'{"a": "x", "b": [{"c": "y"}, 5], "thread_id": "t"}'
     other = Item(ItemKey((), "k"), None, None, len(data), value=TypedBytes("json", data))
     assert text_of(other).split("\n")[:2] == ["x", "y"]

@@ -65,7 +65,7 @@ SAID = [wrote("a", message("1")), wrote("b", [message("2"), message("3")])]
         pytest.param(MAPS, ["c", "l"], 2, "b", id="a key that was overwritten"),
     ],
 )
-def test_the_writers_of_a_value(
+def test_writers_of_values(
     written: list[TaskWrite], place: list[Any], value: Any, found: str
 ) -> None:
     assert nodes(writers(written, TracedPath(tuple(place)), value)) == [*found]
@@ -85,5 +85,4 @@ def test_some_writes_are_not_those_of_a_step() -> None:
     assert not is_caller(wrote("a", 1))
     writes: dict[Value, Value] = {"a": {"c": 1}, "b": {"d": 2}, "e": None}
     assert nodes_in_metadata({"writes": writes}, "c") == ["a"]
-    assert nodes_in_metadata({"writes": None}, "c") == []
-    assert nodes_in_metadata({}, "c") == []
+    assert (nodes_in_metadata({"writes": None}, "c"), nodes_in_metadata({}, "c")) == ([], [])

@@ -108,9 +108,7 @@ def test_the_channel_of_the_library_holds_the_same(name: str, data: st.DataObjec
 
 
 @given(st.lists(st.lists(words, max_size=2), min_size=1), st.lists(words, max_size=2), words)
-def test_an_overwrite_replaces_what_its_step_wrote(
-    writes: list[list[str]], value: list[str], form: str
-) -> None:
+def test_overwrites_replace_a_step(writes: list[list[str]], value: list[str], form: str) -> None:
     forms = {
         "a": Overwrite(value),
         "b": {"__overwrite__": value},

@@ -114,8 +114,6 @@ def test_any_text_is_a_checkpoint_or_an_error_of_ours(ref: str) -> None:
 
 HEX_IDS = st.lists(st.text("0123456789abcdef-", min_size=1, max_size=12), unique=True)
 ANY_IDS = st.lists(st.text(min_size=1, max_size=8), unique=True)
-
-
 SHORT: dict[str, dict[str, str]] = {
     "a single id": {"1f1e5fa1-9b4d-6402-bfff-2dc576aa1dfe": "1dfe"},
     "a common end": {"xx-a1bcde": "a1bcde", "xx-b1bcde": "b1bcde", "xx-ffaabb": "aabb"},

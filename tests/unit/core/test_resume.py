@@ -38,10 +38,7 @@ def test_edges_name_the_nodes_that_follow() -> None:
     at = body({"branch:to:a": None})
     assert after(at, write("1", "branch:to:b", path=pull("a"))) == (("b",), ())
     # Two nodes follow, and nothing stored tells whether one of them waits for the other.
-    rows = [
-        write("1", f"branch:to:{node}", path=pull("a"), idx=place)
-        for place, node in enumerate("cb")
-    ]
+    rows = [write("1", f"branch:to:{node}", path=pull("a"), idx=n) for n, node in enumerate("cb")]
     assert after(at, *rows) == (None, ("b", "c"))
     plain = {"branch:to:b": False, "branch:to:c": False}
     assert after(at, *rows, deferred=plain) == (("b", "c"), ())

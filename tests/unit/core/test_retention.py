@@ -124,9 +124,7 @@ KEEPS = st.builds(
 
 @few
 @given(threads(), KEEPS)
-def test_each_that_stays_has_what_it_is_read_with(
-    items: list[RetentionCandidate], keep: RetentionRules
-) -> None:
+def test_what_stays_can_be_read(items: list[RetentionCandidate], keep: RetentionRules) -> None:
     chosen = choose_kept(items, keep, NOW)
     by_key = {(one.checkpoint_ns, one.checkpoint_id): one for one in items}
     for key in chosen:
@@ -150,9 +148,7 @@ def test_each_that_stays_has_what_it_is_read_with(
 
 @few
 @given(threads(), KEEPS)
-def test_a_policy_that_keeps_more_removes_less(
-    items: list[RetentionCandidate], keep: RetentionRules
-) -> None:
+def test_keeping_more_removes_less(items: list[RetentionCandidate], keep: RetentionRules) -> None:
     more = RetentionRules((keep.last or 0) + 1, keep.within, keep.tips)
     assert choose_kept(items, keep, NOW).keys() <= choose_kept(items, more, NOW).keys()
 

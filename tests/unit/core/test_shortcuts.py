@@ -133,12 +133,10 @@ def _questions(step: Step) -> tuple[Question, ...]:
 
 def test_several_tasks_that_ask_are_left_to_the_step() -> None:
     asked = TypedBytes("msgpack", ormsgpack.packb([{"value": "who?", "id": "1"}]))
-    first, second = (
-        Write(KEY, name, pull_path(name), 0, "__interrupt__", 1, asked) for name in "ab"
-    )
-    assert questions_by_path([first]) is not None
-    assert questions_by_path([first, second]) is None
-    assert questions_by_path([first, second._replace(channel="items")]) is not None
+    one, two = (Write(KEY, name, pull_path(name), 0, "__interrupt__", 1, asked) for name in "ab")
+    assert questions_by_path([one]) is not None
+    assert questions_by_path([one, two]) is None
+    assert questions_by_path([one, two._replace(channel="items")]) is not None
 
 
 CHANNELS = ("items", "__start__", "branch:to:a", "branch:to:b", "join:a+b:c", "__pregel_tasks")

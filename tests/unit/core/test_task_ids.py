@@ -72,7 +72,7 @@ SEND_IDS = [
     ("where", "step", "v", "how", "node", "triggers", "task_id"),
     [pytest.param(*row, id=by) for by, *row in NODE_IDS],
 )
-def test_the_id_of_a_node(
+def test_ids_of_nodes(
     where: str, step: int, v: int, how: Any, node: str, triggers: str, task_id: str
 ) -> None:
     made_in, fired = origin(where, step, v, **how), triggers.split()
@@ -85,7 +85,7 @@ def test_the_id_of_a_node(
     ("where", "step", "v", "how", "node", "index", "task_id"),
     [pytest.param(*row, id=by) for by, *row in SEND_IDS],
 )
-def test_the_id_of_a_send(
+def test_ids_of_sends(
     where: str, step: int, v: int, how: Any, node: str, index: int, task_id: str
 ) -> None:
     made_in = origin(where, step, v, **how)

@@ -126,7 +126,7 @@ def test_langgraph_js_counts_what_the_caller_wrote(v: int) -> None:
     versions: dict[str, Version] = {"branch:to:a": 4, "branch:to:b": 4, "branch:to:new": 4}
     seen: dict[str, dict[str, Version]] = {"a": {"branch:to:a": 3}, "b": {"branch:to:b": 4}}
     wrote = [
-        write(NULL_TASK_ID, f"branch:to:{node}", "__start__") for node in ("a", "b", "new", "none")
+        write(NULL_TASK_ID, f"branch:to:{one}", "__start__") for one in ("a", "b", "new", "none")
     ]
     wrote.append(write(NULL_TASK_ID, "__pregel_tasks", {"node": "sent", "args": 1}, idx=4))
     sources = Sources(own=wrote)
@@ -152,9 +152,7 @@ def test_sends_of_the_caller_replace_those_of_a_channel_and_follow_those_of_the_
 @pytest.mark.parametrize(
     ("v", "ts", "is_known"), [(1, None, False), (2, None, True), (1, JAVASCRIPT, True)]
 )
-def test_tasks_are_in_order_from_format_2_and_in_langgraph_js(
-    v: int, ts: str | None, is_known: bool
-) -> None:
+def test_tasks_are_in_order_since_v2_and_in_js(v: int, ts: str | None, is_known: bool) -> None:
     at, rows = body(v=v, ts=ts), SortedWrites((), (TaskWrite(write("1"), None, "~a"),), (), ())
     given = {"again": False, "skipped": False, "takes_input": False}
     assert possible_orders("loop", rows, plan(at), at, at, **given).ordered is is_known
@@ -189,7 +187,7 @@ ELSEWHERE = [f"child:{hashed('child', 'a', v=2, step=9)}"]
 FLOW = "~__pregel_push, ~__pregel_pull, flow, 0000000000, 0000000001"
 INPUT: dict[str, Value] = {"source": "input", "step": -1}
 UPDATE: dict[str, Value] = {"source": "update", "step": 0}
-BEGUN, PLAIN, SECOND = (
+BEGUN, PLAIN, AT_2 = (
     body({"__start__": {}}, seen=FIRST),
     body(A, STARTED, v=1),
     body(A, STARTED, v=2),
@@ -224,9 +222,9 @@ CASES: dict[str, Case] = {
     "an input is assumed to be a graph's": case(BEGUN, "__start__ ?", metadata=INPUT),
     "an input that starts nothing known": case(body({"a": 1}, seen=FIRST), None, metadata=INPUT),
     "a plain edge of the thread": case(PLAIN, "b", thread={"a": {"b"}}),
-    "a subgraph call tells its node": case(SECOND, "child", CALL_ASKED, namespaces=CALLS),
-    "a subgraph call without writes": case(SECOND, "child", namespaces=CALLS),
-    "a subgraph call of another step": case(SECOND, None, namespaces=ELSEWHERE),
+    "a subgraph call tells its node": case(AT_2, "child", CALL_ASKED, namespaces=CALLS),
+    "a subgraph call without writes": case(AT_2, "child", namespaces=CALLS),
+    "a subgraph call of another step": case(AT_2, None, namespaces=ELSEWHERE),
     "nobody reads its channel": case(PLAIN, None),
     "a graph that ended there elsewhere": case(PLAIN, "", followers={"a": ()}),
     "a node that follows elsewhere": case(PLAIN, "b ?", followers={"a": {"b"}}),

@@ -204,9 +204,7 @@ def covered(plan: TreeLayout) -> Counter[Key]:
 
 @few
 @given(FORESTS, st.booleans(), st.booleans())
-def test_rows_cover_every_checkpoint_exactly_once(
-    items: list[Skeleton], nest: bool, unfold: bool
-) -> None:
+def test_rows_cover_each_checkpoint_once(items: list[Skeleton], nest: bool, unfold: bool) -> None:
     plan = plan_tree(items, nest=nest, unfold=unfold)
     once = Counter(item.key for item in items)
     assert covered(plan) == once
@@ -743,9 +741,7 @@ NAMED = st.builds(
     ),
     st.booleans(),
 )
-def test_every_line_has_one_of_the_known_forms(
-    items: list[Skeleton], node: StepDetails, nest: bool
-) -> None:
+def test_each_line_has_a_known_form(items: list[Skeleton], node: StepDetails, nest: bool) -> None:
     lines = chart(items, {item.checkpoint_id: node for item in items}, nest=nest)
     assert [text for text in lines if not LINE.fullmatch(text)] == []
     boxes = [text for text in lines if re.match(r"  (  )?n\d+[\[({]", text)]

@@ -112,8 +112,7 @@ def test_a_message_belongs_to_the_innermost_node_that_wrote_it() -> None:
     given = Origin("research:task", "2", "other", "~__pregel_pull, __start__")
     kept = Origin("research", "2", "own", "~__pregel_pull, dig")
     assert _nodes(outer, inner) == _nodes(inner, outer) == _nodes(given, inner, outer) == [inner]
-    assert _nodes(outer, given) == [outer]
-    assert _nodes(outer, kept) == [kept]
+    assert (_nodes(outer, given), _nodes(outer, kept)) == ([outer], [kept])
 
 
 def test_a_list_that_is_written_whole_adds_only_what_is_new() -> None:

@@ -28,8 +28,7 @@ def test_a_linear_search_finds_the_first_turn(verdicts: list[Verdict]) -> None:
     place = first_turn(verdicts)
     if place is None:
         assert found.onset is None
-        assert found.tried == len(verdicts)
-        assert found.skipped == verdicts.count(None)
+        assert (found.tried, found.skipped) == (len(verdicts), verdicts.count(None))
     else:
         is_from_start = False not in verdicts[:place]
         assert found.onset == Onset(place, is_from_start, unknown_before(verdicts, place))
@@ -67,9 +66,7 @@ def test_a_binary_search_finds_a_turn(verdicts: list[Verdict]) -> None:
 
 
 @given(st.integers(1, 5000), st.data())
-def test_a_binary_search_of_a_monotonic_condition_agrees_and_asks_few(
-    number: int, data: st.DataObject
-) -> None:
+def test_a_binary_search_of_what_stays_asks_few(number: int, data: st.DataObject) -> None:
     turn = data.draw(st.integers(1, number))
     found = binary(number, lambda place: place >= turn)
     if turn == number:

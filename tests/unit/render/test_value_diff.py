@@ -170,7 +170,7 @@ WORDS = st.lists(st.text(st.sampled_from("ab -.\u65e5"), max_size=20), max_size=
 def test_marking_words_changes_no_text(before: list[str], after: list[str]) -> None:
     found = changed_words(before, after)
     if found is not None:
-        assert tuple(["".join(part for part, _ in one) for one in side] for side in found) == (
+        assert tuple(["".join(it for it, _ in one) for one in side] for side in found) == (
             before,
             after,
         )

@@ -56,9 +56,7 @@ def test_a_history_of_a_saver_has_no_fault(history: list[Checkpoint]) -> None:
 
 
 @given(histories(), st.data())
-def test_each_child_of_a_removed_checkpoint_is_found(
-    history: list[Checkpoint], data: st.DataObject
-) -> None:
+def test_children_of_the_removed_are_found(history: list[Checkpoint], data: st.DataObject) -> None:
     removed = data.draw(st.sampled_from(history)).key.checkpoint_id
     left = [one for one in history if one.key.checkpoint_id != removed]
     children = [one.key.checkpoint_id for one in left if one.parent_checkpoint_id == removed]
@@ -71,9 +69,7 @@ def test_each_child_of_a_removed_checkpoint_is_found(
 
 
 @given(histories(), st.data())
-def test_an_order_of_the_store_by_time_is_not_questioned(
-    history: list[Checkpoint], data: st.DataObject
-) -> None:
+def test_an_order_by_time_is_not_questioned(history: list[Checkpoint], data: st.DataObject) -> None:
     """In layouts that sort by the time of storing, ids need not grow."""
     renamed = data.draw(st.permutations([one.key.checkpoint_id for one in history]))
     new = dict(zip((one.key.checkpoint_id for one in history), renamed, strict=True))
@@ -155,10 +151,7 @@ def test_orphaned_writes_name_their_task_if_there_is_only_one() -> None:
     writes = WritesOfOne()
     writes.add("one", None)
     writes.add("one", None)
-    found = orphan_finding(CheckpointKey("t", "", "c"), writes)
-    assert (found.task_id, found.detail) == (
-        "one",
-        "2 writes name this checkpoint, which is not stored",
-    )
+    it = orphan_finding(CheckpointKey("t", "", "c"), writes)
+    assert (it.task_id, it.detail) == ("one", "2 writes name this checkpoint, which is not stored")
     writes.add("other", None)
     assert orphan_finding(CheckpointKey("t", "", "c"), writes).task_id is None

@@ -133,9 +133,7 @@ def test_a_value_that_is_nested_too_deeply_is_not_read() -> None:
         type_names(TypedBytes("msgpack", data))
 
 
-def test_a_long_value_is_read_only_if_it_may_name_something(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_value_is_read_if_it_may_name_something(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "text " * 4_000_000
     assert in_msgpack(long) == found("json", json.dumps(long).encode()) == set()
     naming = [long, ext(0, "app", "Order", 1)]
@@ -216,11 +214,11 @@ def test_the_names_in_a_body_are_told_apart_by_channel() -> None:
     ]
     for typed in bodies:
         names = {
-            channel: {one.text for one in some} for channel, some in names_by_channel(typed).items()
+            channel: {one.text for one in it} for channel, it in names_by_channel(typed).items()
         }
         assert names == {"order": {"app.Order"}, None: {"app.Send"}}
     pickled = TypedBytes("pickle", pickle.dumps(body(Holder(1), Pair(1, 2))))
-    names = {key: {one.text for one in some} for key, some in names_by_channel(pickled).items()}
+    names = {key: {one.text for one in it} for key, it in names_by_channel(pickled).items()}
     assert names == {"order": {f"{HERE}.Holder"}, None: {f"{HERE}.Pair"}}
 
 
@@ -232,7 +230,7 @@ def test_all_hostile_calls_are_found_and_none_is_made(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     rows = hostile_rows(marker)
     decode(TypedBytes("pickle", b"N."))
-    before = set(sys.modules)
+    old = set(sys.modules)
     dangerous = set()
     for row in rows:
         if not isinstance(row.data, bytes):
@@ -244,9 +242,7 @@ def test_all_hostile_calls_are_found_and_none_is_made(tmp_path: Path) -> None:
                 dangerous.add(row.name)
     assert not marker.exists()
     ours = ("ckpt_", "tests.", "encodings.")
-    assert {one for one in set(sys.modules) - before if not one.startswith(ours)} <= {
-        "_compat_pickle"
-    }
+    assert {one for one in set(sys.modules) - old if not one.startswith(ours)} <= {"_compat_pickle"}
     calls = {row.name for row in rows if "os.mkdir" in row.name or "os.system" in row.name}
     calls |= {f"write: pickle {name}" for name in ("INST", "OBJ", "NEWOBJ", "getattr called")}
     assert calls <= dangerous
@@ -308,8 +304,6 @@ DANGEROUS = """
     dill:loads cloudpickle:loads joblib:load torch:load yaml:unsafe_load numpy:load requests:get
     collections:_sys.modules.get app:Order.__init__.__globals__.get
 """
-
-
 HARMLESS = """
     datetime:datetime datetime:timedelta decimal:Decimal pathlib:Path pathlib:PosixPath
     pathlib._local:PosixPath uuid:UUID re:compile re:_compile ipaddress:IPv4Address
@@ -361,14 +355,8 @@ MODULES = """
     _pickle _thread bdb builtins cProfile code codecs ctypes importlib io marshal os pdb pickle pty
     pydoc runpy shutil signal socket subprocess sys tempfile timeit trace types
 """
-
-
 TABLE = tomllib.loads(files("ckpt_cli.data").joinpath("dangerous_names.toml").read_text("utf-8"))
-
-
 NAMES = {module: names for group in TABLE.values() for module, names in group.items()}
-
-
 ELSEWHERE = "chflags lchflags lchmod startfile OleDLL WinDLL execfile _clear_type_cache"
 """Names of other systems, and of other releases of Python."""
 
