@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.command import SAMPLE, ckpt
 
 
@@ -18,6 +16,4 @@ def test_the_sample_store_is_written_once(tmp_path: Path) -> None:
     assert (again.code, "the file exists" in again.err) == (5, True)
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [("demo", 2, "missing argument 'PATH'")])
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)
+test_wrong_words_are_refused = refusals(("demo", 2, "missing argument 'PATH'"))

@@ -4,9 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.command import ckpt
 
 
@@ -24,9 +22,6 @@ def test_a_sound_store_has_no_findings_and_a_damaged_one_fails_the_check(sample:
     assert ckpt("-s", sample, "doctor", "trip-to-kyoto").code == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [("doctor nobody", 3, "no thread 'nobody'"), ("doctor --fix", 2, "no such option: --fix")],
+test_wrong_words_are_refused = refusals(
+    ("doctor nobody", 3, "no thread 'nobody'"), ("doctor --fix", 2, "no such option: --fix")
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

@@ -4,9 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 OLD = "1ef00000-0000-6000-8000-000000000000"
@@ -24,9 +22,6 @@ def test_rows_that_nothing_refers_to_are_deleted(sample: Path) -> None:
     assert left == (0,)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [("gc", 2, "no scope given"), ("gc --scope nothing", 2, "'nothing' is not one of 'blobs'")],
+test_wrong_words_are_refused = refusals(
+    ("gc", 2, "no scope given"), ("gc --scope nothing", 2, "'nothing' is not one of 'blobs'")
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

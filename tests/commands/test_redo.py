@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.commands.words import asks_first, refuses
+from tests.commands.words import asks_first, refusals
 from tests.kit.command import ckpt
 
 
@@ -20,9 +18,6 @@ def test_what_an_undo_took_back_is_made_again(sample: Path) -> None:
     assert head() == changed
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [("redo", 3, "nothing to redo"), ("redo trip-to-kyoto", 3, "no operation 'trip-to-kyoto'")],
+test_wrong_words_are_refused = refusals(
+    ("redo", 3, "nothing to redo"), ("redo trip-to-kyoto", 3, "no operation 'trip-to-kyoto'")
 )
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)

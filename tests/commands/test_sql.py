@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.words import refuses
+from tests.commands.words import refusals
 from tests.kit.command import ckpt
 
 
@@ -28,6 +28,4 @@ def test_a_wrong_query_is_shown_with_its_place(sample: Path, query: str, said: s
     assert (answer.code, answer.out, said in answer.err) == (2, "", True), answer.err
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [("sql", 2, "no query")])
-def test_wrong_words_are_refused(sample: Path, words: str, code: int, said: str) -> None:
-    refuses(sample, words, code, said)
+test_wrong_words_are_refused = refusals(("sql", 2, "no query"))
