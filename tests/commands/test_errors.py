@@ -9,7 +9,6 @@ from langgraph.errors import NodeError
 from langgraph.func import entrypoint, task
 from langgraph.types import Command, interrupt
 
-import ckpt_cli
 from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, chain, nested, run, saver_of
@@ -117,15 +116,6 @@ def test_the_exit_code_tells_whether_a_task_failed(store: Path) -> None:
     assert ckpt("-s", store, "errors", "--exit-code").code == 1
     ended = ckpt("-s", store, "errors", "asks", "--exit-code")
     assert (ended.code, ended.err) == (0, "note: no task of the chosen threads failed\n")
-
-
-def test_python_gets_the_same(store: Path) -> None:
-    with ckpt_cli.open(store) as opened:
-        assert [one.to_dict() for one in opened.errors()] == _errors(store)
-        assert [one.to_dict() for one in opened["left"].errors(history=True)] == _errors(
-            store, "left", "--history"
-        )
-        assert opened.errors_by("node").to_list() == _errors(store, "--by", "node")
 
 
 def test_a_function_that_failed_at_once_is_named(tmp_path: Path) -> None:

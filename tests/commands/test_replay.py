@@ -62,18 +62,6 @@ def test_a_ref_replays_what_led_to_it(store: Path) -> None:
     assert max(row["step"] for row in some) == 1
 
 
-@pytest.mark.engines
-def test_several_processes_find_the_same(store: Path) -> None:
-    one = ckpt("-s", store, "replay", "--all", "--verify", "-o", "ndjson")
-    two = ckpt("-s", store, "replay", "--all", "--verify", "--jobs", "2", "-o", "ndjson")
-    assert one.code == two.code == 0
-    assert sorted(one.out.splitlines()) == sorted(two.out.splitlines()) != []
-    some = replay(store, "--all", "--match", "zoo-*")
-    assert {row["thread_id"][:4] for row in some} == {"zoo-"}
-    alone = ckpt("-s", store, "stats", "-o", "json").json
-    assert alone == ckpt("-s", store, "stats", "--jobs", "2", "-o", "json").json
-
-
 test_wrong_words_are_refused = refusals(
     ("replay trip-to-kyoto --all", 2, "--all"),
     ("replay trip-to-kyoto --jobs 2", 2, "--jobs"),

@@ -84,7 +84,7 @@ def test_the_answers_are_the_same_in_the_same_order(run: Run, options: dict[str,
         *("stats --by thread,day", "secrets"),
     ],
 )
-@pytest.mark.in_ci("grep")
+@pytest.mark.in_ci("grep", "replay")
 @pytest.mark.engines
 @pytest.mark.xdist_group("dask")
 def test_a_command_answers_the_same_wherever_it_runs(store: Path, address: str, words: str) -> None:
