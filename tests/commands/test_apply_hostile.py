@@ -160,8 +160,7 @@ def test_hostile_plans_are_used_or_refused(sample: Path, plan: Path) -> None:
         line[sorted(line)[place % len(line)]] = value
         plan.write_text("".join(json.dumps(one, separators=(",", ":")) + "\n" for one in changed))
         reseal(plan)
-        answer = ckpt("-s", sample, "apply", plan, "--dry-run")
-        answer.ends_cleanly(0, 2, 3, 4, 5, 6)
+        ckpt("-s", sample, "apply", plan, "--dry-run").ends_cleanly(0, 2, 3, 4, 5, 6)
         assert sample.read_bytes() == before
 
     run = given(st.tuples(st.integers(0, 99), st.integers(0, 99), documents))(check)

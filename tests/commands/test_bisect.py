@@ -319,8 +319,7 @@ def test_what_a_command_prints_goes_to_stderr(job: Path) -> None:
 
 def test_python_code_may_test_states(job: Path) -> None:
     with ckpt_cli.open(job) as store:
-        found = store["job"].bisect(test=lambda one: "b" in one.values.get("log", []))
-        assert found["step"] == 3
+        assert store["job"].bisect(test=lambda one: "b" in one.values.get("log", []))["step"] == 3
         with pytest.raises(ckpt_cli.UsageError, match="a condition or a test"):
             store["job"].bisect()
 

@@ -135,8 +135,7 @@ def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path) -> N
     put(folder / inside / "checkpoints.sqlite")
     said = f"'./{inside}/checkpoints.sqlite', the only store in '{inside}'"
     assert (threads(), said in listed()) == (8, True)
-    shown = ckpt("show", "invoice-import").out
-    assert f"ckpt -s ./{inside}/checkpoints.sqlite rollback" in shown
+    assert f"ckpt -s ./{inside}/checkpoints.sqlite rollback" in ckpt("show", "invoice-import").out
 
 
 def test_a_link_to_another_folder_is_not_followed(folder: Path, tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ def test_a_thread_is_copied_to_a_new_one(sample: Path) -> None:
 def test_a_store_is_made_for_the_copy_if_it_is_asked_for(sample: Path) -> None:
     target = sample.with_name("new.db")
     words = ("-s", sample, "copy", "refund-4711", "--to", target, "--yes")
-    refused = ckpt(*words)
-    assert (refused.code, target.exists()) == (4, False)
+    assert (ckpt(*words).code, target.exists()) == (4, False)
     assert ckpt(*words, "--create").code == 0
     (copied,) = ckpt("-s", target, "threads", "list", "-o", "json").json
     assert copied["thread_id"] == "refund-4711"

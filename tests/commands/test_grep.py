@@ -136,8 +136,7 @@ def test_a_question_of_a_subgraph_is_told_once_with_the_node_that_asked(tmp_path
     (hit,) = grep(path, "approve the plan")
     assert (hit["node"], hit["node_path"]) == ("approve", ["review", "approve"])
     assert hit["checkpoint_ns"].startswith("review:")
-    shown = ckpt("-s", path, "grep", "approve the plan", "-o", "table").out
-    assert "review > approve" in shown
+    assert "review > approve" in ckpt("-s", path, "grep", "approve the plan", "-o", "table").out
 
 
 def test_hits_in_rebuilt_values_have_the_same_order_in_each_run() -> None:

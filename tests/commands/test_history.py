@@ -37,8 +37,7 @@ def test_a_checkpoint_names_the_nodes_that_ran(retried: Path) -> None:
 def test_a_step_that_failed_and_was_retried_is_marked(retried: Path) -> None:
     newest, failed, first = history(retried)
     assert (newest["marks"], failed["marks"], first["marks"]) == (["done"], ["retried"], [])
-    table = ckpt("-s", retried, "history", "t", "-o", "table").out
-    assert table.count("retried") == 1
+    assert ckpt("-s", retried, "history", "t", "-o", "table").out.count("retried") == 1
     tree = ckpt("-s", retried, "show", "t", "--tree", "-o", "table").out
     assert "✗ crash: TimeoutError('crash: no answer after 1 s')  (retried)" in tree
 

@@ -118,8 +118,7 @@ def test_a_file_is_replaced_when_all_is_read(sample: Path, tmp_path: Path) -> No
     assert parsed(out.read_text())["ckpt_up", None] == 1
     assert stat.S_IMODE(out.stat().st_mode) == 0o644
     assert sorted(one.name for one in tmp_path.iterdir() if "ckpt" in one.name) == [out.name]
-    refused = ckpt("-s", sample, "metrics", "--out", out, "-o", "json")
-    assert refused.code == 2
+    assert ckpt("-s", sample, "metrics", "--out", out, "-o", "json").code == 2
     assert ckpt("-s", sample, "metrics", "--out", tmp_path / "no" / "file").code == 4
 
 

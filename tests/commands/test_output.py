@@ -93,8 +93,7 @@ def test_color_is_for_terminals_unless_asked_for(sample: Path) -> None:
 
 
 def test_notes_go_to_stderr_and_can_be_silenced(sample: Path) -> None:
-    noted = ckpt("-s", sample, "show")
-    assert noted.err == "note: using the newest thread, 'trip-to-kyoto'\n"
+    assert ckpt("-s", sample, "show").err == "note: using the newest thread, 'trip-to-kyoto'\n"
     assert ckpt("-s", sample, "show", "-q").err == ""
 
 

@@ -154,8 +154,7 @@ def test_folded_steps_of_a_long_thread_name_their_nodes(path: Path) -> None:
     run(path, chain(Chat, nodes), *({"budget": number} for number in range(50)))
     with closing(sqlite3.connect(path)) as db:
         db.execute("ALTER TABLE writes DROP COLUMN task_path")  # as before 3.1.2
-    shown = ckpt("-s", path, "show", "t", "--tree", "-o", "table").out
-    assert shown.count("a, b, c, d") == 50
+    assert ckpt("-s", path, "show", "t", "--tree", "-o", "table").out.count("a, b, c, d") == 50
 
 
 def test_the_tree_unfolds_the_checkpoint_that_is_named(sample: Path) -> None:

@@ -225,8 +225,7 @@ def test_ctrl_c_at_any_moment(sample: Path, program: str, words: str, said: str)
     ],
 )
 def test_ctrl_c_at_any_import(sample: Path, entry: list[str], module: str) -> None:
-    done = Ran(entry, sample, SHOW, AT_AN_IMPORT, CKPT_TEST_PRESSED_AT=module)
-    assert done.ended == (130, "")
+    assert Ran(entry, sample, SHOW, AT_AN_IMPORT, CKPT_TEST_PRESSED_AT=module).ended == (130, "")
 
 
 def test_the_copy_of_a_killed_run_is_removed_by_the_next(sample: Path) -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.kit.command import FIXTURES, CommandResult, ckpt
 from tests.kit.hostile.corpus import HOSTILE_ID, Row, build_store, ordinary_body
 
 CHOSEN = {"trip-to-kyoto", "refund-4711", "research-agent", "invoice-import"}
+OPERATORS = "operators: = != < <= > >= in like ~"
 CONFIG = """
 [filters]
 chosen = "checkpoints > 16 or @asks"
@@ -89,9 +90,7 @@ RUNS = {
     "fork": Run("--at head --dry-run", changes=True),
     "purge": Run("--include-interrupted --include-error --dry-run", changes=True),
     "copy": Run("--to other.db --create --dry-run", number, 4, changes=True),
-    "erase": Run(
-        "--no-mentions --dry-run", lambda it: it.json["places"][0]["items"], 4, changes=True
-    ),
+    "erase": Run("--no-mentions --dry-run", erased, 4, changes=True),
     "export": Run("--format jsonl"),
     "rekey": Run("--encrypt --new-key-file key --dry-run", number, 4, changes=True),
     "repair messages": Run("--dry-run", found=set(), changes=True),
@@ -185,30 +184,22 @@ def test_a_profile_has_its_own_filters_and_pyproject_has_some_too(folder: Path) 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "at", "problem", "hint"),
     [
-        (
-            "idle > 1h or @stuk",
-            [
-                "ckpt: cannot read the filter: no filter '@stuk'",
-                "  idle > 1h or @stuk",
-                "               ^",
-                "hint: use @chosen, @asks, @wrong",
-            ],
-        ),
-        (
-            "status error",
-            [
-                "ckpt: cannot read the filter: expected an operator after 'status'",
-                "  status error",
-                "         ^",
-                "hint: operators: = != < <= > >= in like ~",
-            ],
-        ),
+        ("idle > 1h or @stuk", 13, "no filter '@stuk'", "use @chosen, @asks, @wrong"),
+        ("status error", 7, "expected an operator after 'status'", OPERATORS),
     ],
 )
-def test_an_error_tells_what_may_stand_there(folder: Path, text: str, said: list[str]) -> None:
+def test_an_error_tells_what_may_stand_there(
+    folder: Path, text: str, at: int, problem: str, hint: str
+) -> None:
     answer = ckpt("-s", "sample.db", "threads", "list", "--where", text)
+    said = [
+        f"ckpt: cannot read the filter: {problem}",
+        f"  {text}",
+        f"  {' ' * at}^",
+        f"hint: {hint}",
+    ]
     assert (answer.code, answer.err.splitlines()) == (2, said)
 
 
@@ -236,7 +227,7 @@ def test_python_code_uses_the_aliases_of_the_configuration(folder: Path) -> None
 
 
 WAITING = {"refund-4711", "anna@example.com"}
-LONG = {"trip-to-kyoto", "research-agent"}
+SHORT, LONG = {"refund-4711", "support-live-chat"}, {"trip-to-kyoto", "research-agent"}
 
 
 @pytest.mark.parametrize(
@@ -256,10 +247,7 @@ LONG = {"trip-to-kyoto", "research-agent"}
         (["metadata.priority >= 2"], {"refund-4711"}),
         (["metadata.priority = '2'"], set()),
         (["values.messages[1].content ~ '(?i)kyoto'"], {"trip-to-kyoto"}),
-        (
-            ["values.messages[].type = ai", "--where", "bytes < 20KiB"],
-            {"refund-4711", "support-live-chat"},
-        ),
+        (["values.messages[].type = ai", "--where", "bytes < 20KiB"], SHORT),
         (["status = error or values.hotel != null"], {"invoice-import", "trip-to-kyoto"}),
         (["thread like 't%'", "--status", "error"], set()),
     ],
@@ -337,16 +325,9 @@ class CountingStore(WrappedStore):
         super().__init__(open_store(str(path)))
         self.counts: Counter[str] = Counter()
 
-    def checkpoints_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        body: bool = False,
-        metadata: bool = False,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Checkpoint]:
+    def checkpoints_at(self, keys: Sequence[CheckpointKey], **parts: Any) -> Iterator[Checkpoint]:
         self.counts["heads"] += len(keys)
-        return self.inner.checkpoints_at(keys, body=body, metadata=metadata, values=values)
+        return self.inner.checkpoints_at(keys, **parts)
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         self.counts["sizes"] += len(thread_ids)

@@ -427,8 +427,7 @@ def test_the_server_ends_in_the_middle_of_a_call(large_store: Path) -> None:
     with server("-s", large_store, "mcp", "--timeout", "600") as process:
         send(process, "initialize", 1, HELLO)
         received(process)
-        arguments = {"name": "doctor", "arguments": {"deep": True}}
-        send(process, "tools/call", 2, arguments)
+        send(process, "tools/call", 2, {"name": "doctor", "arguments": {"deep": True}})
         assert process.stdin
         process.stdin.close()
         assert process.wait(20) == 0

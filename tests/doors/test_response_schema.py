@@ -66,8 +66,7 @@ def told(path: Path) -> Any:
     (task,) = shown["tasks"]
     assert question.get("response_schema") == schema
     assert task["interrupts"] == [question]
-    lines = ckpt("-s", path, "show", "t", "-o", "table").out
-    assert ("must fit" in lines) == (schema is not None)
+    assert ("must fit" in ckpt("-s", path, "show", "t", "-o", "table").out) == (schema is not None)
     with ckpt_cli.open(str(path)) as opened:
         (one,) = opened.thread("t").head.show().to_dict()["interrupts"]
     assert one.get("response_schema") == schema

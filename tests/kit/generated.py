@@ -51,8 +51,7 @@ def generate(filled: ScenarioStore, name: str, seed: int) -> ScenarioThread:
     dice, thread_id = random.Random(f"{name} {seed}"), f"generated {name} {seed}"
     graph, saver = build(filled.saver), filled.saver
     here = config_of(thread_id)
-    durability = dice.choice(["sync", "exit"])
-    graph.invoke(make("first"), here, durability=durability)
+    graph.invoke(make("first"), here, durability=dice.choice(["sync", "exit"]))
     for turn in range(4):
         ids = stored_ids(saver, thread_id)
         there = config_of(thread_id, dice.choice(ids))

@@ -31,8 +31,7 @@ NAMES = ["users/anna/profile", r"a b/c:d/k\/1", "用户/张三/记忆"]
 def test_items_go_with_their_vectors_and_neighbours_stay(bench: Bench) -> None:
     fill(bench)
     before, vectors = exported(bench), bench.vectors()
-    answer = memory(bench, "delete", *NAMES, "--yes", "-o", "json")
-    receipt = answer.json
+    receipt = memory(bench, "delete", *NAMES, "--yes", "-o", "json").json
     assert {(tuple(one["namespace"]), one["key"]) for one in receipt["items"]} == set(DOOMED)
     assert receipt["removed"] == receipt["before"]
     assert receipt["removed"]["items"] == receipt["removed"]["vectors"] == len(DOOMED)
@@ -69,8 +68,7 @@ def test_what_fits_a_rule_goes(bench: Bench) -> None:
 
 def test_a_run_has_a_limit_and_says_what_it_leaves(bench: Bench) -> None:
     fill(bench)
-    answer = memory(bench, "delete", "--match", "*", "-n", "4", "--yes", "-o", "json")
-    assert answer.code == 7
+    assert memory(bench, "delete", "--match", "*", "-n", "4", "--yes", "-o", "json").code == 7
     assert len(keys(bench)) == len(ITEMS) - 4
 
 
@@ -135,8 +133,7 @@ def test_an_archive_goes_over_nothing(bench: Bench, tmp_path: Path) -> None:
     with bench.store() as store:
         store.put(("w",), "k", {"text": "second"})
         settle(store, 1)
-    refused = memory(bench, "import", answer.json["archive"], "--yes")
-    assert refused.code == 6
+    assert memory(bench, "import", answer.json["archive"], "--yes").code == 6
     assert official(bench, 1)[("w",), "k"][0] == {"text": "second"}
     assert keys(bench) == [(("w",), "k")]
 

@@ -153,8 +153,7 @@ def test_what_differs_is_replaced_only_if_asked(pair: Pair) -> None:
     assert "the target has" in reasons["1"]
     shown = copied(pair, "--replace", "--dry-run", "-o", "json").json
     assert shown["replaced"] == [{"namespace": ["a"], "key": "1"}]
-    done = copied(pair, "--replace", "--yes", "-o", "json").json
-    assert done["verified"]
+    assert copied(pair, "--replace", "--yes", "-o", "json").json["verified"]
     assert official(target, 2) == rounded(official(source, 2), target)
 
 
@@ -181,8 +180,7 @@ def test_items_expire_when_they_would_have(pair: Pair) -> None:
         assert (refused.code, "no TTL index" in refused.err) == (4, True)
         with target.with_lifetime(minutes=90):
             pass  # the library makes the index
-    answer = copied(pair, "--create", "--yes", "-o", "json")
-    assert answer.json["verified"]
+    assert copied(pair, "--create", "--yes", "-o", "json").json["verified"]
     assert same_moments(lifetimes(source), lifetimes(target))
     again = copied(pair, "--yes", "-o", "json").json
     assert (again["added"], again["present"]) == (0, 2)

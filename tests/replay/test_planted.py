@@ -97,8 +97,7 @@ def test_a_planted_fault_is_found(clean: Path, tmp_path: Path, name: str) -> Non
 
 
 def test_a_fault_is_found_by_a_told_reducer_alone(clean: Path, tmp_path: Path) -> None:
-    answer = ckpt("-s", clean, "replay", THREAD, "--verify", "--reducer", "mood=append")
-    assert answer.code == 1
+    assert ckpt("-s", clean, "replay", THREAD, "--verify", "--reducer", "mood=append").code == 1
     profile = tmp_path / "ckpt.toml"
     profile.write_text(f'[stores.x]\nurl = "{clean}"\n[stores.x.reducers]\nmood = "append"\n')
     told = ckpt("--config", profile, "-s", "x", "replay", THREAD, "--verify", "-o", "json")

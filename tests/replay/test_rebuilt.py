@@ -334,8 +334,7 @@ def test_a_reducer_can_be_told_to_every_command(cleared: Path, tmp_path: Path, w
     assert shown["values"]["files"]["/a"] is None
     assert shown["rebuilt"]["files"] == "rebuilt (dict_merge, as told)"
     assert len(shown["values"]["messages"]) == 5
-    said = ckpt(*words, *before, "messages", "t", *after, "-o", "json").json
-    assert len(said) == 5
+    assert len(ckpt(*words, *before, "messages", "t", *after, "-o", "json").json) == 5
     assert ckpt(*words, *before, "diff", "t", *after, "-o", "json").json["channels"]["files"]
     (hit,) = ckpt(*words, *before, "grep", "__remove_all__", *after, "-o", "json").json
     assert hit["in"] != ckpt("-s", cleared, "grep", "__remove_all__", "-o", "json").json[0]["in"]

@@ -195,5 +195,4 @@ for one in every:
 
 def test_archives_are_read_without_a_driver() -> None:
     """What rows hold is known where no driver is installed."""
-    command = [sys.executable, "-c", _WITHOUT_DRIVERS]
-    subprocess.run(command, check=True)
+    subprocess.run([sys.executable, "-c", _WITHOUT_DRIVERS], check=True)

@@ -94,12 +94,10 @@ def test_broken_ids_are_found_by_their_beginning(tmp_path: Path, prefix: str) ->
             )
     with open_store(str(path)) as store:
         listed = list(store.threads())
-        bounds = ThreadBounds(prefix=prefix)
-        found = list(store.threads_within(bounds))
+        found = list(store.threads_within(ThreadBounds(prefix=prefix)))
         assert found == [one for one in listed if one.thread_id.startswith(prefix)]
         for one in listed:
-            named = ThreadBounds(ids=frozenset({one.thread_id}))
-            assert list(store.threads_within(named)) == [one]
+            assert list(store.threads_within(ThreadBounds(ids=frozenset({one.thread_id})))) == [one]
 
 
 @checked("size", "size_of", "keys", "checkpoints")

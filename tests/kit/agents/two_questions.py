@@ -18,8 +18,7 @@ class Two:
     def __init__(self, saver: Any, *, is_nested: bool = False) -> None:
         self.ran: list[str] = []
         ask = chain(Log, {"inside": self._ask}).compile() if is_nested else self._ask
-        nodes = beside(Log, {"ask": ask, "pay": self._pay})
-        self.graph = nodes.compile(checkpointer=saver)
+        self.graph = beside(Log, {"ask": ask, "pay": self._pay}).compile(checkpointer=saver)
 
     def _ask(self, _: Log) -> dict[str, Any]:
         self.ran.append("ask")

@@ -227,8 +227,7 @@ class PlainPlanter(RedisKeysPlanter[PlainRedisSaverHarness]):
         self._leave_out(place)
 
     def _leave_out(self, place: Place) -> None:
-        timeline = f"lg:idx:{place.thread_id}:{place.checkpoint_ns}"
-        self.client.zrem(timeline, place.checkpoint_id)
+        self.client.zrem(f"lg:idx:{place.thread_id}:{place.checkpoint_ns}", place.checkpoint_id)
 
     def put_behind(self, head: Place, checkpoint_id: str) -> Place:
         child = super().put_behind(head, checkpoint_id)

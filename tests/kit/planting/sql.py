@@ -104,8 +104,7 @@ class BlobTablesPlanter(SqlPlanter[H]):
         return body if isinstance(body, dict) else json.loads(body)
 
     def set_body(self, place: Place, body: Any) -> None:
-        cell = json.dumps(body)
-        self.run(*self._of("UPDATE checkpoints SET checkpoint = ?", place, cell))
+        self.run(*self._of("UPDATE checkpoints SET checkpoint = ?", place, json.dumps(body)))
 
     def spoil_body(self, place: Place) -> None:
         self.set_body(place, "spoilt")

@@ -96,8 +96,7 @@ def begins(part: object, whole: object) -> bool:
     st.recursive(st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
 )
 def test_what_fits_is_never_cut(value: Value) -> None:
-    data = json.dumps(value).encode()
-    assert decode(TypedBytes("json", data)) == value
+    assert decode(TypedBytes("json", json.dumps(value).encode())) == value
 
 
 @pytest.mark.parametrize(
@@ -105,8 +104,7 @@ def test_what_fits_is_never_cut(value: Value) -> None:
     [("bytes", b"x" * 100), ("bytearray", Tagged("builtins.bytearray", b"x" * 100))],
 )
 def test_long_bytes_are_cut(tag: str, kept: Value) -> None:
-    cut = decode(TypedBytes(tag, b"x" * 101), TIGHT)
-    assert cut == Cut(kept, 101, "longer than 100 bytes")
+    assert decode(TypedBytes(tag, b"x" * 101), TIGHT) == Cut(kept, 101, "longer than 100 bytes")
 
 
 def test_the_beginning_of_an_object_keeps_its_type() -> None:

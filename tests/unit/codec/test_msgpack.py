@@ -159,8 +159,7 @@ def test_wide_and_deep(depth: int) -> None:
     deep: Any = [1]
     for _ in range(depth - 2):
         deep = [deep, {}]
-    found = read(packb({"a": deep, "b": [[]] * 300}))
-    assert isinstance(found, Cut if depth > 200 else dict)
+    assert isinstance(read(packb({"a": deep, "b": [[]] * 300})), Cut if depth > 200 else dict)
 
 
 @given(st.binary(max_size=200))

@@ -196,8 +196,7 @@ def test_results_come_behind_their_calls() -> None:
 def test_what_may_be_answered_elsewhere_is_left_alone() -> None:
     items = [human(), ai("a"), human(), ai("b"), human(), tool("c")]
     assert len(codes(items)) == 3
-    found = codes(items, Counterparts(3, answered={"a"}, called={"c"}))
-    assert found == []
+    assert codes(items, Counterparts(3, answered={"a"}, called={"c"})) == []
     assert [one.id for one in pair(items, Counterparts(3)).awaited] == ["b"]
     assert [one.id for one in pair(items, Counterparts(3, {"a"})).awaited] == ["a", "b"]
 

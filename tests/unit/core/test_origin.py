@@ -23,8 +23,7 @@ KEY = CheckpointKey("t", "", "1")
 
 def wrote(node: str, value: Any, channel: str = "c", path: str = "", task: str = "") -> TaskWrite:
     data = TypedBytes("json", json.dumps(value).encode())
-    write = Write(KEY, task or node, path, 0, channel, len(data.data), data)
-    return TaskWrite(write, node, path)
+    return TaskWrite(Write(KEY, task or node, path, 0, channel, len(data.data), data), node, path)
 
 
 def message(ident: str, content: str = "") -> dict[Value, Value]:

@@ -178,8 +178,7 @@ def test_no_reducer_fails_on_any_value(base: Value, writes: list[Value]) -> None
 
 
 def test_a_changed_text_is_not_taken_for_the_written_one() -> None:
-    written = [stored(HumanMessage("one"))]
-    (result,) = REDUCERS["add_messages"].results(ABSENT, [written])
+    (result,) = REDUCERS["add_messages"].results(ABSENT, [[stored(HumanMessage("one"))]])
     assert fits(result, stored([HumanMessage("one", id="given")]))
     assert not fits(result, stored([HumanMessage("two", id="given")]))
     assert not fits(result, stored([AIMessage("one", id="given")]))

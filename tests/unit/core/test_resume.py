@@ -80,8 +80,7 @@ def test_sends_follow_in_their_order() -> None:
     first = write("1", "__pregel_tasks", {"node": "w", "args": 1}, pull("a"), 0)
     second = write("1", "__pregel_tasks", {"node": "v", "args": 2}, pull("a"), 1)
     assert after(at, first, second, sent=(first, second)) == (("w", "v"), ())
-    unread = first._replace(value=None)
-    assert after(at, first, sent=(unread,))[0] is None
+    assert after(at, first, sent=(first._replace(value=None),))[0] is None
 
 
 def test_before_format_4_nodes_read_the_channel_of_the_node_before_them() -> None:
@@ -109,8 +108,7 @@ def test_a_node_whose_channels_the_last_step_did_not_write_does_not_run() -> Non
     assert candidates(step.tasks, at, ()) == [step.tasks[0]]
     assert [task.node for task in resume_level(at, (), step, ()).runs] == ["a"]
     # The caller's `goto` wakes it up.
-    called = [write(NULL_TASK_ID, "branch:to:b")]
-    assert candidates(step.tasks, at, called) == [*step.tasks]
+    assert candidates(step.tasks, at, [write(NULL_TASK_ID, "branch:to:b")]) == [*step.tasks]
 
 
 def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_sends() -> None:

@@ -121,8 +121,7 @@ def test_questions_by_path_are_those_of_the_step() -> None:
             told += 1
             open_ += any(not one.answered for one in found)
             one = some_checkpoint(chance)
-            step = planned(read_body(one), read_metadata(one), writes)
-            assert found == _questions(step), writes
+            assert found == _questions(planned(read_body(one), read_metadata(one), writes)), writes
     assert told > 200
     assert open_ > 100
 

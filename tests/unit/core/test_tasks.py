@@ -79,8 +79,7 @@ ALONE: dict[str, tuple[Body, str | None]] = {
 def test_what_is_next_is_told_by_the_body_alone(name: str) -> None:
     at, expected = ALONE[name]
     sources = Sources(parent=[write("p", "__pregel_tasks", {"node": "no", "args": 1})])
-    found = plan(at, (), sources)
-    assert found.next == (None if expected is None else tuple(expected.split()))
+    assert plan(at, (), sources).next == (None if expected is None else tuple(expected.split()))
     assert not sources.asked
 
 

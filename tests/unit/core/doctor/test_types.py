@@ -136,8 +136,7 @@ def test_a_value_that_is_nested_too_deeply_is_not_read() -> None:
 def test_a_long_value_is_read_if_it_may_name_something(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "text " * 4_000_000
     assert in_msgpack(long) == found("json", json.dumps(long).encode()) == set()
-    naming = [long, ext(0, "app", "Order", 1)]
-    assert len(in_msgpack(naming)) == 1
+    assert len(in_msgpack([long, ext(0, "app", "Order", 1)])) == 1
     monkeypatch.setattr(named_types, "WHOLE_LIMITS", DEFAULT_LIMITS)
     with pytest.raises(PastLimit):
         in_msgpack([long, ext(0, "app", "Invoice", 1)])
