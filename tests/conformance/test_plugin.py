@@ -150,7 +150,9 @@ def test_the_suite_joins_the_tests_of_a_package(package: Path) -> None:
 @pytest.mark.nightly
 def test_a_read_only_layout_is_read_and_refuses_changes(package: Path) -> None:
     words = [*SUITE, "--ckpt-harness", "toy_harness:ReadOnlyToyHarness"]
-    code, said = pytest_in(package, *words, "-k", "read_only or each_command or threads_list_long")
+    code, said = pytest_in(
+        package, *words, "-k", "metadata_are_read or each_command or threads_list_long"
+    )
     assert code == 0, said
     assert "skipped" not in said
     _, collected = pytest_in(package, *words, "--collect-only")
