@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
 from ckpt_cli.session import Session
+from tests.kit.agents.small import chain
 from tests.kit.command import ckpt
 from tests.kit.harness import HARNESSES, Harness
 from tests.kit.opening import own_server
@@ -54,12 +54,7 @@ def conversation(saver: Any) -> None:
     def choose(state: State) -> Any:
         return {"hotel": interrupt({"question": "Which hotel?", "after": state["hotel"]})}
 
-    builder = StateGraph(State)
-    builder.add_node("plan", plan)
-    builder.add_node("choose", choose)
-    builder.add_edge("__start__", "plan")
-    builder.add_edge("plan", "choose")
-    graph: Any = builder.compile(checkpointer=saver)
+    graph = chain(State, {"plan": plan, "choose": choose}).compile(checkpointer=saver)
     config = {"configurable": {"thread_id": THREAD}}
     for name, hotel in (("Kyoto", "Ryokan"), ("Nara", "Inn")):
         said = {"messages": [HumanMessage(name, id=name)], "hotel": "none yet"}

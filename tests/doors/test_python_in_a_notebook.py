@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 from textual.color import Color
 
 import ckpt_cli
 from ckpt_cli.render.report import STYLES
 from ckpt_cli.tui.styles import contrast
+from tests.kit.agents.small import beside, running
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -94,19 +93,10 @@ def fill(path: Path, hostile: str) -> None:
     def fail(state: State) -> State:
         raise ValueError(hostile)
 
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        graph = StateGraph(State)
-        ask_name, fail_name = f"ask {hostile}", f"fail {hostile}"
-        graph.add_node(ask_name, ask)
-        graph.add_node(fail_name, fail)
-        for name in (ask_name, fail_name):
-            graph.add_edge(START, name)
-            graph.add_edge(name, END)
-        config: Any = {"configurable": {"thread_id": hostile}, "metadata": {"note": hostile}}
-        compiled = graph.compile(checkpointer=saver)
-        state: Any = {"text": [hostile, {hostile: hostile}]}
-        with pytest.raises(ValueError, match=re.escape(hostile)):
-            compiled.invoke(state, config)
+    config = {"configurable": {"thread_id": hostile}, "metadata": {"note": hostile}}
+    graph = beside(State, {f"ask {hostile}": ask, f"fail {hostile}": fail})
+    with running(path, graph) as agent, pytest.raises(ValueError, match=re.escape(hostile)):
+        agent.invoke({"text": [hostile, {hostile: hostile}]}, config)
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

@@ -1,22 +1,18 @@
 """`response_schema` of a question is told wherever the question is, as `get_state` tells it."""
 
-import operator
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 import ckpt_cli
+from tests.kit.agents.small import Log, chain, nested, run, running
 from tests.kit.command import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
-INNER: Any = {"configurable": {"thread_id": "inner"}}
 
 
 class Approval(BaseModel):
@@ -26,40 +22,26 @@ class Approval(BaseModel):
     note: str = ""
 
 
-class State(TypedDict):
-    log: Annotated[list[str], operator.add]
-
-
-def ask(_: State) -> Any:
+def ask(_: Log) -> Any:
     first = interrupt({"q": "one?"}, response_schema={"type": "string", "maxLength": 9})
     second = interrupt({"q": "two?"}, response_schema=Approval)
     third = interrupt({"q": "three?"})
     return {"log": [first, str(second), third]}
 
 
-def build(saver: Any) -> Any:
-    builder: Any = StateGraph(State)
-    return builder.add_node("ask", ask).add_edge(START, "ask").add_edge("ask", END).compile(saver)
-
-
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[tuple[Path, Any]]:
+def store(path: Path) -> Iterator[tuple[Path, Any]]:
     """Return a store and its graph; a thread asks itself, another in a subgraph."""
-    path = tmp_path / "store.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        graph = build(saver)
+    asking = chain(Log, {"ask": ask})
+    run(path, nested(Log, asking, "call"), {"log": []}, thread="inner")
+    with running(path, asking) as graph:
         graph.invoke({"log": []}, CONFIG)
-        builder: Any = StateGraph(State)
-        outer = builder.add_node("call", build(None)).add_edge(START, "call").compile(saver)
-        outer.invoke({"log": []}, INNER)
         yield path, graph
 
 
 def told(path: Path) -> Any:
     """Assert that all outputs give the same schema of the question, and return it."""
-    (asked,) = [
-        one for one in ckpt("-s", path, "interrupts", "-o", "json").json if one["thread_id"] == "t"
-    ]
+    (asked,) = ckpt("-s", path, "interrupts", "t", "-o", "json").json
     schema = asked.get("response_schema")
     shown = ckpt("-s", path, "show", "t", "-o", "json").json
     (question,) = shown["interrupts"]
@@ -85,9 +67,7 @@ def test_it_equals_what_get_state_returns(store: tuple[Path, Any]) -> None:
 
 def test_a_question_of_a_subgraph_has_it_too(store: tuple[Path, Any]) -> None:
     path, _ = store
-    (asked,) = [
-        one for one in ckpt("-s", path, "interrupts", "-o", "json").json if one["thread_id"] != "t"
-    ]
+    (asked,) = ckpt("-s", path, "interrupts", "inner", "-o", "json").json
     assert asked["response_schema"] == {"type": "string", "maxLength": 9}
     assert asked["path"] == ["call", "ask"]
     rows = ckpt("-s", path, "sql", "select response_schema from interrupts", "-o", "json").json

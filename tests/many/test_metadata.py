@@ -1,17 +1,15 @@
 """A resume with what is printed stores the metadata of the thread again, such as its user."""
 
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
+from tests.kit.agents.small import chain, running
 from tests.kit.command import ckpt
 
 USER = 'anna "a" \\ ü'
@@ -41,16 +39,9 @@ def graph_of(path: Path, *, is_mended: bool = True) -> Iterator[Any]:
             raise ConnectionError(state["kind"])
         return {"done": True}
 
-    inner: Any = StateGraph(State)
-    inner.add_node("work", work)
-    inner.add_edge(START, "work")
-    builder: Any = StateGraph(State)
-    builder.add_node("plan", lambda _: {})
-    builder.add_node("act", inner.compile())
-    builder.add_edge(START, "plan")
-    builder.add_edge("plan", "act")
-    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        yield builder.compile(checkpointer=SqliteSaver(connection))
+    inner = chain(State, {"work": work}).compile()
+    with running(path, chain(State, {"plan": lambda _: {}, "act": inner})) as graph:
+        yield graph
 
 
 @pytest.fixture
@@ -63,17 +54,14 @@ def path(tmp_path: Path) -> Path:
                 "configurable": {"thread_id": thread_id, "tenant": "acme"},
                 "metadata": {name: one for name, one in KEPT.items() if name != "tenant"},
             }
-            try:
+            with suppress(ConnectionError):
                 graph.invoke({"kind": thread_id}, config)
-            except ConnectionError:
-                continue
     return path
 
 
 def kept(graph: Any, thread_id: str) -> list[dict[str, Any]]:
     """Return what the checkpoints of a thread in all namespaces have of the user's metadata."""
-    saver = graph.checkpointer
-    found = saver.list({"configurable": {"thread_id": thread_id}})
+    found = graph.checkpointer.list({"configurable": {"thread_id": thread_id}})
     return [{name: one.metadata.get(name) for name in KEPT} for one in found]
 
 
