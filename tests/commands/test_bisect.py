@@ -202,8 +202,7 @@ def test_a_ref_and_times_limit_the_search(job: Path) -> None:
     assert bisect(job, "values.count > 1", "--until", history[4]["ts"]).code == 1
 
 
-def test_what_the_caller_writes_later_is_part_of_the_state(tmp_path: Path) -> None:
-    path = tmp_path / "job.db"
+def test_what_the_caller_writes_later_is_part_of_the_state(path: Path) -> None:
     run(path, GRAPH, {"log": ["a"]}, thread="job")
     written: Any = Command(update={"plan": "from the caller"})
     run(path, GRAPH, {"log": ["b"]}, written, thread="job", interrupt_before=["work"])
@@ -214,8 +213,7 @@ def test_what_the_caller_writes_later_is_part_of_the_state(tmp_path: Path) -> No
     assert found["checkpoint_id"] == _id(expected)
 
 
-def test_a_checkpoint_that_cannot_be_read_is_skipped(job: Path, tmp_path: Path) -> None:
-    path = tmp_path / "damaged.db"
+def test_a_checkpoint_that_cannot_be_read_is_skipped(job: Path, path: Path) -> None:
     path.write_bytes(job.read_bytes())
     before = bisect(path, "values.plan = b", "-o", "json").json["parent_checkpoint_id"]
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -226,11 +224,10 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped(job: Path, tmp_path: Path) 
     assert "1 checkpoint before it could not be judged" in found.err
 
 
-def test_the_first_checkpoint_with_an_error_is_found(tmp_path: Path) -> None:
+def test_the_first_checkpoint_with_an_error_is_found(path: Path) -> None:
     def fails(state: Plan) -> Plan:
         raise ValueError("no paper")
 
-    path = tmp_path / "job.db"
     run(path, GRAPH, {"log": ["a"]}, thread="job")
     with pytest.raises(ValueError, match="no paper"):
         run(path, chain(Plan, {"work": fails}), {"log": ["b"]}, thread="job")
@@ -298,8 +295,7 @@ def test_the_exit_code_of_a_command_decides(job: Path, line: str, code: int, sai
     assert (found.code, said in found.err) == (code, True), found.err
 
 
-def test_a_command_need_not_read_a_huge_state(tmp_path: Path) -> None:
-    path = tmp_path / "huge.db"
+def test_a_command_need_not_read_a_huge_state(path: Path) -> None:
     run(path, GRAPH, {"log": ["x" * (4 << 20)]}, thread="job")
     assert bisect(path, "--exec", "false").code == 0
     assert bisect(path, "--exec", "exec <&-; true").code == 1

@@ -75,8 +75,7 @@ def test_the_history_tells_what_became_of_each_failure(store: Path) -> None:
     assert [one["resume"] for one in found if one["state"] != "failed"] == [None, None]
 
 
-def test_what_is_printed_retries_the_task(tmp_path: Path) -> None:
-    path = tmp_path / "agent.db"
+def test_what_is_printed_retries_the_task(path: Path) -> None:
     world = agents.fill(path, agents.inner_crash, "inner")
     (found,) = _errors(path)
     world.is_down = False
@@ -118,9 +117,8 @@ def test_the_exit_code_tells_whether_a_task_failed(store: Path) -> None:
     assert (ended.code, ended.err) == (0, "note: no task of the chosen threads failed\n")
 
 
-def test_a_function_that_failed_at_once_is_named(tmp_path: Path) -> None:
+def test_a_function_that_failed_at_once_is_named(path: Path) -> None:
     """Its name comes from the error or from another thread, and only if the task's id proves it."""
-    path = tmp_path / "agent.db"
 
     @task
     def fetch_page(page: str) -> str:
@@ -187,9 +185,8 @@ def _with_handlers() -> Any:
     ],
 )
 def test_a_failure_is_handled_once_its_handler_ran(
-    tmp_path: Path, how: str, pay: str, conditions: list[str], open_: set[str]
+    path: Path, how: str, pay: str, conditions: list[str], open_: set[str]
 ) -> None:
-    path = tmp_path / "agent.db"
     with suppress(ConnectionError):
         run(path, _with_handlers(), {"log": [how]}, thread=how)
     found = {(one["node"], one["state"]) for one in _errors(path, "--history")}
@@ -199,11 +196,10 @@ def test_a_failure_is_handled_once_its_handler_ran(
     assert {one["node"] for one in _errors(path)} == open_
 
 
-def test_the_innermost_node_is_named_by_show_with_its_error_on_one_line(tmp_path: Path) -> None:
+def test_the_innermost_node_is_named_by_show_with_its_error_on_one_line(path: Path) -> None:
     def crash(state: Log) -> Any:
         raise ValueError("no stock\nsee the log")
 
-    path = tmp_path / "agent.db"
     with pytest.raises(ValueError, match="no stock"):
         run(path, nested(Log, chain(Log, {"crash": crash}), "research"), {"log": []})
     (task_,) = ckpt("-s", path, "show", "t", "-o", "json").json["tasks"]

@@ -93,8 +93,7 @@ def test_a_store_that_cannot_be_opened_is_not_made(
         ("", "no tables at all"),
     ],
 )
-def test_a_database_of_another_layout(tmp_path: Path, ddl: str, says: str) -> None:
-    path = tmp_path / "other.db"
+def test_a_database_of_another_layout(path: Path, ddl: str, says: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(ddl)
     refuses(path, "threads list", 4, says)

@@ -120,8 +120,7 @@ def ask_approval(saver: Any) -> Any:
     return flow
 
 
-def test_a_question_of_a_task_is_told_once(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_a_question_of_a_task_is_told_once(path: Path) -> None:
 
     def questions() -> list[tuple[str, list[str]]]:
         shown = asked(path, "show", "t")["interrupts"]

@@ -130,8 +130,7 @@ def test_a_table_says_where_a_text_stands(store: Path) -> None:
     assert lines[0].split()[2:4] == ["error", "book"]
 
 
-def test_a_question_of_a_subgraph_is_told_once_with_the_node_that_asked(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_a_question_of_a_subgraph_is_told_once_with_the_node_that_asked(path: Path) -> None:
     run(path, nested(State, chain(State, {"approve": approve}), "review"), {"plan": "Rome"})
     (hit,) = grep(path, "approve the plan")
     assert (hit["node"], hit["node_path"]) == ("approve", ["review", "approve"])

@@ -19,9 +19,8 @@ def history(path: Path, *words: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def retried(tmp_path: Path) -> Path:
+def retried(path: Path) -> Path:
     """A store with a thread in which a node failed, and then ran again."""
-    path = tmp_path / "retried.db"
     world = agents.fill(path, agents.crashed, "t")
     world.is_down = False
     run(path, agents.crashed(world), None)
@@ -42,8 +41,7 @@ def test_a_step_that_failed_and_was_retried_is_marked(retried: Path) -> None:
     assert "✗ crash: TimeoutError('crash: no answer after 1 s')  (retried)" in tree
 
 
-def test_repeated_nodes_are_counted(tmp_path: Path) -> None:
-    path = tmp_path / "many.db"
+def test_repeated_nodes_are_counted(path: Path) -> None:
     graph = chain(Log, {}).add_node("search", lambda _: {"log": ["found"]})
     graph.add_conditional_edges(START, lambda _: [Send("search", {"log": []})] * 3)
     run(path, graph, {"log": []})

@@ -15,9 +15,8 @@ NESTED = nested(Log, agents.question(agents.World()), *PATH[:2])
 
 
 @pytest.fixture
-def deep(tmp_path: Path) -> Path:
+def deep(path: Path) -> Path:
     """A store with a thread that waits for an answer two subgraphs down."""
-    path = tmp_path / "nested.db"
     run(path, NESTED, agents.INPUT)
     return path
 

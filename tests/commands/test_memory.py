@@ -11,9 +11,8 @@ from tests.kit.command import ckpt
 
 
 @pytest.fixture
-def items(tmp_path: Path) -> Path:
+def items(path: Path) -> Path:
     """A SQLite file with two items."""
-    path = tmp_path / "memory.db"
     with SqliteStore.from_conn_string(str(path)) as store:
         store.setup()
         store.put(("users", "anna"), "profile", {"tea": "green"})

@@ -20,8 +20,7 @@ class Named(TypedDict, total=False):
 
 
 @pytest.mark.parametrize(("schema", "channel"), [(MessagesState, "messages"), (Named, "chat")])
-def test_an_emptied_conversation_names_the_last(schema: type, channel: str, tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_an_emptied_conversation_names_the_last(schema: type, channel: str, path: Path) -> None:
     nodes = {
         "talk": lambda _: {channel: [AIMessage("x")]},
         "clear": lambda _: {channel: [RemoveMessage(id=REMOVE_ALL_MESSAGES)]},

@@ -112,9 +112,8 @@ def test_a_namespace_is_found_as_it_is_shown(sample: Path, text: str, expected: 
     assert show(sample, "research-agent", "--ns", text)["checkpoint_ns"] == expected
 
 
-def test_a_thread_without_a_root_names_its_namespaces(tmp_path: Path) -> None:
+def test_a_thread_without_a_root_names_its_namespaces(path: Path) -> None:
     """An application may give its own `checkpoint_ns` to the saver."""
-    path = tmp_path / "agent.db"
     with saver_of(path) as saver:
         for ns in ("worker", "two words"):
             config: Any = {"configurable": {"thread_id": "-named", "checkpoint_ns": ns}}
@@ -158,9 +157,8 @@ def _resumed(graph: Any, printed: dict[str, str]) -> dict[str, Any]:
     ids=lambda one: one.__name__ if callable(one) else "",
 )
 def test_the_printed_call_resumes_the_thread(
-    tmp_path: Path, build: agents.Build, marks: int, does: str, log: list[str]
+    path: Path, build: agents.Build, marks: int, does: str, log: list[str]
 ) -> None:
-    path = tmp_path / "agent.db"
     world = agents.fill(path, build, THREAD, marks=marks)
     assert does in ckpt("-s", path, "show", THREAD).out
     world.is_down, world.others = False, 0
@@ -191,8 +189,7 @@ def test_a_hostile_interrupt_id_is_only_text_in_the_printed_call() -> None:
         assert eval(literal(text, is_javascript=False), {"__builtins__": {}}) == text
 
 
-def test_json_has_the_same_call(tmp_path: Path) -> None:
-    path = tmp_path / "agent.db"
+def test_json_has_the_same_call(path: Path) -> None:
     agents.fill(path, agents.crashed, THREAD)
     assert show(path, THREAD)["resume"] == {
         **{"configurable": {"thread_id": THREAD}, "metadata": {}},
@@ -285,9 +282,8 @@ TEXTS = ["user: hi", "user: alone", "user: dict"]
 
 
 @pytest.fixture
-def talks(tmp_path: Path) -> Path:
+def talks(path: Path) -> Path:
     """A store with inputs in three forms."""
-    path = tmp_path / "store.db"
     graph = chain(MessagesState, {"talk": lambda _: {"messages": [AIMessage("yes")]}})
     given: list[Any] = [[("user", "hi")], ("user", "alone"), [{"role": "user", "content": "dict"}]]
     run(path, graph, *({"messages": messages} for messages in given))

@@ -60,11 +60,6 @@ def answer(text: str) -> AIMessage:
     return AIMessage(text, usage_metadata=usage)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "chat.db"
-
-
 def test_input_messages_values_and_tokens_are_told(path: Path) -> None:
     run(path, chain(Chat, {"node": lambda _: {"messages": answer("Hi!"), "budget": 90}}), HELLO)
     assert told(path) == [

@@ -173,11 +173,6 @@ def test_each_call_of_a_model_counts_once(harness: Harness) -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
 def saver(path: Path) -> Iterator[SqliteSaver]:
     with saver_of(path) as found:
         yield found
@@ -287,8 +282,8 @@ def test_prices_are_those_of_the_configuration(asked: Path) -> None:
 def test_prices_need_no_trusted_file(asked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(asked.parent)
     asked.with_name("ckpt.toml").write_text(
-        '[stores.here]\nurl = "agent.db"\n[prices."*"]\ninput = 1\noutput = 1\n'
-        '[stores.own]\nurl = "agent.db"\nprices = {"*" = {input = 2, output = 2}}\n'
+        '[stores.here]\nurl = "store.db"\n[prices."*"]\ninput = 1\noutput = 1\n'
+        '[stores.own]\nurl = "store.db"\nprices = {"*" = {input = 2, output = 2}}\n'
     )
     one, own = (ckpt("-s", it, "stats", "-o", "json", "--by", "model") for it in ("here", "own"))
     assert one.json["cost"] > 0

@@ -77,8 +77,7 @@ def delete(path: Path, *threads: str) -> None:
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Path:
-    path = tmp_path / "live.db"
+def live(path: Path) -> Path:
     run_sqlite(path, "first", answer)
     return path
 
@@ -239,8 +238,7 @@ class Plan(TypedDict):
     count: int
 
 
-def test_values_that_are_no_messages_are_named_by_their_channels(tmp_path: Path) -> None:
-    path = tmp_path / "plan.db"
+def test_values_that_are_no_messages_are_named_by_their_channels(path: Path) -> None:
     graph = chain(Plan, {"grow": lambda _: {"notes": ["a", "b", "c"], "count": 2}})
     small.run(path, graph, {"notes": ["a"], "count": 1})
     with open_store(str(path)) as store:
@@ -314,8 +312,7 @@ def test_a_checkpoint_that_is_stored_late_is_told(live: Path) -> None:
             assert told(following.new()) == [("checkpoint", "first", 3)]
 
 
-def test_a_store_without_threads_is_followed(tmp_path: Path) -> None:
-    path = tmp_path / "empty.db"
+def test_a_store_without_threads_is_followed(path: Path) -> None:
     with saver_of(path) as saver:
         saver.setup()
     with open_store(str(path)) as store:

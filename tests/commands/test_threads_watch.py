@@ -99,8 +99,7 @@ def write(path: Path, thread: str) -> None:
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Path:
-    path = tmp_path / "live.db"
+def live(path: Path) -> Path:
     write(path, "first")
     return path
 

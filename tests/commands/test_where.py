@@ -263,9 +263,8 @@ def filtered(store: Path, text: str) -> set[str]:
     return {row["thread_id"] for row in ckpt("-s", store, *words).json}
 
 
-def test_a_key_with_dots_is_found_in_quotes(tmp_path: Path) -> None:
+def test_a_key_with_dots_is_found_in_quotes(path: Path) -> None:
     """LangGraph stores what the caller names in the metadata, under any key."""
-    path = tmp_path / "dots.db"
     with running(path, chain(MessagesState, {"a": lambda _: {}})) as agent:
         for thread, key in (("dots", "app.user"), ("last", "user"), ("odd", 'a."b"')):
             config: Any = {"configurable": {"thread_id": thread}, "metadata": {key: "x"}}
@@ -287,8 +286,7 @@ def test_values_that_are_stored_apart_are_read() -> None:
     assert 0 < len(want) < len(truth)
 
 
-def test_what_cannot_be_read_is_not_null(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_what_cannot_be_read_is_not_null(path: Path) -> None:
     rows = [
         Row("bad metadata", "metadata", "json", b"{"),
         Row("bad body", "checkpoint", "msgpack", b"\xc1"),

@@ -168,8 +168,7 @@ def test_redacted_values_are_replaced(sample: Path) -> None:
             head.raw()
 
 
-def test_a_parent_is_found_by_its_whole_id(tmp_path: Path) -> None:
-    path = tmp_path / "agent.db"
+def test_a_parent_is_found_by_its_whole_id(path: Path) -> None:
     with SqliteSaver.from_conn_string(str(path)) as saver:
         for checkpoint_id, parent in [("20001", "2000"), ("step:1", None), ("step:2", "step:1")]:
             config: Any = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": parent}
@@ -194,8 +193,7 @@ def test_one_name_may_be_given_in_place_of_several(store: StoreHandle) -> None:
         thread.head.show("hotel, booking")
 
 
-def test_a_drawing_in_the_terminal_holds_no_control_characters(tmp_path: Path) -> None:
-    path = tmp_path / "agent.db"
+def test_a_drawing_in_the_terminal_holds_no_control_characters(path: Path) -> None:
     with SqliteSaver.from_conn_string(str(path)) as saver:
         config: Any = {"thread_id": "\x1b[31m\u202et", "checkpoint_ns": ""}
         saver.put({"configurable": config}, empty_checkpoint(), {"step": 0, "source": "input"}, {})

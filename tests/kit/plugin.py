@@ -46,6 +46,12 @@ def sample(tmp_path: Path) -> Path:
     return copy_store(SAMPLE, tmp_path)
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a test writes a store of its own."""
+    return tmp_path / "store.db"
+
+
 class _Stoppable(Protocol):
     def stop(self) -> None: ...
 

@@ -38,9 +38,8 @@ def change_log(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> st
 
 
 @pytest.fixture
-def forged(tmp_path: Path) -> tuple[Path, str]:
+def forged(path: Path) -> tuple[Path, str]:
     """A long list in which one text was changed in the newest checkpoint, and that one's id."""
-    path = tmp_path / "store.db"
     run(path, chain(Ticks, {"tick": tick}), *[{"log": []}] * 3)
 
     def change(log: list[dict[str, Any]]) -> None:

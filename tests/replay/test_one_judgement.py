@@ -325,9 +325,8 @@ KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
 
 
 @pytest.fixture(params=KINDS)
-def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, set[str]]:
+def stored(request: pytest.FixtureRequest, path: Path) -> tuple[Path, set[str]]:
     fill, expected = KINDS[request.param]
-    path = tmp_path / "store.db"
     with SlowSaver.from_conn_string(str(path)) as saver:
         fill(saver)
     return path, expected
@@ -338,9 +337,8 @@ def test_what_an_agent_does_itself_is_no_mismatch(stored: tuple[Path, set[str]])
     assert set(agreed(path)) <= expected
 
 
-def test_a_changed_write_under_several_possible_reducers(tmp_path: Path) -> None:
+def test_a_changed_write_under_several_possible_reducers(path: Path) -> None:
     """None is named, and a value is not compared with the one before."""
-    path = tmp_path / "store.db"
     with SqliteSaver.from_conn_string(str(path)) as saver:
         shared_dict(saver)
     with sqlite3.connect(path) as db:
@@ -382,8 +380,7 @@ def talk(saver: Any, schema: type, turns: int) -> None:
         builder.compile(checkpointer=saver).invoke({"messages": [human]}, CONFIG)
 
 
-def test_a_thread_without_snapshots_says_what_cannot_be_verified(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_a_thread_without_snapshots_says_what_cannot_be_verified(path: Path) -> None:
     with SqliteSaver.from_conn_string(str(path)) as saver:
         talk(saver, Never, 2)
     assert set(agreed(path)) == {"unverifiable"}
@@ -401,8 +398,7 @@ def test_a_thread_without_snapshots_says_what_cannot_be_verified(tmp_path: Path)
     assert sorted(agreed(path)) == ["mismatch", *["unverifiable"] * 3]
 
 
-def test_a_snapshot_verifies_the_steps_before_it(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_a_snapshot_verifies_the_steps_before_it(path: Path) -> None:
     with SqliteSaver.from_conn_string(str(path)) as saver:
         talk(saver, Often, 6)
     assert "mismatch" not in agreed(path)
@@ -420,11 +416,10 @@ def test_a_snapshot_verifies_the_steps_before_it(tmp_path: Path) -> None:
     assert agreed(path).count("mismatch") == 1
 
 
-def test_a_thread_without_any_change_says_so(tmp_path: Path) -> None:
+def test_a_thread_without_any_change_says_so(path: Path) -> None:
     class Empty(TypedDict, total=False):
         note: str
 
-    path = tmp_path / "store.db"
     run(path, chain(Empty, {"run": lambda _: None}), {})
     answer = ckpt("-s", path, "replay", "t")
     assert (answer.code, "nothing to verify" in answer.err) == (0, True)
@@ -446,9 +441,8 @@ def test_a_thread_of_an_older_release_that_goes_on(era: str, tmp_path: Path) -> 
     assert deep.json["findings"] == []
 
 
-def test_threads_are_judged_together_as_by_replay_all(tmp_path: Path) -> None:
+def test_threads_are_judged_together_as_by_replay_all(path: Path) -> None:
     """One short thread does not tell its reducers; those beside it do."""
-    path = tmp_path / "store.db"
     with SqliteSaver.from_conn_string(str(path)) as saver:
         for name in ("one", "two"):
             planting.talk(saver, name)

@@ -296,7 +296,7 @@ def test_other_libraries_reducers_are_known(writes: list[Any], name: str, value:
 
 
 @pytest.fixture
-def cleared(tmp_path: Path) -> Path:
+def cleared(path: Path) -> Path:
     """Messages that a summary replaced, and files of which one was removed."""
     writes: dict[str, Any] = {
         "a": {"messages": [AIMessage("a", id="a")], "files": {"/a": {"content": "x"}}},
@@ -304,7 +304,6 @@ def cleared(tmp_path: Path) -> Path:
         "c": {},
         "z": {"messages": [ALL, AIMessage("sum", id="s")], "files": {"/a": None}},
     }
-    path = tmp_path / "store.db"
     with ran(path, writes, {"messages": [HumanMessage("q", id="q")]}) as app:
         assert [one.id for one in app.get_state(CONFIG).values["messages"]] == ["s"]
         assert [*app.get_state(CONFIG).values["files"]] == ["/b"]
@@ -375,12 +374,11 @@ def test_what_is_no_release_is_refused(cleared: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reducer", [kept_messages, _messages_delta_reducer])
-def test_a_snapshot_of_any_release_verifies(tmp_path: Path, reducer: Any) -> None:
+def test_a_snapshot_of_any_release_verifies(path: Path, reducer: Any) -> None:
     channel = Annotated[list[AnyMessage], DeltaChannel(reducer, snapshot_frequency=2)]
     schema = TypedDict("schema", {"messages": channel})  # noqa: UP013 - one for each reducer
     three = AIMessage("three", id="3")
     writes = by_messages(a=[three, GONE], b=[ALL, TWO], c=[ONE], z=[RemoveMessage("3")])
-    path = tmp_path / "store.db"
     with ran(path, writes, {"messages": [ONE]}, schema):
         pass
     found = ckpt("-s", path, "replay", "t", "--verify", "-o", "json")
@@ -391,12 +389,11 @@ def test_a_snapshot_of_any_release_verifies(tmp_path: Path, reducer: Any) -> Non
     assert ckpt("-s", path, "doctor", "--deep").code == 0
 
 
-def test_override_is_replayed(tmp_path: Path) -> None:
+def test_override_is_replayed(path: Path) -> None:
     class Research(TypedDict, total=False):
         notes: Annotated[list[str], override]
 
     own = {"a": ["a"], "b": ["b"], "c": [], "z": {"type": "override", "value": []}}
-    path = tmp_path / "store.db"
     with ran(
         path, {name: {"notes": one} for name, one in own.items()}, {"notes": ["in"]}, Research
     ):
@@ -408,8 +405,7 @@ def test_override_is_replayed(tmp_path: Path) -> None:
 LOST: Any = AIMessage("", id="3", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
 
 
-def test_repair_stores_no_removal(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_repair_stores_no_removal(path: Path) -> None:
     writes = by_messages(a=[TWO], z=[GONE, RemoveMessage("unknown")])
     with ran(path, writes, {"messages": [ONE, HumanMessage("q", id="q"), LOST]}) as app:
         assert ckpt("-s", path, "repair", "messages", "t", "--yes").code == 0
@@ -419,9 +415,8 @@ def test_repair_stores_no_removal(tmp_path: Path) -> None:
     assert [one["type"] for one in shown] == ["human", "ai", "tool", "ai"]
 
 
-def test_repair_stores_what_became_of_texts_and_pairs(tmp_path: Path) -> None:
+def test_repair_stores_what_became_of_texts_and_pairs(path: Path) -> None:
     """LangGraph before 1.2.15 stored them as they were written."""
-    path = tmp_path / "store.db"
     with ran(path, by_messages(a=[LOST], z=[TWO]), {"messages": [ONE]}) as app:
         written = [("user", "hi"), "a text", {"role": "user", "content": "x", "name": "bob"}]
         connection = app.checkpointer.conn

@@ -109,7 +109,7 @@ def late_graph(saver: Any) -> Any:
     return graph.compile(checkpointer=saver)
 
 
-def test_other_threads_tell_which_nodes_are_deferred(tmp_path: Path) -> None:
+def test_other_threads_tell_which_nodes_are_deferred(path: Path) -> None:
     """Both nodes have a channel of the same form until the first of them waits for its turn."""
 
     class Cut(SqliteSaver):
@@ -124,7 +124,6 @@ def test_other_threads_tell_which_nodes_are_deferred(tmp_path: Path) -> None:
         with ckpt_cli.open(str(path)) as store:
             return store["t"].summary()["resume"]
 
-    path = tmp_path / "store.db"
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
         saver = Cut(connection)
         with pytest.raises(OSError, match="disk full"):

@@ -82,8 +82,7 @@ def test_all_texts_with_a_prefix_are_before_its_end(prefix: str, rest: str) -> N
 
 
 @pytest.mark.parametrize("prefix", ["a", "a%", "a\udcff", LAST, "A", ""])
-def test_broken_ids_are_found_by_their_beginning(tmp_path: Path, prefix: str) -> None:
-    path = tmp_path / "store.db"
+def test_broken_ids_are_found_by_their_beginning(path: Path, prefix: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         SqliteSaver(connection).setup()
         for n, text in enumerate([b"a", b"a\xff", b"a\xff\xff", b"a%b", b"b", LAST.encode() * 2]):
