@@ -36,6 +36,7 @@ from ckpt_cli.reading.states import State, read_state, state_channels
 from ckpt_cli.reading.store import Opening, is_redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import DecodedCheckpoint, ThreadReader, TriggerInference, number_of
+from ckpt_cli.reading.users import user_key_of
 from ckpt_cli.render.checkpoint import TASK, WRITE
 from ckpt_cli.render.fields import Shape
 from ckpt_cli.render.history import ENTRY
@@ -250,6 +251,7 @@ CHECKPOINTS = QueryTable(
 
 
 def _rows_of_errors(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    user_key_of(reading.store)  # of the newest threads, wherever this range is
     for one in failures_of_threads(reading.store, threads, history=True):
         record = FAILURE.record(one)
         yield {**record, "failed_at": record["at"]}
@@ -264,7 +266,7 @@ ERRORS = QueryTable(
         *columns_of(
             FAILURE,
             *("task_id", "node", "path", "error", "failed_at=at"),
-            *("state", "retried", "handled", "resume"),
+            *("state", "retried", "handled", "resume", "user"),
             needs=_OF_STEP,
         )
     ),
@@ -275,6 +277,7 @@ ERRORS = QueryTable(
 
 
 def _rows_of_interrupts(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    user_key_of(reading.store)  # of the newest threads, wherever this range is
     return map(WAITING.record, open_questions(reading.store, threads, None))
 
 
@@ -285,6 +288,7 @@ INTERRUPTS = QueryTable(
         *columns_of(
             WAITING,
             *("task_id", "node", "path", "interrupt_id", "since", "value", "response_schema"),
+            "user",
             needs=_OF_STEP,
         )
     ),
@@ -432,6 +436,8 @@ TASKS = QueryTable(
 
 
 def _rows_of_threads(reading: TableReading, threads: Sequence[Thread]) -> Iterator[SqlRow]:
+    if Need.STEP in reading.needs:
+        user_key_of(reading.store)  # of the newest threads, wherever this range is
     for some in in_chunks(threads):
         ids = [one.thread_id for one in some]
         sizes = sizes_of(reading.store, ids) if Need.SIZES in reading.needs else {}
@@ -447,14 +453,14 @@ THREADS = QueryTable(
     (
         *columns_of(
             LISTED,
-            *("thread_id", "head", "first_at", "last_at", "checkpoints", "namespaces", "user"),
+            *("thread_id", "head", "first_at", "last_at", "checkpoints", "namespaces"),
             needs=Need.INDEX,
         ),
         *columns_of(LISTED, "bytes", needs=Need.SIZES),
         *columns_of(
             LISTED,
             *("step", "source", "parent", "status", "conditions", "next", "runs", "error"),
-            *("question", "asked_by", "title", "expires_at", "metadata"),
+            *("question", "asked_by", "title", "expires_at", "metadata", "user"),
             needs=Need.STEP,
         ),
     ),

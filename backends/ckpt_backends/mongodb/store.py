@@ -43,6 +43,7 @@ from ckpt_backends.mongodb.engine.layout import (
     missing_index,
     of_threads,
     storable_of,
+    stored_forms,
     text,
 )
 from ckpt_backends.mongodb.engine.records import CHECKPOINTS, KEY, MEMORY, WRITES
@@ -288,6 +289,23 @@ class MongoStore(MongoCheckpoints):
         since, until = ids_between(bounds.since, bounds.until)
         newest = ({"$gte": since} if since else {}) | ({"$lt": until} if until else {})
         return [{"$match": {"newest": newest}}] if newest else []
+
+    def metadata_with(
+        self, thread_ids: Sequence[str], key: str, *, newest: bool = False
+    ) -> Iterator[Checkpoint]:
+        if not key.isidentifier() or self._layout.name == JAVASCRIPT:  # bytes, or a path
+            yield from super().metadata_with(thread_ids, key, newest=newest)
+            return
+        forms = [form for one in thread_ids for form in stored_forms(one)]
+        match = {"$and": [of_threads(forms), {f"metadata.{key}": {"$exists": True}}]}
+        stages: list[Stage] = [{"$match": match}, {"$project": dict.fromkeys(KEY, 1)}]
+        found: dict[str, list[CheckpointKey]] = {}
+        for row in self._rows(self._layout.checkpoints, stages):
+            place = CheckpointKey(*(text(row.get(name)) for name in KEY))
+            found.setdefault(place.thread_id, []).append(place)
+        for keys in found.values():
+            last = max(keys, key=lambda one: one.checkpoint_id)
+            yield from self.checkpoints_at([last] if newest else keys, metadata=True)
 
     def faults(self) -> Iterator[Fault]:
         yield from super().faults()
