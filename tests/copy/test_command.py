@@ -156,8 +156,12 @@ def test_several_processes_copy_the_same(source: Path, target: Path) -> None:
     assert copy(source, target, "--all", "--yes").json["added"] == 0
 
 
-def test_what_cannot_be_read_back_is_told(source: Path, target: Path) -> None:
+@pytest.mark.parametrize("most", [8 << 20, 100], ids=["small", "large"])
+def test_what_cannot_be_read_back_is_told(
+    source: Path, target: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A target that stores something else than it was given is no copy."""
+    monkeypatch.setattr("ckpt_cli.apply.copy._BATCH_BYTES", most)
     assert copy(source, target, "nightly-report", "--create", "--yes").code == 0
     with sqlite3.connect(target) as store:
         store.execute(

@@ -1,5 +1,6 @@
 """What the writes of a step prove about a stored value: orders, reducers, verdicts."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from typing import Any
@@ -23,13 +24,15 @@ from ckpt_cli.core.replay import (
     has_foreign_text,
     judge,
     judge_thread,
+    may_differ,
     orders_of_channel,
     possible_orders,
     recorded_orders,
+    sort_writes,
     verdict_of,
 )
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks import Step, TaskWrite
+from ckpt_cli.core.tasks import Step, Task, TaskWrite
 
 Recorded = tuple[Held, list[Value], Held]
 """What it was, what was written, what is stored."""
@@ -156,6 +159,27 @@ def test_what_other_threads_tell_does_not_outvote_a_thread() -> None:
     assert all(verdict_of(it, judgement)[0] is Verdict.UNVERIFIABLE for it in last_two().checks)
 
 
+def test_a_short_thread_does_not_doubt_what_the_others_tell() -> None:
+    known = chain("append", [[[n]] for n in range(50)]).masks
+    assert judge_thread(Counter(), known).reducer == "append"
+
+
+def test_a_reducer_that_once_cut_may_do_so_again() -> None:
+    """Another value that is not explained is damage, if the steps after it are explained."""
+    found = tally(
+        ([], [[0]], [0]),
+        ([0], [[1]], [0, 1]),
+        ([0, 1], [[2]], [0, 1, 2]),
+        ([0, 1, 2], [[3]], [2, 3]),
+        ([2, 3], [[4]], [2, 3, 4]),
+    )
+    judgement = judge(found.masks)
+    assert judgement.reducer == "append"
+    assert not may_differ(found.checks, judgement)
+    found.checks[3].cut = True
+    assert may_differ(found.checks, judgement)
+
+
 NOON = datetime(2026, 4, 7, 12, tzinfo=UTC)
 BODY = Body(4, None, {}, {}, {}, None)
 STEP = Step((), (), (), (), assumed=False)
@@ -183,12 +207,27 @@ def test_every_order_of_tasks_is_tried_where_none_is_stored() -> None:
     assert [one.assumed for one in orders] == [False] + [True] * 5
     (order,) = orders_of_channel(made(*abc, ordered=True), "log")
     assert (tasks_in(order), order.assumed) == ("abc", False)
+    # No more than six tasks: seven have 5,040 orders.
+    for names, number in (("abcdef", 720), ("abcdefg", 1)):
+        tasks = map(write, names)
+        assert len(list(orders_of_channel(made(*tasks, ordered=False), "log"))) == number
     # The writes of one task keep their order.
     abb = (write("a"), write("b", idx=0), write("b", idx=1))
     orders = list(orders_of_channel(made(*abb, ordered=False), "log"))
     assert {tasks_in(one) for one in orders} == {"abb", "bba"}
     batches = [[one.write for batch in order.batches for one in batch] for order in orders]
     assert [[one.idx for one in some if one.task_id == "b"] for some in batches] == [[0, 1]] * 2
+
+
+@pytest.mark.parametrize(("v", "order"), [(1, "ba"), (2, "ab")])
+def test_tasks_were_applied_as_their_step_lists_them_before_their_paths_sorted_them(
+    v: int, order: str
+) -> None:
+    tasks = tuple(Task(one, "n", "", True, None, False, (), ()) for one in "ba")
+    step = STEP._replace(tasks=tasks)
+    placed = [one._replace(write=one.write._replace(node=None)) for one in map(write, "ab")]
+    found = sort_writes("1", placed, step, BODY._replace(v=v))
+    assert "".join(one.write.task_id for one in found.tasks) == order
 
 
 def test_the_times_of_writes_are_an_order_unless_two_tasks_have_the_same() -> None:
