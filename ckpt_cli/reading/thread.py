@@ -143,7 +143,7 @@ class TriggerInference:
     @cached_property
     def functions(self) -> list[str]:
         """Names that may be names of `@task` functions."""
-        threads = [thread_id for thread_id, _ in self._small_threads()]
+        threads = [thread_id for thread_id, _ in self._small_threads]
         return function_names(
             (ns for thread_id in threads for ns in self._store.namespaces(thread_id)),
             (
@@ -156,7 +156,7 @@ class TriggerInference:
 
     def _heads(self) -> Iterator[Body]:
         """Yield the newest body of each namespace: it knows every node that ran before."""
-        for thread_id, _ in self._small_threads():
+        for thread_id, _ in self._small_threads:
             heads: dict[str, CheckpointKey] = {}
             for found in self._store.checkpoints(thread_id):
                 heads.setdefault(found.key.checkpoint_ns, found.key)
@@ -166,20 +166,20 @@ class TriggerInference:
     def _read_whole(self) -> Iterator[str]:
         """Yield the ids of some small threads, of which all may be read."""
         left = _READ
-        for thread_id, size in self._small_threads():
+        for thread_id, size in self._small_threads:
             left -= size
             if left < 0:
                 return
             yield thread_id
 
-    def _small_threads(self) -> Iterator[tuple[str, int]]:
-        """Yield threads with their sizes in bytes."""
+    @cached_property
+    def _small_threads(self) -> Sequence[tuple[str, int]]:
+        """The newest threads that are not large, with their sizes in bytes."""
         if self._store.lists_by_scan:
-            return
-        for thread in self._store.threads(limit=_THREADS):
-            size = self._store.size(thread.thread_id).bytes
-            if size <= _SMALL:
-                yield thread.thread_id, size
+            return []
+        ids = [thread.thread_id for thread in self._store.threads(limit=_THREADS)]
+        sizes = (one.bytes for one in self._store.sizes(ids))
+        return [(name, size) for name, size in zip(ids, sizes, strict=True) if size <= _SMALL]
 
 
 def thread_followers(store: Store, thread_id: str) -> dict[Graph, Followers]:

@@ -1,19 +1,22 @@
 """What reading promises of each engine: no thread for another, one moment, nothing is written."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
+from ckpt_backends.sqlite.store import SqliteStore
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.encrypted import KEY, key_of, types_of
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.queries.tail import Tail
+from ckpt_cli.reading.thread import TriggerInference
 from tests.engines.commands import COMMANDS, PLANNED
 from tests.engines.places import HOSTILE
 from tests.kit.agents.steps import config_of, graph_of, role, talk
-from tests.kit.command import ckpt, ids_of, later
+from tests.kit.command import FIXTURES, ckpt, ids_of, later
 from tests.kit.harness.sql import SqlHarness
 from tests.kit.savers import mysql
 from tests.kit.savers.three_table import connected
@@ -68,6 +71,27 @@ def stored_in(place: Harness) -> Any:
         assert isinstance(found, dict)
         del found[b"lg:seq"]
     return found
+
+
+def test_a_store_is_asked_once_for_the_sizes_of_threads_that_may_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server takes longer for a query of each."""
+    asked: list[int] = []
+    sizes = SqliteStore.sizes
+
+    def counted(self: SqliteStore, thread_ids: Sequence[str]) -> Any:
+        asked.append(len(thread_ids))
+        return sizes(self, thread_ids)
+
+    monkeypatch.setattr(SqliteStore, "sizes", counted)
+    with open_store(str(FIXTURES / "lg-1.2.22" / "store.db")) as store:
+        inference = TriggerInference(store)
+        assert inference.functions
+        assert inference.readers
+        assert inference.deferred
+    assert len(asked) == 1
+    assert asked[0] > 100
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres", "mysql"], indirect=True)
