@@ -308,8 +308,8 @@ def purge_lease(connection: DynamoWriter) -> DynamoLease:
     """The lease for removing, whose refusal is `Refused`."""
     refusal = Refused(
         f"another purge of '{connection.url}' is running",
-        hint="wait until it ends; the lock of a killed run"
-        f" (item {PARTITION}) expires after {_HELD // 1000} s",
+        hint="run the command again when it has finished; the lock of a killed run"
+        f" (an item of {PARTITION}) expires after {_HELD // 1000} s",
     )
     return DynamoLease(connection, "purge", refusal)
 
@@ -318,7 +318,8 @@ def change_lease(connection: DynamoWriter, thread_id: str) -> DynamoLease:
     """The lease for changing a thread, whose refusal is `StoreUnavailable`."""
     refusal = StoreUnavailable(
         f"thread '{thread_id}' is being changed by another command, so nothing was written",
-        hint="run the command again when it has finished",
+        hint="run the command again when it has finished; the lock of a killed run"
+        f" (an item of {PARTITION}) expires after {_HELD // 1000} s",
     )
     name = sha256(thread_id.encode(errors="surrogatepass")).hexdigest()
     return DynamoLease(connection, f"thread#{name}", refusal)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -456,6 +457,19 @@ def test_a_lease_of_another_run_is_waited_for_and_ends(
     place.client.put_item(TableName=place.table, Item={**held, "held_until": {"N": "1"}})
     assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
     assert place.items() == []
+
+
+def test_a_lease_of_a_thread_names_the_item_that_blocks_it_and_for_how_long(
+    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckpt_backends.dynamodb.write._PATIENCE", 0.2)
+    held = {"PK": {"S": PARTITION}, "SK": {"S": f"thread#{sha256(b'trip').hexdigest()}"}}
+    later = {**held, "lease_holder": {"S": "other"}, "held_until": {"N": "99999999999999"}}
+    place.client.put_item(TableName=place.table, Item=later)
+    refused = ckpt("-s", place.url, "rollback", "trip", "--steps", "1", "--yes")
+    assert refused.code == 4
+    assert "being changed by another command, so nothing was written" in refused.err
+    assert "a killed run (an item of CKPT_LOCK) expires after 20 s" in " ".join(refused.err.split())
 
 
 Act = Callable[[], object]
