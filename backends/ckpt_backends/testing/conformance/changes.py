@@ -79,8 +79,8 @@ def asking(store: EmptyStore, _: Path) -> None:
 
 
 def archived(store: EmptyStore, folder: Path) -> None:
-    """Export a thread, and remove it."""
-    store.fill("a")
+    """Export a thread, and remove it. Another one stays: an empty server tells no layout."""
+    store.fill("a", "stays")
     assert store.ckpt("export", "a", "--to", folder / "archive").code == 0
     store.library.forget("a")
 
