@@ -86,10 +86,18 @@ def test_a_postgres_database_of_an_era(folder: Path, postgres_url: str) -> None:
     assert left_in(postgres_url, ignored=half_stored(folder)) == []
 
 
+FORKS = ("invoke", "update", "update-open", "copy", "chat", "subgraph")
+OVERWRITTEN = {("parent-missing", f"fork-{one}") for one in FORKS}
+"""The saver of 0.4.10 stored a checkpoint under the id of the one before it, so that the second
+child of a checkpoint replaced the first, on which others were built."""
+OF_ERA = {"lg-0.4.10": {*OVERWRITTEN, ("resume-stale", "interrupt-twice-answered")}}
+
+
 @pytest.mark.parametrize("folder", with_engines("redis", "lg-1.0.10"))
 def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
     restore_keys(folder / "store.jsonl.gz", redis_stack_url)
-    assert left_in(redis_stack_url, ignored=half_stored(folder)) == []
+    known = half_stored(folder) | OF_ERA.get(folder.name, set())
+    assert left_in(redis_stack_url, ignored=known) == []
 
 
 @pytest.mark.nightly
