@@ -310,12 +310,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         IN_CI,
         is_asked_for,
         is_proved_elsewhere,
+        shows_no_more,
         waiting,
         waits_for_engines,
     )
 
     # Once for each file, since thousands of tests share a few hundred.
     is_suite = cache(lambda path: SUITE in path.parents)
+    leave_out(config, items, [one for one in items if is_suite(one.path) and shows_no_more(one)])
     for item in items:
         if is_suite(item.path) and (stays := IN_CI.get(getattr(item, "originalname", ""))):
             item.add_marker(pytest.mark.in_ci(*stays.split(", ")))
@@ -336,9 +338,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if is_asked_for(config, "nightly") and not any("::" in one for one in config.args):
         now, later = waiting(items)
         STORES[:] = sorted(now)
-        config.hook.pytest_deselected(items=later)
-        waits = {*later}
-        items[:] = [item for item in items if item not in waits]
+        leave_out(config, items, later)
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], some: Sequence[pytest.Item]) -> None:
+    """Take items away, and count them as deselected."""
+    config.hook.pytest_deselected(items=some)
+    gone = {*some}
+    items[:] = [one for one in items if one not in gone]
 
 
 def pytest_collection_finish() -> None:
