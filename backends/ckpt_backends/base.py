@@ -85,6 +85,8 @@ class BaseStore(Store):
 
     sums_sizes: bool = False
     records_users: bool = False
+    document_limit: int | None = None
+    refuses_nul: bool = False
     batches_parts: bool = False
     columns: Mapping[str, Collection[str]] = MappingProxyType({})
     """By table, the columns that `rows` returns, with `thread_id` in each table. Archives can bring

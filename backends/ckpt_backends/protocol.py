@@ -48,6 +48,10 @@ class Store(Closing, Protocol):
     """Whether the engine adds up the size of a thread in one query."""
     records_users: bool
     """Whether the layout itself records the users of threads, in `Thread.user`."""
+    document_limit: int | None
+    """Bytes that the engine stores at most of a checkpoint; None if it has no such limit."""
+    refuses_nul: bool
+    """Whether the engine refuses a checkpoint with a text that has a NUL character."""
     batches_parts: bool
     """Whether `records_of` some threads needs fewer queries than `records_of` each of them."""
 

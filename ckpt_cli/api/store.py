@@ -453,7 +453,7 @@ class StoreHandle(Closing):
 
         store = self._store
         after = answer.time_of(self._around, since)
-        found = measure(store, watch(store.threads()), since=after, heads=heads)
+        found = measure(store, watch(store.threads()), self._around.now, since=after, heads=heads)
         return answer.Answer(found, METRICS.record)
 
     def tail(

@@ -208,6 +208,7 @@ class CheckpointHandle:
 
         facts = partial(
             whole_thread,
+            now=self.thread.around.now,
             operations=self.thread.operations if operations else None,
             size=size,
             namespaces=namespaces,
@@ -344,7 +345,9 @@ class CheckpointHandle:
         thread, around, operations = self.thread, self.thread.around, self.thread.operations
         after = time_of(around, since)
         tree = thread.read_tree(None if all_ns else self.ns, all_ns=all_ns, keep=self)
-        found = read_report(self.target, tree, operations, all_ns=all_ns, since=after, last=last)
+        found = read_report(
+            self.target, tree, operations, around.now, all_ns=all_ns, since=after, last=last
+        )
         checkpoints = watch(reported_checkpoints(found, operations))
         ui = Ui(around.now, around.zone)
         page, left_out = report_page(found, checkpoints, around.names.words, release(), ui)
@@ -517,7 +520,7 @@ class ThreadHandle:
         from ckpt_cli.queries.show import summarize
         from ckpt_cli.render.show import SUMMARY
 
-        return Answer(summarize(self.reader, self.operations), SUMMARY.record)
+        return Answer(summarize(self.reader, self.operations, self.around.now), SUMMARY.record)
 
     def tree(self, *, ns: str | None = None, all_ns: bool = False, unfold: bool = False) -> str:
         """Return the drawing of `ckpt show --tree`, as text."""

@@ -105,6 +105,7 @@ FIELDS: Mapping[str, FieldSpec] = {
     "status": FieldSpec(FieldKind.STATUS, "any of the conditions of the thread", ReadFrom.HEAD),
     "next": FieldSpec(FieldKind.TEXT, "any of the nodes that run next", ReadFrom.HEAD),
     "error": FieldSpec(FieldKind.TEXT, "error that blocks the thread", ReadFrom.HEAD),
+    "why": FieldSpec(FieldKind.TEXT, "why it does not go on, such as killed", ReadFrom.HEAD),
     "question": FieldSpec(
         FieldKind.VALUE, "first question that waits for an answer", ReadFrom.HEAD, is_whole=True
     ),

@@ -1,14 +1,15 @@
-"""What a resume of a checkpoint does."""
+"""What a resume of a checkpoint does, and why a thread waits for one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from math import isfinite
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Tagged, Value, items_of
-from ckpt_backends.model import NULL_TASK_ID, Write
+from ckpt_backends.model import NULL_TASK_ID, Status, Write
 from ckpt_cli.core import state
 from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.core.tasks import (
@@ -19,8 +20,10 @@ from ckpt_cli.core.tasks import (
     Task,
     asked_by,
     call_of,
+    conditions_of,
     handler_path,
     is_call,
+    is_uncommitted,
     path_text,
     pull_path,
     send_path,
@@ -443,3 +446,96 @@ def _is_unfinished(channel: str, value: Value) -> bool:
 def _is_pair(value: Value) -> bool:
     items = items_of(value)
     return items is not None and len(items) == _AFTER_FINISH and isinstance(items[1], bool)
+
+
+# Tell why a thread is pending, as far as its rows tell.
+#
+# A kill and a static breakpoint leave the same rows: LangGraph stores nothing when it stops at
+# `interrupt_before` or `interrupt_after`, and notes in `versions_seen` only that a run went on.
+
+
+GRACE = timedelta(minutes=1)
+"""While the newest checkpoint is younger, a run may be in progress."""
+LIMITS = (25, 1000, 9_999, 10_000, 10_007)
+"""Recursion limits that nobody had to set: the default of LangGraph to 1.0 and of LangGraph.js,
+that of Deep Agents, that of `create_agent`, and the later defaults of LangGraph."""
+WhyCode = Literal["running", "not-resumed", "killed", "recursion-limit", "cannot-save", "joins"]
+WHY_CODES: tuple[WhyCode, ...] = get_args(WhyCode)
+
+
+class Unsaved(NamedTuple):
+    """What tells that a checkpoint cannot be stored."""
+
+    attempts: int = 0
+    """How many checkpoints after the head have writes and are not stored themselves."""
+    bytes: int | None = None
+    """The size of the state and of what was written since, if a document cannot hold it."""
+    channel: str | None = None
+    """A channel to which a text with a NUL was written, if the engine refuses that."""
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is more than a run that was killed once."""
+        return self.attempts > 1 or self.bytes is not None or self.channel is not None
+
+
+class Why(NamedTuple):
+    """Why a thread does not go on."""
+
+    code: WhyCode
+    nodes: tuple[str, ...] = ()
+    """The nodes of the step that did not end."""
+    idle: timedelta | None = None
+    """How long nothing was stored; None if the store has no times."""
+    number: int | None = None
+    """The step that did not end; with `recursion-limit`, the number of steps of the run."""
+    may_wait: bool = False
+    """Nothing of the step is stored, so the run may have stopped at a breakpoint before it."""
+    unsaved: Unsaved | None = None
+    """Not None if all tasks of the step ended, and no checkpoint followed."""
+    joins: tuple[state.Join, ...] = ()
+
+
+class Before(NamedTuple):
+    """What is read of a thread besides its head, only when it decides."""
+
+    run_began: Callable[[], int | None]
+    """Returns the step of the input with which the last run began, or that it would have had."""
+    unsaved: Callable[[], Unsaved]
+    """Returns what tells that the next checkpoint cannot be stored."""
+
+
+def why_stopped(
+    step: Step,
+    source: str | None,
+    number: int | None,
+    idle: timedelta | None,
+    joins: Sequence[state.Join],
+    before: Before,
+) -> Why | None:
+    """Return why a thread with this head does not go on; None if its status says it, or rows do not
+    tell.
+
+    `number` is the step of the head, `idle` the time since anything was stored, and `joins` are the
+    nodes at the head that wait for others.
+    """
+    if step.next == () and joins:
+        return Why("joins", idle=idle, joins=tuple(joins))
+    if conditions_of(step) != (Status.PENDING,) or step.assumed:
+        return None
+    next_number = None if number is None else number + 1
+    if idle is not None and idle < GRACE:
+        return Why("running", step.waiting or (), idle, next_number)
+    if is_uncommitted(step):
+        unsaved = before.unsaved()
+        code: WhyCode = "cannot-save" if unsaved.is_proven else "killed"
+        return Why(code, step.next or (), idle, next_number, unsaved=unsaved)
+    is_untouched = not any(run.writes for run in step.runs)
+    if is_untouched and source in {"update", "fork"}:
+        return Why("not-resumed", step.waiting or (), idle, next_number)
+    if is_untouched and source == "loop" and number is not None:
+        began = before.run_began() if number >= LIMITS[0] - 1 else None
+        if began is not None and number - began - 1 in LIMITS:
+            return Why("recursion-limit", step.waiting or (), idle, number - began - 1)
+    may_wait = is_untouched and source == "loop"
+    return Why("killed", step.waiting or (), idle, next_number, may_wait=may_wait)

@@ -1185,6 +1185,16 @@ def status_of(step: Step | None) -> Status:
     return conditions_of(step)[0]
 
 
+def is_uncommitted(step: Step) -> bool:
+    """Return whether all tasks of a step finished, of which the next checkpoint would tell."""
+    return (
+        bool(step.next)
+        and not step.assumed
+        and all(task.finished for task in step.tasks)
+        and all(run.finished for run in step.others if run.questions or run.error is not None)
+    )
+
+
 def is_surely_done(checkpoint: Checkpoint) -> bool:
     """Return whether nothing runs after a checkpoint on which no writes are stored.
 

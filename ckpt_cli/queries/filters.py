@@ -88,6 +88,8 @@ class _Candidate:
                 return details.runs or details.next or ()
             case "error":
                 return (details.error,)
+            case "why":
+                return () if details.why is None else (details.why.code,)
             case "question":
                 asked = details.question
                 return () if asked is None else filters.values_in(asked.value, field.path)
@@ -218,7 +220,7 @@ class ThreadChooser:
         for one in candidates:
             one.head = heads.get(one.thread.thread_id)
             reader = ThreadReader(self._store, one.thread, self._inference)
-            one.details = details_of(reader, one.head)
+            one.details = details_of(reader, one.head, self._now)
         for key in self._keys:
             without = {
                 one.thread.thread_id: one

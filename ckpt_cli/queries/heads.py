@@ -11,6 +11,7 @@ from ckpt_backends.model import CheckpointKey, Status, Thread, in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation import MESSAGES, says_nothing, title_of
 from ckpt_cli.core.redact import redact, redact_metadata, redact_text
+from ckpt_cli.core.resume import Why
 from ckpt_cli.core.tasks import Question, blocking_error
 from ckpt_cli.reading.thread import (
     Moment,
@@ -19,6 +20,7 @@ from ckpt_cli.reading.thread import (
     expiry_times,
     read_heads,
     resume_of,
+    why_of,
 )
 from ckpt_cli.reading.users import users_of
 
@@ -57,6 +59,8 @@ class Details(NamedTuple):
     """The error of the first task that failed, and was neither retried nor handled."""
     question: Question | None = None
     """The first question that waits for an answer."""
+    why: Why | None = None
+    """Why it does not go on, as far as rows tell; None if an error or a question says it."""
     title: str | Cut | None = None
     """The first thing that a person said; a `Cut` if the messages were not read."""
     user: str | None = None
@@ -104,8 +108,13 @@ def status_of_head(thread: Thread, head: Moment | None) -> Status:
     return Status.EMPTY if thread.head is None else Status.UNKNOWN
 
 
-def details_of(reader: ThreadReader, head: Moment | None, *, title: bool = True) -> Details:
-    """Return the details from a head, without its expiry and the size of its thread."""
+def details_of(
+    reader: ThreadReader, head: Moment | None, now: datetime, *, title: bool = True
+) -> Details:
+    """Return the details from a head, without its expiry and the size of its thread.
+
+    `now` tells for how long the thread is silent.
+    """
     if head is None:
         return Details((status_of_head(reader.thread, None),), None, None)
     questions = head.step.open_questions
@@ -121,12 +130,13 @@ def details_of(reader: ThreadReader, head: Moment | None, *, title: bool = True)
         runs=head.step.next if resume is None else resume.nodes,
         error=blocking_error(head.step),
         question=questions[0] if questions else None,
+        why=why_of(reader, head, now),
         title=said,
     )
 
 
 def with_details(
-    store: Store, rows: Iterable[ListedThread], inference: TriggerInference
+    store: Store, rows: Iterable[ListedThread], inference: TriggerInference, now: datetime
 ) -> Iterator[ListedThread]:
     """Yield the same threads with details; reads the heads of those that have none."""
     for some in in_chunks(rows):
@@ -137,7 +147,7 @@ def with_details(
             details = row.details
             if details is None:
                 head = heads.get(row.thread.thread_id)
-                details = details_of(ThreadReader(store, row.thread, inference), head)
+                details = details_of(ThreadReader(store, row.thread, inference), head, now)
                 if head is not None and head.key in times:
                     details = details._replace(expires_at=times[head.key])
             yield row._replace(details=details)

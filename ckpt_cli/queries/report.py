@@ -72,6 +72,7 @@ def read_report(
     target: Target,
     tree: Tree,
     operations: ThreadOperations,
+    now: datetime,
     *,
     all_ns: bool,
     since: datetime | None,
@@ -86,7 +87,7 @@ def read_report(
         found = None
     return Report(
         target,
-        summarize(reader, operations),
+        summarize(reader, operations, now),
         tree,
         choose_checkpoints(reader, namespaces, since=since, last=last, keep=key),
         found,

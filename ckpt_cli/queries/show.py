@@ -228,11 +228,11 @@ def _is_dropped(reader: ThreadReader, moment: Moment) -> bool:
     )
 
 
-def summarize(reader: ThreadReader, operations: "ThreadOperations") -> Summary:
+def summarize(reader: ThreadReader, operations: "ThreadOperations", now: datetime) -> Summary:
     """Return everything that the index and the head show about a thread."""
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     thread = whole_thread(
-        reader, head, operations=operations, size=True, namespaces=True, title=True
+        reader, head, now, operations=operations, size=True, namespaces=True, title=True
     )
     return Summary(thread, None if head is None else shown(reader.store, _standing(reader, head)))
 
@@ -240,18 +240,19 @@ def summarize(reader: ThreadReader, operations: "ThreadOperations") -> Summary:
 def whole_thread(
     reader: ThreadReader,
     head: Moment | None,
+    now: datetime,
     *,
     operations: "ThreadOperations | None" = None,
     size: bool = False,
     namespaces: bool = False,
     title: bool = False,
 ) -> WholeThread:
-    """Return a thread as a whole from its head, without any query.
+    """Return a thread as a whole from its head.
 
     `operations` adds what `ckpt` changed, from its log; `size` and `namespaces` ask the store.
     """
     stored = reader.store.size(reader.thread_id) if size else None
-    details = details_of(reader, head, title=title)
+    details = details_of(reader, head, now, title=title)
     if stored is not None:
         details = details._replace(bytes=stored.bytes)
     can_roll_back = False

@@ -156,14 +156,14 @@ def list_threads(
         rows = chooser.choose(threads)
         details |= chooser.needs_heads
     if by_head:
-        rows = with_details(store, rows, inference)
+        rows = with_details(store, rows, inference, now)
     if sort == "bytes":
         rows = with_sizes(store, rows)
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
     rows = islice(rows, skip, None if limit is None else skip + limit)
     if details or by_head:
-        rows = with_titles(store, with_details(store, rows, inference), every=titles)
+        rows = with_titles(store, with_details(store, rows, inference, now), every=titles)
         rows = with_users(store, rows)
         if sizes:
             rows = with_sizes(store, rows)
@@ -188,7 +188,12 @@ def _of_users(store: Store, wanted: Selection) -> Selection:
 
 
 def described_threads(
-    store: Store, threads: Iterable[Thread], inference: TriggerInference, *, details: bool
+    store: Store,
+    threads: Iterable[Thread],
+    inference: TriggerInference,
+    now: datetime,
+    *,
+    details: bool,
 ) -> Iterator[ListedThread]:
     """Yield these threads in their order, with all but the size of what `threads list --long` says.
 
@@ -196,7 +201,7 @@ def described_threads(
     """
     rows: Iterator[ListedThread] = map(ListedThread, threads)
     if details:
-        rows = with_titles(store, with_details(store, rows, inference), every=True)
+        rows = with_titles(store, with_details(store, rows, inference, now), every=True)
         rows = with_users(store, rows)
     return (shown(store, row) for row in rows)
 

@@ -28,6 +28,7 @@ from ckpt_cli.core.conversation import (
 from ckpt_cli.core.diff import json_size
 from ckpt_cli.core.lineage import is_subgraph_call, namespace_kind
 from ckpt_cli.core.refs import just_made
+from ckpt_cli.core.resume import WhyCode
 from ckpt_cli.core.state import SENDS, START, is_state, read_body
 from ckpt_cli.core.stats import CALLER, UNKNOWN, UPDATE, Grouping, Stats, StatsPart
 from ckpt_cli.core.support_matrix import limit
@@ -56,7 +57,7 @@ from ckpt_cli.queries.heads import heads_of, status_of_head
 from ckpt_cli.queries.incidents import failures_of_threads, open_questions
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.reading.store import is_redacted
-from ckpt_cli.reading.thread import ThreadReader, TriggerInference
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference, why_of
 from ckpt_cli.reading.users import user_key_of, users_of_threads
 from ckpt_cli.reading.workers import Each, each
 
@@ -695,6 +696,8 @@ class StoreMetrics:
     """Time of the newest checkpoint."""
     statuses: Counter[model.Status] | None = None
     """Threads by status."""
+    pending: Counter[WhyCode] | None = None
+    """Pending threads by why they do not go on, as far as rows tell."""
     questions: int | None = None
     """Questions that wait for an answer."""
     oldest_question_at: datetime | None = None
@@ -707,6 +710,7 @@ class StoreMetrics:
 def measure(
     store: Store,
     threads: Iterable[model.Thread],
+    now: datetime,
     *,
     since: datetime | None = None,
     heads: bool = True,
@@ -722,19 +726,37 @@ def measure(
     found = StoreMetrics(info.url, info.layout, info.size)
     has_tasks = limit("errors", info.capabilities) is None
     if heads:
-        found.statuses = Counter()
+        found.statuses, found.pending = Counter(), Counter()
     if has_tasks:
         found.questions = found.failed = 0
     inference = TriggerInference(store)
     for some in model.in_chunks(threads):
         _add_index(found, some)
-        if found.statuses is not None:
-            read = heads_of(store, some, inference)
-            found.statuses.update(status_of_head(one, read.get(one.thread_id)) for one in some)
+        if heads:
+            _add_heads(found, store, some, inference, now)
         if has_tasks:
             _add_tasks(found, store, some, since)
     found.seconds = monotonic() - started
     return found
+
+
+def _add_heads(
+    found: StoreMetrics,
+    store: Store,
+    threads: list[model.Thread],
+    inference: TriggerInference,
+    now: datetime,
+) -> None:
+    heads = heads_of(store, threads, inference)
+    for one in threads:
+        head = heads.get(one.thread_id)
+        status = status_of_head(one, head)
+        if found.statuses is not None:
+            found.statuses[status] += 1
+        if found.pending is not None and head is not None and status is model.Status.PENDING:
+            why = why_of(ThreadReader(store, one, inference), head, now)
+            if why is not None:
+                found.pending[why.code] += 1
 
 
 def _add_index(found: StoreMetrics, threads: list[model.Thread]) -> None:

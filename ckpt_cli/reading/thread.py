@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from ckpt_backends import shell
-from ckpt_backends.codec import BodySkimmer, decode_checkpoint
+from ckpt_backends.codec import BodySkimmer, decode, decode_checkpoint
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
@@ -33,8 +33,11 @@ from ckpt_cli.core import refs
 from ckpt_cli.core.lineage import Parentage, graph_of, innermost, namespace_in, namespace_kind
 from ckpt_cli.core.redact import redact_body, redact_metadata, redact_write
 from ckpt_cli.core.resume import (
+    Before,
     Level,
     Resume,
+    Unsaved,
+    Why,
     asks_of,
     deferred_channels,
     following,
@@ -45,6 +48,7 @@ from ckpt_cli.core.resume import (
     paths_of_calls,
     resume_level,
     stored_answer,
+    why_stopped,
 )
 from ckpt_cli.core.state import (
     ERROR,
@@ -478,6 +482,68 @@ def writes_inside(
         for found in heads_inside(reader, moment.key, task.id, task.node, seen):
             yield found.writes
             yield from writes_inside(reader, found, seen)
+
+
+def why_of(reader: ThreadReader, head: Moment, now: datetime) -> Why | None:
+    """Return why a thread does not go on from its root head, as far as rows tell.
+
+    More than the head is read only of a thread that is pending and that no run may be working on.
+    """
+    times = [reader.thread.last_at, *(write.at for write in head.writes)]
+    last = max((at for at in times if at is not None and at <= now), default=None)
+    return why_stopped(
+        head.step,
+        head.source,
+        head.number,
+        None if last is None else now - last,
+        reader.joins(head),
+        Before(partial(_run_began, reader, head), partial(_unsaved, reader, head)),
+    )
+
+
+def _run_began(reader: ThreadReader, head: Moment) -> int | None:
+    """Return the step of the input with which the run that led to a head began.
+
+    A run that went on from a checkpoint counts its steps as if an input had come after that.
+    """
+    stops = {one.key.checkpoint_id for one in reader.writes("", channels=[INTERRUPT, ERROR])}
+    line = reader.ancestry("", head.key.checkpoint_id)
+    after = head.number
+    for one in reader.checkpoints("", line[1:], metadata=True):
+        metadata = read_metadata(one)
+        number = number_of(one.key.checkpoint_id, metadata)
+        if number is None or after is None:
+            return None
+        source = source_from(metadata)
+        if source == "input":
+            return number
+        # With durability="exit", the steps in between are not stored.
+        if source in {"update", "fork"} or one.key.checkpoint_id in stops or number < after - 1:
+            return number + 1
+        after = number
+    return -1 if reader.parentage("").named_parent(line[-1]) is None else None
+
+
+def _unsaved(reader: ThreadReader, head: Moment) -> Unsaved:
+    """Return what tells that the checkpoint after a head cannot be stored, whose tasks ended."""
+    store, own = reader.store, head.key.checkpoint_id
+    attempts: set[str] = set()
+    if reader.has_history:
+        known = {one.key.checkpoint_id for one in reader.index("")}
+        named = {one.key.checkpoint_id for one in reader.writes("")}
+        attempts = {one for one in named - known if one > own}
+    limit, body = store.document_limit, head.checkpoint.body
+    size = sum(write.size for write in head.writes) + (0 if body is None else len(body.data))
+    too_large = size if limit is not None and size > limit else None
+    written = reader.writes("", [own], values=True) if store.refuses_nul else ()
+    refused = (one.channel for one in written if one.channel not in CONTROL and _has_nul(one))
+    return Unsaved(len(attempts), too_large, next(refused, None))
+
+
+def _has_nul(write: Write) -> bool:
+    """Return whether a write is a text with a NUL character. Savers store others as bytes."""
+    value = None if write.value is None else decode(write.value)
+    return isinstance(value, str) and "\0" in value
 
 
 def _resumed_calls(

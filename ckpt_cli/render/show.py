@@ -33,11 +33,20 @@ from ckpt_cli.render.text import (
     safe_text,
     short_ns,
 )
-from ckpt_cli.render.threads import LISTED, STATUS_STYLES, counted_names, next_node_names, user_of
+from ckpt_cli.render.threads import (
+    LISTED,
+    STATUS_STYLES,
+    counted_names,
+    join_text,
+    next_node_names,
+    user_of,
+    why_text,
+)
 from ckpt_cli.render.types import ANY, FLAG, INTEGER, TEXT, TIME, VALUE, VALUES, one_of
 from ckpt_cli.render.values import block, counted, summary, value_text
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.resume import Why
     from ckpt_cli.reading.thread import Moment
 
 
@@ -447,8 +456,7 @@ def rollback_lines(
 def join_lines(joins: Sequence[Join], width: int) -> Iterator[StyledLine]:
     """Yield the nodes that wait for others, of which some have finished."""
     for one in joins:
-        waits, has = (counted_names(names) for names in (one.waits_for, one.has))
-        yield from field("join", f"{one.node} waits for {waits}; has {has}", width)
+        yield from field("join", join_text(one), width)
 
 
 def _operation_lines(found: WholeThread, words: Sequence[str], ui: Ui) -> Iterator[StyledLine]:
@@ -468,10 +476,14 @@ def _operation_lines(found: WholeThread, words: Sequence[str], ui: Ui) -> Iterat
         yield command_field("undo", undo)
 
 
-def status_lines(conditions: Sequence[Status], width: int) -> Iterator[StyledLine]:
-    """Yield all conditions of a thread, the worst first."""
-    text = ", ".join(conditions) + _MEANINGS.get(conditions[0], "")
+def status_lines(
+    conditions: Sequence[Status], width: int, why: Why | None = None
+) -> Iterator[StyledLine]:
+    """Yield all conditions of a thread, the worst first, and why it does not go on."""
+    text = ", ".join(conditions) + ("" if why else _MEANINGS.get(conditions[0], ""))
     yield from field("status", text, width, STATUS_STYLES[conditions[0]])
+    if why is not None and not why.joins:  # which have lines of their own
+        yield from field("why", why_text(why), width, "change")
 
 
 def lifetime_lines(found: Lifetime | None, ui: Ui) -> Iterator[StyledLine]:
@@ -609,7 +621,8 @@ def _urgent_lines(
     """Yield what is wrong with a thread or what it waits for, and how it goes on."""
     moment, resume = found.moment, found.resume
     yield from field("thread", moment.key.thread_id, width, "head")
-    yield from status_lines(moment.conditions, width)
+    details = thread.row.details
+    yield from status_lines(moment.conditions, width, None if details is None else details.why)
     yield from step_lines(moment, width, live=True, resume=resume)
     if resume is not None:
         yield from config_lines(moment, resume)

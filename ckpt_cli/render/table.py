@@ -54,8 +54,8 @@ def age(moment: datetime, now: datetime) -> str:
     """
     seconds = int((now - moment).total_seconds())
     if seconds < 0:
-        return f"in {_span(-seconds)}"
-    return _span(seconds)
+        return f"in {span(-seconds)}"
+    return span(seconds)
 
 
 def duration(seconds: float) -> str:
@@ -155,7 +155,7 @@ def _minute(minutes: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
-def _span(seconds: int) -> str:
+def span(seconds: int) -> str:
     for length, unit in (*_AGES, (60, "m")):
         if seconds >= length:
             return f"{seconds // length}{unit}"

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status, step_of
+from ckpt_cli.core.resume import WHY_CODES
 from ckpt_cli.core.tasks import asked_by, error_start, path_text
 from ckpt_cli.core.values import json_line, quoted
 from ckpt_cli.render.fields import Field, Part, Shape, known
-from ckpt_cli.render.table import AGE, AGO, THREAD, Column, Record, iso_of, optional_iso, size
+from ckpt_cli.render.table import AGE, AGO, THREAD, Column, Record, iso_of, optional_iso, size, span
 from ckpt_cli.render.text import Span, Style, safe_text
 from ckpt_cli.render.types import BYTES, INTEGER, TEXT, TIME, VALUE, VALUES, one_of
 from ckpt_cli.render.values import summary
 
 if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
+    from ckpt_cli.core.resume import Unsaved, Why
+    from ckpt_cli.core.state import Join
     from ckpt_cli.queries.heads import Details, ListedThread
 
 
@@ -61,6 +64,55 @@ _QUESTION = Shape(
     Field("question", VALUE, "First question that waits for an answer.", "value"),
     Field("asked_by", TEXT.list, "Nodes from the root to the one that asks.", asked_by),
 )
+
+
+def why_text(why: Why) -> str:
+    """Return in words why a thread does not go on; a question mark says that rows do not prove
+    it.
+    """
+    nodes = counted_names(why.nodes)
+    idle = None if why.idle is None else span(int(why.idle.total_seconds()))
+    silent = "silent" if idle is None else f"silent for {idle}"
+    match why.code:
+        case "running":
+            return f"a run may be in progress (last checkpoint {idle} ago)"
+        case "not-resumed":
+            return "nothing ran since an update" + ("" if idle is None else f" {idle} ago")
+        case "recursion-limit":
+            return f"{why.number} steps without an end: recursion limit?"
+        case "joins":
+            return "; ".join(map(join_text, why.joins))
+        case "cannot-save" if why.unsaved is not None:
+            return _unsaved_text(why, why.unsaved)
+    if why.unsaved is not None:
+        return f"{silent} after {nodes} (killed?)"
+    if why.may_wait:
+        return f"{silent} before {nodes} (killed, or a breakpoint?)"
+    return f"{silent} in {nodes} (killed?)"
+
+
+def _unsaved_text(why: Why, unsaved: Unsaved) -> str:
+    step = "the step" if why.number is None else f"step {why.number}"
+    times = f" {unsaved.attempts} times" if unsaved.attempts > 1 else ""
+    cause = ""
+    if unsaved.bytes is not None:
+        cause = f": {size(unsaved.bytes)}, too large for a document?"
+    elif unsaved.channel is not None:
+        cause = f": a NUL character in '{safe_text(unsaved.channel)}'?"
+    return f"{step} could not be saved{times}{cause}"
+
+
+def join_text(join: Join) -> str:
+    """Return for which branches a node waits, and which came: `close waits for b, c; a came`."""
+    waits, has = counted_names(join.waits_for), counted_names(join.has)
+    return f"{safe_text(join.node)} waits for {waits}; {has} came"
+
+
+WHY = Shape(
+    "Why a thread does not go on, as far as its rows tell.",
+    Field("code", one_of(*WHY_CODES), "The reason."),
+    Field("text", TEXT, "The same in words.", why_text),
+)
 _HEAD = Shape(
     "The head of a thread.",
     Field("step", INTEGER.or_null, "Step of the head."),
@@ -75,6 +127,7 @@ _DETAILS = Shape(
     Field("next", TEXT.list.or_null, "Nodes of the tasks that wait, as get_state."),
     Field("runs", TEXT.list.or_null, "Nodes that run first in a resume; null if not known."),
     known("error", TEXT, "Error of a task that failed."),
+    known("why", WHY, "Why it does not go on, unless an error or a question says it."),
     Part(_QUESTION, "question"),
     known("title", TEXT, "First line of what a person said first.", _title),
     known("bytes", BYTES, "Stored size."),
@@ -138,6 +191,7 @@ def thread_columns(
         Column("NEXT", "runs", counted_names, style="node", cut=True, drop=4),
         Column("WHY", "", cut=True, least=28 if wide else 16, room=40, drop=2, combine=_why),
         "error",
+        Column("WHY", "why", lambda why: why["text"], table=False),
         "question",
         Column("TITLE", "title", cut=True, least=20, drop=3),
     ]
@@ -157,7 +211,8 @@ def thread_columns(
 
 
 def _why(record: Record, shown: Collection[str]) -> Span:
-    """Return the error or else the question for which a thread waits, on one line.
+    """Return the error or else the question for which a thread waits, on one line; without one,
+    why it does not go on.
 
     The node comes before it, unless it is the only one in the column NEXT.
     """
@@ -168,7 +223,8 @@ def _why(record: Record, shown: Collection[str]) -> Span:
         text = error_start(error)
         return text if known is None else text.removeprefix(f"{known}: "), "error"
     if "question" not in record:
-        return "", "plain"
+        why = record.get("why")
+        return ("", "plain") if why is None else (why["text"], "change")
     asked = summary(_asked(from_json(record["question"])), _WHY)
     by = path_text(tuple(record["asked_by"]))
     return asked if by == known else f"{by}: {asked}", "question"

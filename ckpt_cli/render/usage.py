@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ckpt_backends.model import Status
 from ckpt_cli.core.conversation import TokenCounts
+from ckpt_cli.core.resume import WHY_CODES, WhyCode
 from ckpt_cli.core.stats import UNKNOWN, Amounts, Grouping, Stats, StatsPart
 from ckpt_cli.core.usage import ByteSum, PriceList, Ranking
 from ckpt_cli.queries.usage import BYS, By, StoreMetrics, Survey
@@ -540,13 +541,19 @@ class Gauge:
     name: str
     help: str
     value: float | Mapping[str, int] | None
-    """A number, or one for each value of the label `status`; None leaves the metric out."""
+    """A number, or one for each value of the label; None leaves the metric out."""
     unit: str | None = None
+    label: str = ""
 
 
 def _by_status(counts: Mapping[Status, int]) -> dict[str, int]:
     """Return the number for each status, 0 too, so that no time series ends when it is reached."""
     return {status.value: counts.get(status, 0) for status in Status}
+
+
+def _by_reason(counts: Mapping[WhyCode, int]) -> dict[str, int]:
+    """Return the same for each reason of which a thread is pending."""
+    return {code: counts.get(code, 0) for code in WHY_CODES if code != "joins"}
 
 
 _STATUSES = INTEGER.by_name.converted_by(_by_status).or_null
@@ -556,6 +563,11 @@ METRICS = Shape(
     Field("layout", TEXT, "Layout."),
     Field("threads", INTEGER, "Threads."),
     Field("statuses", _STATUSES, "Threads by status; null with --fast."),
+    Field(
+        "pending",
+        INTEGER.by_name.converted_by(_by_reason).or_null,
+        "Pending threads by `why`; null with --fast.",
+    ),
     Field("checkpoints", INTEGER, "Checkpoints."),
     Field("bytes", BYTES.or_null, "What the store uses on disk."),
     Field("newest_at", TIME.or_null, "Time of the newest checkpoint."),
@@ -577,7 +589,15 @@ def metrics_text(found: StoreMetrics | None, store: str, now: datetime) -> str:
 def _gauges(found: StoreMetrics, now: datetime) -> Iterator[Gauge]:
     yield Gauge("ckpt_threads", "Threads in the store.", found.threads)
     by_status = None if found.statuses is None else _by_status(found.statuses)
-    yield Gauge("ckpt_threads_by_status", "Threads by the status of their head.", by_status)
+    yield Gauge(
+        "ckpt_threads_by_status", "Threads by the status of their head.", by_status, label="status"
+    )
+    yield Gauge(
+        "ckpt_threads_pending",
+        "Pending threads by why they do not go on, as far as their rows tell.",
+        None if found.pending is None else _by_reason(found.pending),
+        label="why",
+    )
     yield Gauge("ckpt_checkpoints", "Checkpoints in the store.", found.checkpoints)
     yield Gauge("ckpt_store_size_bytes", "What the store uses on disk.", found.bytes, unit="bytes")
     yield Gauge(
@@ -618,8 +638,8 @@ def _lines(gauge: Gauge, store: str) -> Iterator[str]:
         yield f"# UNIT {gauge.name} {gauge.unit}"
     label = f'store="{store.translate(_ESCAPES)}"'
     if isinstance(gauge.value, Mapping):
-        for status, number in gauge.value.items():
-            yield f'{gauge.name}{{{label},status="{status}"}} {number}'
+        for value, number in gauge.value.items():
+            yield f'{gauge.name}{{{label},{gauge.label}="{value}"}} {number}'
     else:
         yield f"{gauge.name}{{{label}}} {_number(gauge.value)}"
 

@@ -442,7 +442,9 @@ def _rows_of_threads(reading: TableReading, threads: Sequence[Thread]) -> Iterat
         ids = [one.thread_id for one in some]
         sizes = sizes_of(reading.store, ids) if Need.SIZES in reading.needs else {}
         details = Need.STEP in reading.needs
-        for row in described_threads(reading.store, some, reading.inference, details=details):
+        for row in described_threads(
+            reading.store, some, reading.inference, reading.now, details=details
+        ):
             record = LISTED.record(row)
             yield {**record, "bytes": sizes.get(row.thread.thread_id)}
 
@@ -460,7 +462,7 @@ THREADS = QueryTable(
         *columns_of(
             LISTED,
             *("step", "source", "parent", "status", "conditions", "next", "runs", "error"),
-            *("question", "asked_by", "title", "expires_at", "metadata", "user"),
+            *("why", "question", "asked_by", "title", "expires_at", "metadata", "user"),
             needs=Need.STEP,
         ),
     ),

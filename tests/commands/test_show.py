@@ -39,7 +39,7 @@ def shown(store: Path, *words: str) -> list[str]:
         (
             "anna@example.com",
             [
-                "status   pending  (still running, or stopped before it finished)",
+                "status   pending",
                 "         runs send_mail",
                 "         first make sure that no run is in progress",
             ],
@@ -213,7 +213,7 @@ def test_a_join_that_waits_is_listed(tmp_path: Path) -> None:
         assert show(path, thread)["joins"] == waiting, thread
     for thread in ("all", "later"):
         assert "joins" not in show(path, thread)
-    assert "join     offer waits for price; has stock" in shown(path, "one")
+    assert "join     offer waits for price; stock came" in shown(path, "one")
 
 
 @pytest.mark.parametrize(

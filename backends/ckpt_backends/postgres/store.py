@@ -253,6 +253,7 @@ class PostgresStore(SqlStore):
     """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
     batches_parts = True
+    refuses_nul = True
     _BODY = "convert_to({}::text, 'UTF8')"
 
     def __init__(

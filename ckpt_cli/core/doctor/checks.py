@@ -28,7 +28,7 @@ from ckpt_cli.core.reducers import overwrite
 from ckpt_cli.core.replay import Replayed
 from ckpt_cli.core.resume import StoredAnswer, used_answers
 from ckpt_cli.core.state import NOT_STORED, RESUME, Body, Version, delta_channels
-from ckpt_cli.core.tasks import Step, conditions_of
+from ckpt_cli.core.tasks import Step, conditions_of, is_uncommitted
 from ckpt_cli.core.values import same
 
 _UNIQUE = re.compile(r"(\d{32})\.\d+(?:\.\d+|e-\d+)", re.ASCII)
@@ -345,16 +345,6 @@ def step_findings(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> It
         nodes = ", ".join(sorted({f"'{task.node}'" for task in step.tasks}))
         yield Finding.at(key, "step-uncommitted", f"{nodes} finished, and no checkpoint followed")
     yield from stale_resumes(key, step, writes)
-
-
-def is_uncommitted(step: Step) -> bool:
-    """Return whether all tasks of a step finished, which the next checkpoint would have told."""
-    return (
-        bool(step.next)
-        and not step.assumed
-        and all(task.finished for task in step.tasks)
-        and all(run.finished for run in step.others if run.questions or run.error is not None)
-    )
 
 
 def stale_resumes(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> Iterator[Finding]:

@@ -212,6 +212,7 @@ class MongoCheckpoints(OnConnection[MongoConnection], BaseStore):
     """Checkpoints on MongoDB, opened for reading; each layout has a subclass."""
 
     sums_sizes = True
+    document_limit = _MOST
 
     def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
         super().__init__(connection, url)

@@ -6,9 +6,9 @@ import ormsgpack
 import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
-from ckpt_cli.core.doctor.checks import is_uncommitted, step_findings
+from ckpt_cli.core.doctor.checks import step_findings
 from ckpt_cli.core.doctor.findings import Finding
-from ckpt_cli.core.tasks import Question, Step, Task
+from ckpt_cli.core.tasks import Question, Step, Task, is_uncommitted
 
 KEY = CheckpointKey("t", "", "c")
 
