@@ -1,34 +1,40 @@
 """A command runs through few files, so that a person can follow it from the parser to the store."""
 
-import subprocess
 import sys
+from inspect import CO_NEWLOCALS
 from pathlib import Path
 from shutil import copy
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from tests.kit.command import SAMPLE
-
-PROGRAM = """
-import os, sys
 import ckpt_cli
-from ckpt_cli.run import run
+from tests.kit.command import SAMPLE, ckpt
 
-root, files = os.path.dirname(ckpt_cli.__file__), set()
+FOLDER = Path(ckpt_cli.__file__).parent
 
-def seen(frame, event, argument):
-    code = frame.f_code
-    # Modules and classes run when they are imported, also if nothing of them is used.
-    if event == "call" and code.co_filename.startswith(root) and code.co_name != "<module>":
-        if code.co_flags & 2 or code.co_name.startswith("<"):
+
+def files_of(*words: str | Path) -> set[str]:
+    """Run a command line, and return the files of which a function ran."""
+    files = set()
+
+    def see(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        # Modules and classes run when they are imported, also if nothing of them is used.
+        if (
+            event == "call"
+            and code.co_name != "<module>"
+            and code.co_filename.startswith(str(FOLDER))
+            and (code.co_flags & CO_NEWLOCALS or code.co_name.startswith("<"))
+        ):
             files.add(code.co_filename)
 
-run(["-s", sys.argv[1], *sys.argv[3:]])  # imports what the command needs
-sys.setprofile(seen)
-code = run(["-s", sys.argv[2], *sys.argv[3:]])
-sys.setprofile(None)
-print(code, *sorted(os.path.relpath(one, root) for one in files), file=sys.stderr)
-"""
+    sys.setprofile(see)
+    done = ckpt(*words)
+    sys.setprofile(None)
+    assert done.code == 0, done.err
+    return {Path(one).relative_to(FOLDER).as_posix() for one in files}
 
 
 @pytest.mark.parametrize(
@@ -44,15 +50,9 @@ print(code, *sorted(os.path.relpath(one, root) for one in files), file=sys.stder
     ],
 )
 def test_a_command_runs_through_few_files(words: str, most: int, tmp_path: Path) -> None:
-    stores = [tmp_path / "first.db", tmp_path / "second.db"]
-    for one in stores:
-        copy(SAMPLE, one)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *map(str, stores), *words.split()],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    code, *files = done.stderr.splitlines()[-1].split()
-    assert code == "0", done.stderr
+    for name in ("first.db", "second.db"):
+        copy(SAMPLE, tmp_path / name)
+    # The first imports what the command needs.
+    assert ckpt("-s", tmp_path / "first.db", *words.split()).code == 0
+    files = files_of("-s", tmp_path / "second.db", *words.split())
     assert 10 < len(files) <= most, files

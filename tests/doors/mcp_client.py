@@ -1,15 +1,18 @@
 """The official client, talking to `ckpt mcp` over standard input and output."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import mcp_types as types
-from mcp import Client, StdioServerParameters, stdio_client
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp import Client
 
 _Answer = TypeVar("_Answer")
 
@@ -20,6 +23,9 @@ class McpServer:
     client: Client
 
     def __init__(self, store: str | Path, *options: str) -> None:
+        # It takes half a second, which a run without these tests saves.
+        from mcp import StdioServerParameters
+
         words = ["-m", "ckpt_cli", "-s", str(store), "mcp", *options]
         # Drivers find their credentials in the environment.
         self._server = StdioServerParameters(
@@ -31,6 +37,8 @@ class McpServer:
         self._thread = Thread(target=self._loop.run_until_complete, args=[self._run()])
 
     async def _run(self) -> None:
+        from mcp import Client, stdio_client
+
         try:
             async with Client(stdio_client(self._server)) as self.client:
                 self._ready.set()
@@ -55,7 +63,7 @@ class McpServer:
     def call(self, tool: str, **arguments: Any) -> types.CallToolResult:
         """Call a tool, which answers itself."""
         found = self.ask(self.client.call_tool(tool, arguments))
-        assert isinstance(found, types.CallToolResult)
+        assert found.result_type == "complete"
         return found
 
     def told(self, tool: str, **arguments: Any) -> str:
@@ -82,7 +90,7 @@ class McpServer:
 def text_of(result: types.CallToolResult) -> str:
     """Return the text of an answer."""
     (block,) = result.content
-    assert isinstance(block, types.TextContent)
+    assert block.type == "text"
     return block.text
 
 

@@ -13,10 +13,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from langgraph.store.sqlite import SqliteStore
-from mcp import MCPError
 
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import drive
@@ -208,6 +206,8 @@ def test_resources_and_prompts(hiding: McpServer) -> None:
     assert {one.uri_template for one in templates} == {
         *("ckpt://thread/{thread}", "ckpt://thread/{thread}@{ref}")
     }
+    from mcp import MCPError
+
     assert ask(client.list_resources()).resources == []
     (tree,) = ask(client.read_resource(f"ckpt://thread/{THREAD}")).contents
     assert "choose_hotel" in tree.text  # type: ignore[union-attr]
@@ -380,6 +380,8 @@ def test_two_hundred_calls_at_once_are_all_answered() -> None:
 
 @pytest.mark.engines
 def test_a_cancelled_call_ends_and_the_server_goes_on() -> None:
+    import anyio
+
     with McpServer(SAMPLE) as server:
 
         async def ask() -> None:

@@ -36,20 +36,21 @@ def items(place: Harness, thread_id: str = "trip") -> list[str]:
     indirect=True,
 )
 def test_each_thread_goes_alone_and_wholly(place: Harness) -> None:
-    owned = {}
+    owned, before = {}, held(place)
     for thread_id in HOSTILE:
-        before = held(place)
         talk(place.kept_saver, thread_id)
-        owned[thread_id] = held(place).keys() - before.keys()
+        after = held(place)
+        owned[thread_id] = after.keys() - before.keys()
+        before = after
     for thread_id in HOSTILE:
-        before = held(place)
         url = f"{place.url}?layout={place.name}"
         done = ckpt("-s", url, "threads", "delete", "--yes", "--", thread_id)
         assert done.code == 0, done.err
         after = held(place)
         assert before.keys() - after.keys() == owned[thread_id], thread_id
         assert after == {name: one for name, one in before.items() if name in after}
-    assert held(place) == {}
+        before = after
+    assert before == {}
 
 
 @pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])

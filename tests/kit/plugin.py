@@ -41,6 +41,14 @@ settings.register_profile("thorough", settings.get_profile("ckpt"), max_examples
 
 
 @pytest.fixture
+def tmp_path(homes: Iterator[Path]) -> Path:  # noqa: F811  (the fixture of that name)
+    """A folder of the test, in place of pytest's, which looks at those of all tests before."""
+    folder = next(homes)
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
 def sample(tmp_path: Path) -> Path:
     """A private copy of the sample store."""
     return copy_store(SAMPLE, tmp_path)
@@ -318,6 +326,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # Once for each file, since thousands of tests share a few hundred.
     is_suite = cache(lambda path: SUITE in path.parents)
     leave_out(config, items, [one for one in items if is_suite(one.path) and shows_no_more(one)])
+    place_of = cache(lambda path: None if path.parent.name == "screen" else str(path))
     for item in items:
         if is_suite(item.path) and (stays := IN_CI.get(getattr(item, "originalname", ""))):
             item.add_marker(pytest.mark.in_ci(*stays.split(", ")))
@@ -329,11 +338,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.nightly)
         elif is_suite(item.path) and waits_for_engines(item):
             item.add_marker(pytest.mark.engines)
-        if item.path.parent.name == "screen" or is_suite(item.path):
+        if is_suite(item.path) or (file := place_of(item.path)) is None:
             continue
         params = getattr(item, "callspec", None)
         store = None if params is None else params.params.get("filled")
-        group = f"{item.path.parent}/{getattr(store, 'name', store)}" if store else str(item.path)
+        group = f"{item.path.parent}/{getattr(store, 'name', store)}" if store else file
         item.add_marker(pytest.mark.xdist_group(group))
     if is_asked_for(config, "nightly") and not any("::" in one for one in config.args):
         now, later = waiting(items)

@@ -124,8 +124,11 @@ def wrapped(levels: int) -> bytes:
 
 
 def compressed(size: int, declared: int) -> Reply:
-    body = struct.pack("<iiB", 2013, declared, 2) + zlib.compress(bytes(size), 9)
-    return lambda asked: struct.pack("<iiii", 16 + len(body), 1, asked.number, COMPRESSED) + body
+    def reply(asked: Request) -> bytes:
+        body = struct.pack("<iiB", 2013, declared, 2) + zlib.compress(bytes(size), 9)
+        return struct.pack("<iiii", 16 + len(body), 1, asked.number, COMPRESSED) + body
+
+    return reply
 
 
 def packed(said: Any, **header: int) -> Reply:

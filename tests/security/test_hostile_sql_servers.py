@@ -390,10 +390,8 @@ def test_switches_do_not_go_round(number: int) -> None:
 
 
 def nested_records() -> bytes:
-    found = b""
-    for _ in range(20000):
-        found = struct.pack("!iIi", 1, postgres.RECORD, len(found)) + found
-    return found
+    parts = (struct.pack("!iIi", 1, postgres.RECORD, 12 * inner) for inner in range(20000))
+    return b"".join(reversed([*parts]))
 
 
 def array(*parts: int) -> bytes:

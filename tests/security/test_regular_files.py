@@ -1,44 +1,28 @@
-"""A FIFO, a device, a socket or a folder in the place of a file neither hangs nor fills the disk.
-
-Each run is a process, so that one that hangs ends the test and not the whole run.
-"""
+"""A FIFO, a device, a socket or a folder in place of a file neither hangs nor fills the disk."""
 
 import os
 import shutil
 import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import chdir, closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files import open_regular, read_regular
 from ckpt_backends.sqlite import journals
-from tests.kit.command import SAMPLE, ckpt, first_now
+from tests.kit.command import SAMPLE, CommandResult, ckpt, first_now
+from tests.kit.hostile.watched import here
 
-_PATIENCE = 60
 
-
-def run(
-    folder: Path, *words: str | Path, pass_fds: tuple[int, ...] = (), **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *words: str | Path) -> CommandResult:
     """Run `ckpt` in a folder, where it also puts its temporary files."""
     folder.joinpath("tmp").mkdir(exist_ok=True)
-    return subprocess.run(
-        [sys.executable, "-m", "ckpt_cli", *map(str, words)],
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder / "tmp"), **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_PATIENCE,
-        pass_fds=pass_fds,
-    )
+    with chdir(folder), patch("tempfile.tempdir", str(folder / "tmp")):
+        return here(*words)
 
 
 def bind(path: Path) -> None:
@@ -102,8 +86,8 @@ def test_what_is_no_regular_file_is_named_and_not_read(sample: Path, name: str, 
     is_searched = kind == "a folder" and name.endswith(".json")
     for words in commands:
         done = run(sample.parent, *words.split())
-        assert (done.returncode, done.stdout) == (code, "")
-        assert is_searched or says.format(shown) in done.stderr
+        assert (done.code, done.out) == (code, "")
+        assert is_searched or says.format(shown) in done.err
     assert os.path.lexists(path)
     assert not list((sample.parent / "tmp").iterdir())
 
@@ -115,7 +99,7 @@ def test_a_file_of_the_kernel_that_has_no_size(tmp_path: Path, name: str) -> Non
         pytest.skip(f"this system has no {name}")
     (tmp_path / "agent.db").symlink_to(name)
     for option in ([], ["--copy"]):
-        assert run(tmp_path, "-s", "agent.db", *option, "threads", "list").returncode == 4
+        assert run(tmp_path, "-s", "agent.db", *option, "threads", "list").code == 4
 
 
 def test_stores_lists_what_it_can(sample: Path) -> None:
@@ -130,8 +114,8 @@ def test_stores_lists_what_it_can(sample: Path) -> None:
     (folder / ".langgraph_api").mkdir()
     os.mkfifo(folder / ".langgraph_api" / ".langgraph_checkpoint.1.pckl")
     done = run(folder, "stores", "-o", "tsv")
-    assert "store.db" in done.stdout
-    assert "Traceback" not in done.stderr
+    assert "store.db" in done.out
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize("name", ["config.yaml", ".env"])
@@ -141,8 +125,8 @@ def test_the_settings_of_deerflow(tmp_path: Path, name: str) -> None:
     (folder / "memory.json").write_text('{"facts": []}')
     os.mkfifo(tmp_path / name)
     done = run(tmp_path, "-s", folder, "threads", "list")
-    assert done.returncode == 4
-    assert "holds DeerFlow's memory, not threads" in done.stderr
+    assert done.code == 4
+    assert "holds DeerFlow's memory, not threads" in done.err
 
 
 def test_the_output_of_a_command_is_read(sample: Path) -> None:
@@ -153,10 +137,10 @@ def test_the_output_of_a_command_is_read(sample: Path) -> None:
         os.close(theirs)
         place = [option, f"/dev/fd/{ours}"]
         words = ["threads", "delete", *place, "--dry-run"] if option == "--from" else [*place, "du"]
-        done = run(sample.parent, "-s", "store.db", *words, pass_fds=(ours,))
+        done = run(sample.parent, "-s", "store.db", *words)
         os.close(ours)
-        assert done.returncode == 0, done.stderr
-    assert "trip-to-kyoto" in done.stdout
+        assert done.code == 0, done.err
+    assert "trip-to-kyoto" in done.out
 
 
 def test_an_endless_list_of_ids(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,8 @@ class FilledStore:
     threads: dict[str, dict[str, Any]]
     """What the official library reads from each thread; see `scenarios.reading`."""
     third: int | None = None
+    only: frozenset[str] | None = None
+    """The scenarios that were run; None for all."""
 
     @property
     def sampled_threads(self) -> dict[str, dict[str, Any]]:

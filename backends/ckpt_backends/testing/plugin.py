@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -153,8 +154,10 @@ def opened_harness(
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group the tests of the suite by store for `--dist loadgroup`, so that each is filled once."""
+    # Once for each file, since thousands of tests share a few hundred.
+    is_suite = cache(lambda path: SUITE in path.parents)
     for item in items:
-        if SUITE not in item.path.parents:
+        if not is_suite(item.path):
             continue
         params = getattr(item, "callspec", None)
         given = {} if params is None else params.params

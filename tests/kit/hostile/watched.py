@@ -2,12 +2,14 @@
 here with an alarm; and what must hold for everything that it prints."""
 
 import json
+import os
 import re
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +25,7 @@ MEMORY = 400 << 20
 CODES = {0, 1, 2, 3, 4, 5, 6, 7}
 """The documented exit codes. 70 is a bug of ckpt."""
 _MOST = 4 << 30
-"""Bytes of address space; one answer of MySQL may have 1 GiB, of PostgreSQL 2 GiB."""
+"""Bytes that a child may add; one answer of MySQL may have 1 GiB, of PostgreSQL 2 GiB."""
 FORBIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
@@ -52,15 +54,6 @@ def in_child(*words: str | Path, seconds: int = SECONDS) -> tuple[CommandResult,
         return answer, found["kib"] << 10
 
 
-_EACH = """
-import json, sys
-from tests.kit.hostile.watched import here
-for words in json.loads(sys.argv[1]):
-    found = here(*words)
-    print(json.dumps([found.code, found.raw.decode("utf-8", "replace"), found.err]), flush=True)
-"""
-
-
 def checked_in_child(commands: Sequence[Sequence[str]]) -> None:
     """Run command lines one after the other in a child, and check each.
 
@@ -70,20 +63,36 @@ def checked_in_child(commands: Sequence[Sequence[str]]) -> None:
     """
     left, ended = list(commands), 0
     while left:
-        done = subprocess.run(
-            [sys.executable, "-c", _EACH, json.dumps(left)],
-            cwd=ROOT,
-            capture_output=True,
-            check=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_MOST, _MOST)),
-        )
-        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        reading, writing = os.pipe()
+        if not (child := os.fork()):
+            _answer(left, writing)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as told:
+            answers = [json.loads(line) for line in told]
+        _, status = os.waitpid(child, 0)
         for code, out, err in answers:
             check(CommandResult(code, out.encode(), err))
-        assert done.returncode in (0, -signal.SIGSEGV), done.stderr.decode("utf-8", "replace")
+        assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGSEGV)
         ended += len(answers)
         left = left[len(answers) + 1 :]
     assert ended > len(commands) // 2
+
+
+def _answer(commands: Sequence[Sequence[str]], writing: int) -> None:
+    """Run command lines in a child, which ends with them; write a line of JSON for each."""
+    code = 1
+    try:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + _MOST, used + _MOST))
+        for words in commands:
+            found = here(*words)
+            line = [found.code, found.raw.decode("utf-8", "replace"), found.err]
+            os.write(writing, json.dumps(line).encode() + b"\n")
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 def here(*words: str | Path) -> CommandResult:

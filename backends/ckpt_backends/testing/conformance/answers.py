@@ -29,9 +29,10 @@ def keeps_history(filled: FilledStore) -> bool:
 
 
 def has(filled: FilledStore, thread_id: str) -> bool:
-    """Whether a scenario is in the store; its harness declares why not."""
+    """Whether a scenario is in the store; its harness or the run declares why not."""
     there = thread_id in filled.threads
-    assert there == (thread_id not in filled.harness.skipped_scenarios)
+    was_run = filled.only is None or thread_id in filled.only
+    assert there == (was_run and thread_id not in filled.harness.skipped_scenarios)
     return there
 
 

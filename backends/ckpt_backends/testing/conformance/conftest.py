@@ -124,7 +124,7 @@ def filled(
             }
         else:
             threads = fill_store(harness, fill.only)
-        yield FilledStore(harness, threads, fill.third)
+        yield FilledStore(harness, threads, fill.third, fill.only)
 
 
 @pytest.fixture(scope="module")

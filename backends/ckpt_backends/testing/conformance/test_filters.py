@@ -15,8 +15,8 @@ from ckpt_backends.testing.filling import FilledStore
 from ckpt_cli.core.filters import parse_filter
 from ckpt_cli.queries.threads import Selection, selected_threads
 
-FEWEST, FOR_EACH = 40, 2
-"""Number of filters: at least for a store, and for each of its threads."""
+FEWEST = 40
+"""Number of filters for a store, unless it has more threads."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def facts(filled: FilledStore) -> Sequence[ThreadFacts]:
 def test_a_filter_chooses_the_threads_for_which_it_holds(
     store: Store, facts: Sequence[ThreadFacts]
 ) -> None:
-    number = max(FEWEST, FOR_EACH * len(facts))
+    number = max(FEWEST, len(facts))
     for one in generated_filters(facts, Random(4711), number):
         chosen = selected_threads(store, Selection(where=parse_filter(one.text)), facts[0].now)
         wanted = [each.row["thread_id"] for each in facts if one.holds(each)]
