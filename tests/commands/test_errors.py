@@ -9,6 +9,7 @@ from langgraph.errors import NodeError
 from langgraph.func import entrypoint, task
 from langgraph.types import Command, interrupt
 
+import ckpt_cli
 from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, chain, nested, run, saver_of
@@ -73,6 +74,9 @@ def test_the_history_tells_what_became_of_each_failure(store: Path) -> None:
         ("left", "crash", "left"),
     }
     assert [one["resume"] for one in found if one["state"] != "failed"] == [None, None]
+    left = _errors(store, "left", "--history")
+    with ckpt_cli.open(store) as opened:
+        assert [one.to_dict() for one in opened["left"].errors(history=True)] == left
 
 
 def test_what_is_printed_retries_the_task(path: Path) -> None:

@@ -105,7 +105,6 @@ ANSWERS: list[tuple[str, Ask]] = [
     ("threads list", lambda s: s.listed(sizes=True)),
     ("threads list --where status=error", lambda s: s.listed("status=error", sizes=True)),
     ("errors", lambda s: s.errors()),
-    ("errors invoice-import --history", lambda s: s["invoice-import"].errors(history=True)),
     ("errors --by node", lambda s: s.errors_by("node")),
     ("secrets", lambda s: s.secrets()),
     (f"export {TRIP} --format jsonl", trip(lambda t: t.export())),
