@@ -62,6 +62,11 @@ def test_a_ref_replays_what_led_to_it(store: Path) -> None:
     assert max(row["step"] for row in some) == 1
 
 
+def test_threads_are_chosen_by_their_ids(sample: Path) -> None:
+    found = {row["thread_id"] for row in replay(sample, "--match", "r*")}
+    assert found == {"refund-4711", "research-agent"}
+
+
 test_wrong_words_are_refused = refusals(
     ("replay trip-to-kyoto --all", 2, "--all"),
     ("replay trip-to-kyoto --jobs 2", 2, "--jobs"),
