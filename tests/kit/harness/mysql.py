@@ -1,7 +1,7 @@
 """MySQL and MariaDB databases."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pymysql
 
 from ckpt_backends.testing.harness import Refusal, TestServer
-from tests.kit.harness.sql import SqlHarness
+from tests.kit.harness.sql import Shallow, SqlHarness
 from tests.kit.savers.mysql import exactly
 from tests.kit.servers import Server, mysql_connection, mysql_database
 
@@ -73,25 +73,14 @@ class MySQLHarness(SqlHarness):
         return [f"`{name}`" for (name,) in found]
 
 
-class ShallowMySQLHarness(MySQLHarness):
+class ShallowMySQLHarness(Shallow, MySQLHarness):
     """The saver that keeps only the newest checkpoint of each namespace.
 
     Ids are compared by their code points; with another collation, `User` would replace `user`.
     """
 
     name: ClassVar[str] = "mysql-shallow"
-    has_history: ClassVar[bool] = False
     options_of_database: ClassVar[str] = "COLLATE utf8mb4_bin"
-    failing_scenarios: ClassVar[frozenset[str]] = frozenset(
-        {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
-        | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
-    )
-    """There is no history to go back to."""
-    scenario_errors: ClassVar[Refusal] = StopIteration
-    run_options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
-    """A `put` removes the writes of all other checkpoints. If the graph does not wait for it, it
-    may come late and remove the writes of the next checkpoint.
-    """
 
     @contextmanager
     def saver(self) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 """PostgreSQL databases."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import psycopg
 
 from ckpt_backends.testing.harness import Refusal, TestServer
-from tests.kit.harness.sql import SqlHarness
+from tests.kit.harness.sql import Shallow, SqlHarness
 from tests.kit.servers import Server, postgres_database
 
 
@@ -65,21 +65,8 @@ class PostgresHarness(SqlHarness):
         return [name for (name,) in found]
 
 
-class ShallowPostgresHarness(PostgresHarness):
-    """The saver that keeps only the newest checkpoint of each namespace."""
-
+class ShallowPostgresHarness(Shallow, PostgresHarness):
     name: ClassVar[str] = "postgres-shallow"
-    has_history: ClassVar[bool] = False
-    failing_scenarios: ClassVar[frozenset[str]] = frozenset(
-        {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
-        | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
-    )
-    """There is no history to go back to."""
-    scenario_errors: ClassVar[Refusal] = StopIteration
-    run_options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
-    """A `put` removes the writes of all other checkpoints. If the graph does not wait for it, it
-    may come late and remove the writes of the next checkpoint.
-    """
 
     @contextmanager
     def saver(self) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ckpt_backends.testing.counting import Count
-from ckpt_backends.testing.harness import Harness, StoredRows
+from ckpt_backends.testing.harness import Harness, Refusal, StoredRows
 from tests.kit.harness.counting import BLOBS, HOLDS, TABLES
 
 
@@ -71,3 +71,19 @@ class SqlHarness(Harness):
             ((rows, total),) = self.run(query)
             found.add(table, self.holds[table], int(total), rows)
         return found
+
+
+class Shallow(SqlHarness):
+    """A saver that keeps only the newest checkpoint of each namespace."""
+
+    has_history: ClassVar[bool] = False
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset(
+        {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
+        | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
+    )
+    """There is no history to go back to."""
+    scenario_errors: ClassVar[Refusal] = StopIteration
+    run_options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
+    """A `put` removes the writes of all other checkpoints. If the graph does not wait for it, it
+    may come late and remove the writes of the next checkpoint.
+    """
