@@ -1,7 +1,5 @@
 """`--as-of` shows the store as it was: each command answers as it did at that time."""
 
-from __future__ import annotations
-
 import json
 import operator
 import shutil

@@ -1,7 +1,5 @@
 """Whose a thread is: found in its metadata, told, inherited, and asked for everywhere."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

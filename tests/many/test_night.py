@@ -1,7 +1,5 @@
 """A night in which 300 threads ran and 80 stopped, answered in ten commands."""
 
-from __future__ import annotations
-
 import json
 import operator
 from contextlib import suppress
