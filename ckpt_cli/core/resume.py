@@ -476,7 +476,19 @@ class Unsaved(NamedTuple):
     @property
     def is_proven(self) -> bool:
         """Whether it is more than a run that was killed once."""
-        return self.attempts > 1 or self.bytes is not None or self.channel is not None
+        return self.attempts > 1 or bool(self.cause)
+
+    @property
+    def cause(self) -> str:
+        """What the engine does not store, in words; `''` if that is not known."""
+        if self.bytes is not None:
+            return f"{self.bytes / (1 << 20):.1f} MiB, too large for a document"
+        return "" if self.channel is None else f"a NUL character in '{self.channel}'"
+
+    @property
+    def times(self) -> str:
+        """How often it was tried, as the end of a sentence."""
+        return f" {self.attempts} times" if self.attempts > 1 else ""
 
 
 class Why(NamedTuple):

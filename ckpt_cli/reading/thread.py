@@ -497,7 +497,7 @@ def why_of(reader: ThreadReader, head: Moment, now: datetime) -> Why | None:
         head.number,
         None if last is None else now - last,
         reader.joins(head),
-        Before(partial(_run_began, reader, head), partial(_unsaved, reader, head)),
+        Before(partial(_run_began, reader, head), partial(unsaved, reader, head)),
     )
 
 
@@ -524,7 +524,7 @@ def _run_began(reader: ThreadReader, head: Moment) -> int | None:
     return -1 if reader.parentage("").named_parent(line[-1]) is None else None
 
 
-def _unsaved(reader: ThreadReader, head: Moment) -> Unsaved:
+def unsaved(reader: ThreadReader, head: Moment) -> Unsaved:
     """Return what tells that the checkpoint after a head cannot be stored, whose tasks ended."""
     store, own = reader.store, head.key.checkpoint_id
     attempts: set[str] = set()

@@ -93,13 +93,8 @@ def why_text(why: Why) -> str:
 
 def _unsaved_text(why: Why, unsaved: Unsaved) -> str:
     step = "the step" if why.number is None else f"step {why.number}"
-    times = f" {unsaved.attempts} times" if unsaved.attempts > 1 else ""
-    cause = ""
-    if unsaved.bytes is not None:
-        cause = f": {size(unsaved.bytes)}, too large for a document?"
-    elif unsaved.channel is not None:
-        cause = f": a NUL character in '{safe_text(unsaved.channel)}'?"
-    return f"{step} could not be saved{times}{cause}"
+    cause = f": {safe_text(unsaved.cause)}?" if unsaved.cause else ""
+    return f"{step} could not be saved{unsaved.times}{cause}"
 
 
 def join_text(join: Join) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -26,7 +26,7 @@ from ckpt_cli.core import conversation
 from ckpt_cli.core.doctor.findings import Finding, Severity
 from ckpt_cli.core.reducers import overwrite
 from ckpt_cli.core.replay import Replayed
-from ckpt_cli.core.resume import StoredAnswer, used_answers
+from ckpt_cli.core.resume import StoredAnswer, Unsaved, used_answers
 from ckpt_cli.core.state import NOT_STORED, RESUME, Body, Version, delta_channels
 from ckpt_cli.core.tasks import Step, conditions_of, is_uncommitted
 from ckpt_cli.core.values import same
@@ -339,11 +339,20 @@ def _adds(write: Value) -> bool:
     return bool(found) and all(one is not None and one.role != "remove" for one in found)
 
 
-def step_findings(key: CheckpointKey, step: Step, writes: Sequence[Write]) -> Iterator[Finding]:
-    """Yield what is wrong with the step after a head that no agent is working on."""
+def step_findings(
+    key: CheckpointKey, step: Step, writes: Sequence[Write], unsaved: Callable[[], Unsaved]
+) -> Iterator[Finding]:
+    """Yield what is wrong with the step after a head that no agent is working on.
+
+    `unsaved` returns what tells that the next checkpoint cannot be stored.
+    """
     if is_uncommitted(step):
         nodes = ", ".join(sorted({f"'{task.node}'" for task in step.tasks}))
-        yield Finding.at(key, "step-uncommitted", f"{nodes} finished, and no checkpoint followed")
+        text, found = f"{nodes} finished, and no checkpoint followed", unsaved()
+        if found.is_proven:
+            text += f"; it could not be saved{found.times}"
+            text += f": {found.cause}" if found.cause else ""
+        yield Finding.at(key, "step-uncommitted", text)
     yield from stale_resumes(key, step, writes)
 
 

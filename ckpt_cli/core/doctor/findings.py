@@ -156,7 +156,8 @@ CODES: Mapping[str, Code] = {
     "step-uncommitted": Code(
         Severity.WARNING,
         "all tasks of the last step finished, and no checkpoint followed",
-        "the agent was stopped between the last write and the checkpoint; invoke(None) continues",
+        "the agent was stopped between the last write and the checkpoint, and invoke(None)"
+        " continues; or the checkpoint cannot be saved, and each invoke(None) fails",
         look="show TARGET",
     ),
     "resume-stale": Code(

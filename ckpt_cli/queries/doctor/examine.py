@@ -43,6 +43,7 @@ from ckpt_cli.reading.thread import (
     TriggerInference,
     locate,
     read_heads,
+    unsaved,
     writes_inside,
 )
 from ckpt_cli.reading.workers import LostThread
@@ -98,7 +99,7 @@ def _unfinished(reader: ThreadReader, head: Moment) -> Iterator[Finding]:
 
     Not every store has one snapshot for its list of threads and for the writes that are read later.
     """
-    found = list(step_findings(head.key, head.step, head.writes))
+    found = list(step_findings(head.key, head.step, head.writes, partial(unsaved, reader, head)))
     if callers_answer(head.writes) is not None and not any(one.code == _STALE for one in found):
         moment = locate(reader, head)
         becomes = stored_answer(moment.writes, moment.step, partial(writes_inside, reader, moment))

@@ -8,6 +8,7 @@ import pytest
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.doctor.checks import step_findings
 from ckpt_cli.core.doctor.findings import Finding
+from ckpt_cli.core.resume import Unsaved
 from ckpt_cli.core.tasks import Question, Step, Task, is_uncommitted
 
 KEY = CheckpointKey("t", "", "c")
@@ -34,7 +35,7 @@ def step(*tasks: Task, others: tuple[Task, ...] = (), assumed: bool = False) -> 
 
 def found(step: Step, *null: Write) -> list[tuple[str, str | None]]:
     writes = [*null, *(one for run in (*step.tasks, *step.others) for one in run.writes)]
-    findings: list[Finding] = list(step_findings(KEY, step, writes))
+    findings: list[Finding] = list(step_findings(KEY, step, writes, Unsaved))
     assert all(one.checkpoint_id == "c" for one in findings)
     return [(one.code, one.task_id) for one in findings]
 
