@@ -6,8 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
 
+from tests.kit.agents.steps import config_of, fill, graph_of
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.rows import rows_of
 from tests.kit.terminal import ckpt_in_terminal
@@ -128,6 +131,21 @@ def test_what_has_a_copy_is_not_taken_back(store: Path) -> None:
     before = rows_of(store)
     refused = ckpt("-s", store, "undo", ops(store)[1]["op"], "--yes")
     assert (refused.code, "is a copy of it" in refused.err, rows_of(store)) == (5, True, before)
+
+
+def test_values_that_a_later_checkpoint_uses_are_not_taken_back(postgres_url: str) -> None:
+    """The checkpoint between the two was pruned."""
+    fill(postgres_url, "a")
+    edit = ("fork", "a", "head", "--replace", 'items=["x"]', "--yes", "-o", "json")
+    added = ckpt("-s", postgres_url, *edit).json["checkpoint_id"]
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        graph_of(saver).invoke({"items": ["more"]}, config_of("a"))
+    with psycopg.connect(postgres_url) as db:
+        parent = "parent_checkpoint_id"
+        db.execute(f"UPDATE checkpoints SET {parent} = NULL WHERE {parent} = %s", [added])
+    found = ckpt("-s", postgres_url, "ops", "list", "-o", "json").json
+    refused = ckpt("-s", postgres_url, "undo", found[0]["op"], "--yes")
+    assert (refused.code, "uses its value of 'items'" in refused.err) == (5, True), refused.err
 
 
 def test_undo_of_a_prune_brings_back_nothing_that_a_later_one_removed(

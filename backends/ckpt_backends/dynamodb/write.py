@@ -570,7 +570,7 @@ class DynamoPlan:
         known = (ours | self._present.keys()) - {*going}
         others = [one for one in read_thread(self._connection, thread_id) if one.key not in known]
         ids = {key.checkpoint_id for key in ours}
-        if others and (going or not any(one.parent in ids for one in others)):
+        if others and not any(one.parent in ids for one in others):
             raise moved(thread_id)
         if any(read_writes(self._connection, going)):
             raise moved(thread_id)
