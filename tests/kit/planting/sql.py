@@ -174,7 +174,7 @@ class _Shallow(BlobTablesPlanter[Harness]):
 
     def copy(self, thread_id: str, new_id: str) -> None:
         for table in ("checkpoints", "checkpoint_blobs", self.writes):
-            columns = ", ".join(self.harness._columns(table))  # type: ignore[attr-defined]
+            columns = ", ".join(self.harness.columns(table))  # type: ignore[attr-defined]
             chosen = f"SELECT ?, {columns} FROM {table} WHERE thread_id = ?"
             self.run(f"INSERT INTO {table} (thread_id, {columns}) {chosen}", new_id, thread_id)
 
