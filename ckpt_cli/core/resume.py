@@ -542,7 +542,7 @@ def why_stopped(
         unsaved = before.unsaved()
         code: WhyCode = "cannot-save" if unsaved.is_proven else "killed"
         return Why(code, step.next or (), idle, next_number, unsaved=unsaved)
-    is_untouched = not any(run.writes for run in step.runs)
+    is_untouched = all(run.id is None for run in step.tasks) and not step.others
     if is_untouched and source in {"update", "fork"}:
         return Why("not-resumed", step.waiting or (), idle, next_number)
     if is_untouched and source == "loop" and number is not None:

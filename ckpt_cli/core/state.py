@@ -492,22 +492,29 @@ def is_available(channel: str, value: Value) -> bool:
     return True
 
 
-def half_filled(body: Body, others: Callable[[], Collection[str]]) -> tuple[Join, ...]:
+def half_filled(
+    body: Body, others: Callable[[], Collection[str]], arriving: Mapping[str, Collection[str]]
+) -> tuple[Join, ...]:
     """Return the joins of which some members have finished and others have not, by node.
+
+    `arriving` are the nodes that finished since the checkpoint, by the channel of the join.
 
     The members are a part of the channel's name, `join:A+B:N`. A plus sign may also belong to a
     name; then what is known of the graph decides, and `others` is asked for names of other nodes.
     """
     known: set[str] | None = None
     found: list[Join] = []
-    for channel, value in body.values.items():
+    for channel in dict.fromkeys((*body.values, *arriving)):
         if not channel.startswith("join:") or (node := named_node(channel)) is None:
             continue
+        come, value = arriving.get(channel, ()), body.values.get(channel)
+        if come and is_available(channel, value):
+            value = None  # It made its node run in this step, and is empty again.
         items = items_of(value)
         is_deferred = items is not None and len(items) == 2 and isinstance(items[1], bool)
         arrived = items[0] if items is not None and is_deferred else value
-        has = _members(arrived)
-        if not has or is_joined(channel, arrived) or len(found) >= _JOINS:
+        has = _members(arrived).union(come)
+        if not has or is_joined(channel, arrived, come) or len(found) >= _JOINS:
             continue
         if known is None:
             known = {*body.seen, *filter(None, map(named_node, body.versions))} - NOT_NODES

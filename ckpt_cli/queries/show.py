@@ -212,7 +212,7 @@ def _standing(reader: ThreadReader, moment: Moment) -> CheckpointView:
         lifetime=lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
         resume=resume_of(reader, moment) if is_root else None,
-        joins=reader.joins(moment),
+        joins=reader.joins(moment, live=is_head),
         unloaded=unloaded_head(reader) if is_root else "",
     )
 

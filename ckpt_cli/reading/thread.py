@@ -496,7 +496,7 @@ def why_of(reader: ThreadReader, head: Moment, now: datetime) -> Why | None:
         head.source,
         head.number,
         None if last is None else now - last,
-        reader.joins(head),
+        reader.joins(head, live=True),
         Before(partial(_run_began, reader, head), partial(unsaved, reader, head)),
     )
 
@@ -966,11 +966,20 @@ class ThreadReader:
         step = plan_step(checkpoint.key, body, metadata, writes, around, delta_channels(metadata))
         return Moment(checkpoint, body, metadata, writes, step)
 
-    def joins(self, moment: DecodedCheckpoint) -> tuple[Join, ...]:
-        """Return the nodes that wait for several others, of which some have finished."""
+    def joins(self, moment: Moment, *, live: bool) -> tuple[Join, ...]:
+        """Return the nodes that wait for several others, of which some have finished.
+
+        `live`: the checkpoint is the head, so what finished in the step after it counts, too.
+        """
+        arriving: dict[str, set[str]] = {}
+        for task in moment.step.tasks if live else ():
+            for write in task.writes:
+                if write.channel.startswith("join:") and task.node is not None:
+                    arriving.setdefault(write.channel, set()).add(task.node)
         return half_filled(
             moment.body,
             lambda: {node for nodes in self._inference.readers.values() for node in nodes},
+            arriving,
         )
 
     @cached_property

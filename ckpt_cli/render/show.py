@@ -482,7 +482,12 @@ def status_lines(
     """Yield all conditions of a thread, the worst first, and why it does not go on."""
     text = ", ".join(conditions) + ("" if why else _MEANINGS.get(conditions[0], ""))
     yield from field("status", text, width, STATUS_STYLES[conditions[0]])
-    if why is not None and not why.joins:  # which have lines of their own
+    yield from why_lines(why, width)
+
+
+def why_lines(why: Why | None, width: int) -> Iterator[StyledLine]:
+    """Yield why a thread does not go on; joins have lines of their own."""
+    if why is not None and not why.joins:
         yield from field("why", why_text(why), width, "change")
 
 

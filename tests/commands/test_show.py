@@ -61,7 +61,7 @@ def test_it_says_what_runs_and_what_is_kept(sample: Path, thread: str, lines: li
 def test_a_thread_begins_with_why_it_stands_and_how_it_goes_on(sample: Path) -> None:
     lines = shown(sample, "invoice-import")
     labels = [one.split(maxsplit=1)[0] for one in lines if one[:1].strip()]
-    urgent = ["thread", "status", "next", "error", "resume", "config", "or"]
+    urgent = ["thread", "status", "next", "error", "resume", "config", "or", "join"]
     whole = ["ckpt", "parent", "step", "created", "active", "size"]
     assert labels == [*urgent, *whole, "file:", "text:"]
     assert "or       ckpt -s " in "\n".join(lines)

@@ -70,6 +70,8 @@ def test_a_killed_run_is_silent_in_the_node_that_did_not_end(tmp_path: Path) -> 
     assert whys(path) == KILLS
     shown = ckpt("-s", path, "show", "beside", "--as-of", LATER)
     assert "(killed?)" in next(one for one in shown.out.splitlines() if one.startswith("why "))
+    (join,) = ckpt("-s", path, "show", "beside", "-o", "json").json["joins"]
+    assert join == {"node": "report", "waits_for": ["charge"], "has": ["plan"]}
     table = ckpt("-s", path, "threads", "list", "--as-of", LATER, "-o", "table")
     assert "silent for" in table.out
     now = ckpt("-s", path, "show", "killed", "-o", "json").json["why"]

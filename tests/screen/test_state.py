@@ -207,8 +207,8 @@ async def test_long_texts_are_wrapped_and_cut_with_a_count(tmp_path: Path) -> No
             "right", "▸ … characters 2,000–11,999 of 30,001", "▸ … characters 22,000–30,000"
         )
         await seat.see("right right", "y" * 50)
-        shown = "".join(one.text for one in rows.lines).count("y")
-        assert shown == 10_000 + 2_000 - 301 + sum("y" in one for one in ("items",))
+        shown = sum(one.text.count("y") for one in rows.lines if not one.text.startswith("why"))
+        assert shown == 10_000 + 2_000 - 301
 
 
 async def test_another_thread_keeps_the_folds_of_channels_only(seat: Seat) -> None:

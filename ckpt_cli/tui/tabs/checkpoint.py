@@ -19,6 +19,7 @@ from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff import ChannelChange
+from ckpt_cli.core.resume import Why
 from ckpt_cli.core.values import clip, format_path, same_start
 from ckpt_cli.queries.blame import blame
 from ckpt_cli.queries.diff import Comparison, changed_values, compare
@@ -27,6 +28,7 @@ from ckpt_cli.queries.replay import written
 from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
 from ckpt_cli.reading.store_worker import StoreWorker
 from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import why_of
 from ckpt_cli.render import show
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.replay import written_lines
@@ -344,16 +346,20 @@ def read_origin(store: Store, place: CheckpointKey, path: str) -> tuple[Checkpoi
 
 def _state(target: Target, ui: Ui) -> TabContent:
     found = view(target, None, writes=False)
-    heading = cut(_heading(found, ui))
+    is_root = found.is_head and not target.checkpoint_ns
+    why = why_of(target.reader, found.moment, ui.now) if is_root else None
+    heading = cut(_heading(found, why, ui))
     changed = changed_values(target, found).items()
     changes = {format_path(path): change for path, change in changed}
     state = StateValues(heading, found.state.values, found.state.rebuilt, changes)
     return TabContent(heading, state=state)
 
 
-def _heading(found: CheckpointView, ui: Ui) -> Iterator[StyledLine]:
-    """Yield next nodes, questions and problems."""
+def _heading(found: CheckpointView, why: Why | None, ui: Ui) -> Iterator[StyledLine]:
+    """Yield why the thread does not go on, next nodes, questions and problems."""
     width = ui.width
+    yield from show.why_lines(why, width)
+    yield from show.join_lines(found.joins, width)
     yield from show.step_lines(found.moment, width, live=found.is_head, resume=found.resume)
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"

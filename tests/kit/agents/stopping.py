@@ -67,6 +67,7 @@ def _beside(saver: Any) -> Any:
 
     builder: Any = StateGraph(State)
     builder.add_node("plan", _said).add_node("charge", die)
+    builder.add_node("report", _said).add_edge(["plan", "charge"], "report")
     builder.add_edge(START, "plan").add_edge(START, "charge")
     return builder.compile(checkpointer=saver)
 

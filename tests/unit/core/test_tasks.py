@@ -654,12 +654,14 @@ def test_the_order_of_the_rows_changes_nothing(at: Body, rows: list[Write]) -> N
 def test_a_join_waits_for_the_members_that_did_not_arrive(
     channel: str, value: Any, known: list[str], expected: list[Any]
 ) -> None:
-    assert [tuple(one) for one in half_filled(body({channel: value}), lambda: known)] == expected
+    assert [
+        tuple(one) for one in half_filled(body({channel: value}), lambda: known, {})
+    ] == expected
 
 
 def test_names_of_other_nodes_are_asked_for_only_if_they_decide() -> None:
     at = body({"join:a+b:n": ["a"], "join:c+d+e:n": ["c"]}, seen={"d": {}, "e": {}})
-    assert len(half_filled(at, lambda: pytest.fail("not needed"))) == 2
+    assert len(half_filled(at, lambda: pytest.fail("not needed"), {})) == 2
 
 
 def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
