@@ -19,7 +19,6 @@ from langgraph.store.sqlite import SqliteStore
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_cli.mcp.server import PROMPTS
 from ckpt_cli.mcp.tools import TOOLS
 from tests.doors.mcp_client import McpServer, each_tool, text_of
 from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store
@@ -47,6 +46,8 @@ def showing() -> Iterator[McpServer]:
 
 
 def test_every_tool_answers_and_changes_nothing(showing: McpServer) -> None:
+    from ckpt_cli.mcp.server import PROMPTS
+
     before = hashlib.sha256(SAMPLE.read_bytes()).hexdigest()
     tools = {one.name: one for one in showing.ask(showing.client.list_tools()).tools}
     assert {name for name, _ in each_tool(THREAD)} == tools.keys()

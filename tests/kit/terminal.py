@@ -4,10 +4,14 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
 import sys
 import termios
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+
+from ckpt_cli.__main__ import main
+from tests.kit.command import fork
 
 _TIMER = """
 import threading
@@ -32,20 +36,32 @@ def in_terminal(
     words: list[str], *, width: int = 80, height: int = 24, **environment: str
 ) -> tuple[int, str]:
     """Return the exit code and all output to the terminal, including escape sequences."""
+    return _shown(partial(os.execvp, words[0], words), width, height, environment)
+
+
+def _shown(
+    act: Callable[[], object], width: int, height: int, environment: Mapping[str, str]
+) -> tuple[int, str]:
+    """Do something in a child whose terminal this is."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.OPOST  # keep the line ends as they were written
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
     kept = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
-    process = subprocess.Popen(
-        words,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**kept, "TERM": "xterm", "NO_COLOR": "1", **environment},
-        start_new_session=True,
-    )
+
+    def run() -> None:
+        os.setsid()
+        for number in range(3):
+            os.dup2(theirs, number)
+        os.closerange(3, ours + theirs)
+        os.environ.clear()
+        os.environ.update({**kept, "TERM": "xterm", "NO_COLOR": "1", **environment})
+        for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
+        act()
+
+    child = fork(run)
     os.close(theirs)
     pieces = []
     try:
@@ -55,7 +71,8 @@ def in_terminal(
         pass  # on Linux, this is the error after the last writer is gone
     finally:
         os.close(ours)
-    return process.wait(), b"".join(pieces).decode()
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), b"".join(pieces).decode()
 
 
 def ckpt_in_terminal(
@@ -65,7 +82,10 @@ def ckpt_in_terminal(
 
     `begin` is a text such as `SLOW`.
     """
-    program = f"{begin}\nfrom ckpt_cli.__main__ import main\nmain()"
-    command = [sys.executable, "-c", program, *map(str, words)]
-    environment = {"PAGER": "sed 's/^/paged: /'", **environment}
-    return in_terminal(command, width=width, height=height, **environment)
+
+    def run() -> None:
+        sys.argv = ["ckpt", *map(str, words)]
+        exec(begin, {})
+        main()
+
+    return _shown(run, width, height, {"PAGER": "sed 's/^/paged: /'", **environment})

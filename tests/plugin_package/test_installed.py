@@ -1,22 +1,24 @@
-"""A backend of another package appears wherever a bundled one does: the command line as users run
-it, with the package on the path as `pip` would install it.
+"""A backend of another package appears wherever a bundled one does, with the package on the path as
+`pip` would install it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kit.command import ROOT, SAMPLE, CommandResult
-from tests.kit.terminal import ckpt_in_terminal
+from ckpt_backends.plugins import plugins
+from tests.kit.command import ROOT, SAMPLE, CommandResult, ckpt, fork
+from tests.kit.terminal import in_terminal
 
 _SOURCE = Path(__file__).parent / "ckpt_toy"
 _CHECKPOINTS = [
@@ -57,16 +59,23 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(site: Path, project: Path) -> _Run:
     """Runs `ckpt` in the project, with the packages installed."""
-    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
-    home = {name: str(project.parent / "home") for name in ("HOME", "XDG_CONFIG_HOME")}
-    environment = {**os.environ, **home, "PYTHONPATH": path}
+    plugins.cache_clear()
+
+    def answer(words: Sequence[str], writing: int) -> None:
+        os.chdir(project)
+        sys.path.insert(0, str(site))
+        done = ckpt(*words)
+        with os.fdopen(writing, "wb") as file:
+            pickle.dump((done.code, done.raw, done.err), file)
 
     def run(*words: str) -> CommandResult:
-        command = [sys.executable, "-m", "ckpt_cli", *words]
-        done = subprocess.run(
-            command, cwd=project, env=environment, capture_output=True, check=False
-        )
-        return CommandResult(done.returncode, done.stdout, done.stderr.decode())
+        reading, writing = os.pipe()
+        child = fork(partial(answer, words, writing))
+        os.close(writing)
+        with os.fdopen(reading, "rb") as file:
+            told = file.read()
+        assert os.waitpid(child, 0)[1] == 0
+        return CommandResult(*pickle.loads(told))
 
     return run
 
@@ -181,7 +190,8 @@ def test_a_terminal_shows_packages_and_problems_at_any_width(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
     (site / "duck.py").write_text("import nosuch_driver")
     install(site, "ckpt-duck", duck="duck:BACKEND")
-    code, text = ckpt_in_terminal("--no-pager", "stores", "--layouts", width=width, height=200)
+    words = ["-m", "ckpt_cli", "--no-pager", "stores", "--layouts"]
+    code, text = in_terminal([sys.executable, *words], width=width, height=200)
     header, *lines = text.splitlines()
     assert (code, {"LAYOUT", "BACKEND", "SCHEMES", "PACKAGE"} <= set(header.split())) == (0, True)
     table = [one for one in lines if "warning: " not in one]

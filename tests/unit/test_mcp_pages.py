@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.mcp.server import Stopped, Stopping
 from ckpt_cli.mcp.tools import (
     Item,
     PageStart,
@@ -74,6 +73,8 @@ def test_a_cursor_belongs_to_its_call() -> None:
 
 
 def test_a_call_stops_at_the_next_item_if_it_is_cancelled_or_its_time_is_over() -> None:
+    from ckpt_cli.mcp.server import Stopped, Stopping
+
     watch = Stopping(60)
     items = watch(range(5))
     assert next(items) == 0

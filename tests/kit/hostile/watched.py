@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from bench import launch
-from tests.kit.command import ROOT, CommandResult, ckpt
+from tests.kit.command import ROOT, CommandResult, ckpt, fork
 
 SECONDS = 60
 """What counts as a hang. Every timeout in the URLs of these tests is far shorter."""
@@ -64,8 +64,7 @@ def checked_in_child(commands: Sequence[Sequence[str]]) -> None:
     left, ended = list(commands), 0
     while left:
         reading, writing = os.pipe()
-        if not (child := os.fork()):
-            _answer(left, writing)
+        child = fork(partial(_answer, left, writing))
         os.close(writing)
         with os.fdopen(reading, "rb") as told:
             answers = [json.loads(line) for line in told]
@@ -79,20 +78,13 @@ def checked_in_child(commands: Sequence[Sequence[str]]) -> None:
 
 
 def _answer(commands: Sequence[Sequence[str]], writing: int) -> None:
-    """Run command lines in a child, which ends with them; write a line of JSON for each."""
-    code = 1
-    try:
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + _MOST, used + _MOST))
-        for words in commands:
-            found = here(*words)
-            line = [found.code, found.raw.decode("utf-8", "replace"), found.err]
-            os.write(writing, json.dumps(line).encode() + b"\n")
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+    """Run command lines in a child with little memory more, and write a line of JSON for each."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + _MOST, used + _MOST))
+    for words in commands:
+        found = here(*words)
+        line = [found.code, found.raw.decode("utf-8", "replace"), found.err]
+        os.write(writing, json.dumps(line).encode() + b"\n")
 
 
 def here(*words: str | Path) -> CommandResult:
