@@ -21,6 +21,7 @@ from ckpt_backends.encryption import (
     WRONG_KEY,
     DecryptingStore,
     decrypted,
+    encrypted,
     keys_of_environment,
     keys_of_file,
 )
@@ -433,3 +434,11 @@ def test_the_published_code_reads_what_was_written(sealed: Path, tmp_path: Path)
         db.execute("UPDATE checkpoints SET metadata = ?", (json.dumps(theirs).encode(),))
     shown = ckpt("-s", sealed, "show", "chat", "-o", "json").json["metadata"]
     assert shown["user_id"] == {"name": "anna"}
+
+
+def test_equal_values_look_equal_only_at_the_same_place() -> None:
+    """A nonce is a hash of place and value, so that a copy that is made again is the same."""
+    key, value = b"0123456789abcdef", b"the same"
+    first, again, other = (encrypted(value, key, place, True) for place in ("a", "a", "b"))
+    assert first == again
+    assert first[:16] != other[:16]
