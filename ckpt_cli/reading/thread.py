@@ -505,7 +505,10 @@ def _run_began(reader: ThreadReader, head: Moment) -> int | None:
     """Return the step of the input with which the run that led to a head began.
 
     A run that went on from a checkpoint counts its steps as if an input had come after that.
+    None if the layout keeps no history, or the beginning of the run is not stored.
     """
+    if not reader.has_history:
+        return None
     stops = {one.key.checkpoint_id for one in reader.writes("", channels=[INTERRUPT, ERROR])}
     line = reader.ancestry("", head.key.checkpoint_id)
     after = head.number

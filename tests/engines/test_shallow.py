@@ -4,11 +4,13 @@ Without a snapshot in it, a DeltaChannel is made of the writes of earlier checkp
 gone: the official saver reads it as empty, and no command invents a value.
 """
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AnyMessage
 from langgraph.channels.delta import DeltaChannel
+from langgraph.errors import GraphRecursionError
 from langgraph.graph import StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 
@@ -16,11 +18,13 @@ from ckpt_backends.model import Capability
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.screen import Seat, sit
+from ckpt_cli.reading.thread import ThreadReader, why_of
 from tests.engines.commands import COMMANDS, PLANNED
 from tests.kit.agents.steps import SAID, config_of, talk
 from tests.kit.command import ckpt
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+LATER = datetime(2999, 1, 1, tzinfo=UTC)
 WHY = "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none"
 
 
@@ -150,3 +154,18 @@ def test_a_rollback_is_refused_with_the_reason(store: str, back: str) -> None:
     refused = ckpt("-s", store, "rollback", "trip", back, "--dry-run")
     assert refused.code == 4
     assert "keeps no history to go back to" in refused.err
+
+
+@pytest.mark.parametrize("place", ["postgres-shallow"], indirect=True)
+def test_without_history_no_run_is_said_to_have_reached_its_limit(place: Harness) -> None:
+    builder: Any = StateGraph(State)
+    builder.add_node("think", lambda _: {"count": 1}).add_edge("__start__", "think")
+    builder.add_edge("think", "think")
+    graph = builder.compile(checkpointer=place.kept_saver)
+    with pytest.raises(GraphRecursionError):
+        graph.invoke({"count": 0}, {**config_of("t"), "recursion_limit": 25})
+    with open_store(place.url) as store:
+        (thread,) = store.threads()
+        reader = ThreadReader(store, thread)
+        why = why_of(reader, reader.moment("", str(thread.head)), LATER)
+    assert (why and why.code) == "killed"
