@@ -73,7 +73,7 @@ class Changes(RuleBasedStateMachine):
 
     def _take_back(self, op: str, *words: str | Path) -> bool:
         """Take back an operation, as the model does."""
-        before, answer = self._rows, self._change("ops", *words)
+        before, answer = self._rows, self._change(*words)
         if answer.code not in {0, 7}:
             return False
         (undo,) = self._ckpt("ops", "list", "-n", "1", "-o", "json").json
