@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -111,31 +113,47 @@ CELLS = [
 
 
 @pytest.fixture(scope="module")
-def damaged(
+def damaged_store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[DamagedStore]:
-    """A store of a layout with all faults, and what the doctor says of it."""
-    kind = KINDS[request.param]
-    folder = tmp_path_factory.mktemp("damaged")
-    with pytest.MonkeyPatch.context() as patch, empty_store(kind, request, folder) as harness:
+) -> Iterator[Callable[[str], DamagedStore]]:
+    """Returns the store of a layout with all faults; each is made once."""
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setenv("LANGGRAPH_AES_KEY", KEY.decode())
         # Nobody writes, so that nothing has to be read again a second later.
         patch.setattr(thread_faults, "_PAUSE_SECONDS", 0.0)
         # A repair leaves alone what an agent may be about to use.
         patch.setattr(Session, "now", datetime.now(UTC) + timedelta(minutes=10))
-        fill(harness, THREADS)
-        store = plant_all(harness)
-        words = ("-s", harness.url, "doctor", "--grace", "0s", "-o", "json")
-        ends = time.monotonic() + (20 if kind.name == "redis" else 0)
-        while time.monotonic() < ends and beside(store, told(*words)):
-            time.sleep(0.5)  # the search index takes up what was written in the background
-        store.quick = told(*words)
-        store.deep = told(*words, "--deep")
-        store.types = told(*words, "--types")
-        for answer in (store.quick, store.deep):
-            # Threads beside a damaged one have no finding.
-            assert not beside(store, answer)
-        yield store
+
+        @cache
+        def made(name: str) -> DamagedStore:
+            folder = tmp_path_factory.mktemp("damaged")
+            return damage(stack.enter_context(empty_store(KINDS[name], request, folder)))
+
+        yield made
+
+
+@pytest.fixture(scope="module")
+def damaged(
+    request: pytest.FixtureRequest, damaged_store: Callable[[str], DamagedStore]
+) -> DamagedStore:
+    return damaged_store(request.param)
+
+
+def damage(harness: Harness) -> DamagedStore:
+    """Return a store with all faults, and what the doctor says of it."""
+    fill(harness, THREADS)
+    store = plant_all(harness)
+    words = ("-s", harness.url, "doctor", "--grace", "0s", "-o", "json")
+    ends = time.monotonic() + (20 if harness.name == "redis" else 0)
+    while time.monotonic() < ends and beside(store, told(*words)):
+        time.sleep(0.5)  # the search index takes up what was written in the background
+    store.quick = told(*words)
+    store.deep = told(*words, "--deep")
+    store.types = told(*words, "--types")
+    for answer in (store.quick, store.deep):
+        # Threads beside a damaged one have no finding.
+        assert not beside(store, answer)
+    return store
 
 
 def beside(store: DamagedStore, answer: Any) -> list[Any]:
