@@ -393,6 +393,7 @@ def test_its_plan_holds_no_key_or_server(name: str) -> None:
     secret = {it for it in names if it and it.endswith(("_key", "key_file"))}
     assert secret | stores <= terms.again | {
         "aes_key_file",  # of every command: the key of the store itself
+        "user_key",  # the same: where threads name their user
         "memory",  # only shows what came from removed threads
     }
 

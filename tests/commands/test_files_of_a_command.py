@@ -40,12 +40,12 @@ def files_of(*words: str | Path) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "most"),
     [
-        ("threads list", 23),
-        ("show trip-to-kyoto --tree", 31),
-        ("diff trip-to-kyoto --writes", 29),
-        ("replay trip-to-kyoto --verify", 31),
+        ("threads list", 25),
+        ("show trip-to-kyoto --tree", 32),
+        ("diff trip-to-kyoto --writes", 30),
+        ("replay trip-to-kyoto --verify", 32),
         ("rollback --match trip-* --at ~1 --yes", 46),
-        ("purge --keep-last 2 --yes", 29),
+        ("purge --keep-last 2 --yes", 30),
         ("erase trip-to-kyoto --yes", 40),
     ],
 )

@@ -21,7 +21,7 @@ from ckpt_cli.render.text import Ui, line
 from tests.kit.command import ckpt
 
 THREAD = {"thread_id", "head", "step", "first_at", "last_at", "checkpoints", "namespaces"}
-DETAILS = {"status", "conditions", "next", "runs", "source", "parent", "metadata", "bytes"}
+DETAILS = {"status", "conditions", "next", "runs", "source", "parent", "metadata", "bytes", "user"}
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,6 @@ def test_handles_answer_as_commands_do(path: Path, words: str, ask: Ask, redact:
 
 ERRORS: list[tuple[str, Ask]] = [
     ("show nobody", lambda s: s["nobody"]),
-    (f"show {TRIP} --as-of 2020-01-01", trip(lambda t: t.at(as_of="2020-01-01"))),
     (f"show {TRIP} --channel nothing", trip(lambda t: t.head.show(["nothing"]))),
     (f"blame {TRIP} nothing", trip(lambda t: t.head.blame("nothing"))),
     ("threads list --where status-error", lambda s: s.threads("status-error")),
