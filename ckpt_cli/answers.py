@@ -8,6 +8,7 @@ from ckpt_cli.commands.trust import TRUST, TRUSTED
 from ckpt_cli.render import (
     bisect,
     blame,
+    compat,
     copy,
     doctor,
     erase,
@@ -60,6 +61,7 @@ _ANSWERS: Mapping[str, Type] = {
     "sql --schema": COLUMN.list,
     "timeline": timeline.TIMELINE,
     "interrupts": incidents.WAITING.list,
+    "compat": compat.COMPATIBILITY,
     "errors": incidents.FAILURE.list,
     "errors --summary": summaries.ERRORS,
     "errors --by error": incidents.FAILURE_GROUPS["error"].list,
@@ -147,7 +149,11 @@ SAME_AS = {
 }
 """Other words with the answer of these."""
 
-LINES: Mapping[str, Shape] = {"doctor": doctor.FINDING, "doctor --types": doctor.TYPE}
+LINES: Mapping[str, Shape] = {
+    "doctor": doctor.FINDING,
+    "doctor --types": doctor.TYPE,
+    "compat": compat.JUDGED,
+}
 """What a line of `-o ndjson` is, where the answer is not a list whose items are the lines."""
 
 _HOME = "https://raw.githubusercontent.com/langgraph-ckpt/ckpt/main/docs/schema"

@@ -58,6 +58,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "Find out what went wrong": {
         "interrupts": "List the questions that wait for an answer.",
+        "compat": "Tell which threads another version of their graph would break.",
         "errors": "List the tasks that failed.",
         "blame": "Show which step and task set a value.",
         "bisect": "Find the first checkpoint where a condition holds.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.memory import MemoryHandle
     from ckpt_cli.api.questions import Examination, SearchHits, SecretSearch
     from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
+    from ckpt_cli.core.compat import GraphFile
     from ckpt_cli.core.replay import Replayed
     from ckpt_cli.core.stats import Stats
     from ckpt_cli.core.users import UserKey
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.memory import JoinedSession
     from ckpt_cli.queries.tail import Movement
     from ckpt_cli.queries.usage import By, StatsQuery, StoreMetrics, Survey
+    from ckpt_cli.render.compat import Compatibility
 
 
 class StoreHandle(Closing):
@@ -434,6 +436,28 @@ class StoreHandle(Closing):
             self.chosen(threads, match, where, watch, head_channels=channels), watch
         )
         return failed_tasks(self._store, self._around, chosen, since, history=history, key=key)
+
+    def compat(
+        self,
+        new: GraphFile,
+        old: GraphFile | None = None,
+        *,
+        match: str | None = None,
+        where: str | Sequence[str] = (),
+        accept: Collection[str] = (),
+        watch: answer.Watcher = answer.unwatched,
+    ) -> Compatibility:
+        """Judge which threads new graphs would break, as `ckpt compat` prints it.
+
+        `new` and `old` are what `ckpt_cli.core.compat.read_graphs` returns of the probe's output.
+        `match` and `where` choose threads, `accept` names findings that are meant. Raises
+        `UsageError`.
+        """
+        from ckpt_cli.queries.compat import judged_threads
+        from ckpt_cli.render.compat import compatibility
+
+        chosen = self._or_all(self.chosen(None, match, where, watch), watch)
+        return compatibility(list(judged_threads(self._store, chosen, new, old, accept)), new, old)
 
     def metrics(
         self,

@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --user-key"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --user-key"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"compat --where"|*" --fail-on"|*" --accept"|*" --accept-from"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -125,7 +125,7 @@ _ckpt_answer() {
             *" --sort") kind="words:last first id checkpoints namespaces step bytes" ;;
             *" --status") kind="words:error interrupted pending done unknown empty" ;;
             *" --where") kind="filter" ;;
-            *" --from") kind="file" ;;
+            "threads delete --from") kind="file" ;;
             *" --archive") kind="file" ;;
             *" --sign-key") kind="file" ;;
             *" --memory") kind="store" ;;
@@ -140,6 +140,7 @@ _ckpt_answer() {
             "memory copy --to") kind="store" ;;
             *" --trusted-key") kind="file" ;;
             *" --thread") kind="thread" ;;
+            *" --accept-from") kind="file" ;;
             "stats --by") kind="grouping" ;;
             "du --by") kind="words:thread channel ns type table" ;;
             *" --out") kind="file" ;;
@@ -178,6 +179,7 @@ _ckpt_answer() {
             "memory sessions") kind="words:--thread --user" ;;
             tui) kind="words:--refresh --write --serve --port --as-of" ;;
             interrupts) kind="words:--match --where --user --older-than --exit-code --as-of" ;;
+            compat) kind="words:--from --probe --match --where --user --exit-code --fail-on --accept --accept-from" ;;
             errors) kind="words:--match --where --since --history --by --user -n --limit --summary --exit-code --as-of" ;;
             blame) kind="words:--at --ns --as-of" ;;
             bisect) kind="words:--exec --binary --since --until --at --ns --as-of" ;;
@@ -214,7 +216,7 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --user-key --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff messages grep tail memory tui interrupts errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork repair undo redo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
+        kind="words:threads show history diff messages grep tail memory tui interrupts compat errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork repair undo redo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list delete" ;;

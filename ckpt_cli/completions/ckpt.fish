@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --user-key' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --changed-since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --as-of' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --plan-out' '* --at' '* --ns' '* --channel' '* --path' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --lines' 'tail --where' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --older-than' '* --trusted-key' '* --thread' '* --refresh' '* --port' 'interrupts --where' 'errors --where' '* --by' '* --exec' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' 'du --where' '* --out' '* --file' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --channels' '* --max-chars' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' '* --as' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' 'secrets --where' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'rekey --where' 'copy --where' 'export --where' '* --format' '* --table'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --user-key' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --changed-since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --as-of' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --plan-out' '* --at' '* --ns' '* --channel' '* --path' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --lines' 'tail --where' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --older-than' '* --trusted-key' '* --thread' '* --refresh' '* --port' 'interrupts --where' 'compat --where' '* --fail-on' '* --accept' '* --accept-from' 'errors --where' '* --by' '* --exec' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' 'du --where' '* --out' '* --file' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --channels' '* --max-chars' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' '* --as' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' 'secrets --where' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'rekey --where' 'copy --where' 'export --where' '* --format' '* --table'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -124,6 +124,7 @@ complete -c ckpt -n '__ckpt_at "" 0' -a tui -d 'Browse threads, checkpoints and 
 complete -c ckpt -n '__ckpt_at "tui" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a interrupts -d 'List the questions that wait for an answer.'
 complete -c ckpt -n '__ckpt_at "interrupts" 0 9999' -a '(__ckpt_ask thread argument)'
+complete -c ckpt -n '__ckpt_at "" 0' -a compat -d 'Tell which threads another version of their graph would break.'
 complete -c ckpt -n '__ckpt_at "" 0' -a errors -d 'List the tasks that failed.'
 complete -c ckpt -n '__ckpt_at "errors" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a blame -d 'Show which step and task set a value.'
@@ -358,6 +359,15 @@ complete -c ckpt -n '__ckpt_in "interrupts"' -l user -x -d 'Only threads of this
 complete -c ckpt -n '__ckpt_in "interrupts"' -l older-than -x -d 'Only questions older than AGE: 2h, 30d or a date.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l exit-code -d 'Exit with 1 if anything is found.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l as-of -x -d 'Read the store as it was at TIME: 2h, friday 14:00.'
+complete -c ckpt -n '__ckpt_in "compat"' -l from -x -d 'The same of the deployed graph.'
+complete -c ckpt -n '__ckpt_in "compat"' -l probe -d 'Print the probe, a Python program.'
+complete -c ckpt -n '__ckpt_in "compat"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "compat"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "compat"' -l user -x -d 'Only threads of this user.'
+complete -c ckpt -n '__ckpt_in "compat"' -l exit-code -d 'Exit with 1 if a thread is judged as in --fail-on.'
+complete -c ckpt -n '__ckpt_in "compat"' -l fail-on -x -d 'With --exit-code: which verdicts fail.'
+complete -c ckpt -n '__ckpt_in "compat"' -l accept -x -d 'Leave out a finding that is meant; repeatable.'
+complete -c ckpt -n '__ckpt_in "compat"' -l accept-from -r -F -d 'The same, one on each line of FILE.'
 complete -c ckpt -n '__ckpt_in "errors"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "errors"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "errors"' -l since -x -d 'Only tasks that failed since TIME: 2h, 2026-04-07.'

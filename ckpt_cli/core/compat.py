@@ -1,0 +1,893 @@
+"""What a resume of stored threads would do in another version of their graph.
+
+LangGraph stores no tasks. It computes them again from the channels of the head and the nodes of the
+graph that resumes (`prepare_next_tasks` in `langgraph/pregel/_algo.py`), and drops without a word
+what matches no node and no channel. So the tasks of the new graph are computed here in the same way
+and compared with those that were planned. `ckpt_cli/data/probe.py` describes graphs as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from ckpt_backends.codec.values import Tagged, Value, items_of
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import CheckpointKey, is_reserved
+from ckpt_cli.core.lineage import namespace_in
+from ckpt_cli.core.state import END, RESUME, START, Body, is_new, named_node
+from ckpt_cli.core.tasks import CONTROL, Step, Task, is_call, origin_at, pull_ids, sent_index
+
+FORMAT = 1
+LARGEST = 16 << 20
+"""Bytes of a description of graphs."""
+_MARK = "ckpt_graph"
+
+
+class CompatVerdict(StrEnum):
+    """What the new graph does to a thread, the worst first."""
+
+    BREAKS = "breaks"
+    """The resume raises."""
+    LOSES = "loses"
+    """A planned task, an answer or a part of the state is dropped."""
+    REPEATS = "repeats"
+    """What had finished runs again."""
+    CHANGES = "changes"
+    """Something else runs, or it runs with other data."""
+    CANNOT_TELL = "cannot tell"
+    OTHER_GRAPH = "another graph"
+    OK = "ok"
+
+
+class Incompatibility(NamedTuple):
+    """One thing that a resume in the new graph does otherwise."""
+
+    verdict: CompatVerdict
+    code: str
+    where: str
+    """The node or channel, with the subgraphs around it: `research > ask`."""
+    reason: str
+    remedy: str
+
+
+def is_meant(one: Incompatibility, accepted: Collection[str]) -> bool:
+    """Return whether a difference is accepted, as `CODE:WHERE` or `CODE`."""
+    return one.code in accepted or f"{one.code}:{one.where}" in accepted
+
+
+# Graphs as the probe describes them. The file may come from anywhere, so nothing in it is believed.
+
+
+class GraphNode(NamedTuple):
+    """A node of a graph."""
+
+    triggers: tuple[str, ...]
+    is_deferred: bool
+    subgraphs: tuple[tuple[int, str], ...]
+    """Parts of the file, and how each is checkpointed: `calls`, `thread`, `none` or `own`."""
+    code: str
+    asks: tuple[Any, ...]
+    """The literal arguments of `interrupt()` in the order of the source; None if it is no literal.
+    """
+    asks_all: bool
+    """Whether these are all questions, each asked once."""
+    calls: frozenset[str]
+    """The `@task` functions that it may call."""
+    tools: Mapping[str, frozenset[str]] | None
+    """The arguments of each tool that it runs; None if it runs none."""
+    gates: frozenset[str] | None
+    """The tools before which it asks a person; None if it is no such gate."""
+    needs: Mapping[str, Any]
+    """Its state schema: `kind`, and `required` keys."""
+
+
+class GraphChannel(NamedTuple):
+    """A channel of a graph."""
+
+    kind: str
+    container: str
+    """What its reducer merges: `list`, `dict`, `set`, `str` or `int`; `''` if nothing tells."""
+    schema: str
+    """The key of its JSON Schema; `''` if it has none."""
+    members: frozenset[str]
+
+
+class Graph(NamedTuple):
+    """One graph: nodes, channels, and where nodes lead."""
+
+    name: str
+    is_functional: bool
+    nodes: Mapping[str, GraphNode]
+    channels: Mapping[str, GraphChannel]
+    edges: Mapping[str, frozenset[str]]
+    """Where nodes always lead, but for joins."""
+    branches: Mapping[str, frozenset[str]]
+    """Where they may lead, by a condition or a command."""
+    anywhere: frozenset[str]
+    """Nodes that may lead to any other."""
+
+    def reached_from(
+        self, starts: Iterable[str], arrived: Mapping[str, Collection[str]], *, surely: bool = False
+    ) -> set[str]:
+        """Return the nodes that may run after some nodes, with these.
+
+        `arrived` are the members that joins have already. With `surely`, only those to which no
+        condition leads.
+        """
+        found = {one for one in starts if one in self.nodes}
+        while True:
+            more = {end for node in found for end in self.edges.get(node, ())}
+            if not surely:
+                more |= {end for node in found for end in self.branches.get(node, ())}
+                if found & self.anywhere:
+                    more |= self.nodes.keys()
+            more |= {
+                node
+                for name, members in self.joins.items()
+                if (node := named_node(name)) is not None
+                and members & found
+                and members <= found | set(arrived.get(name, ()))
+            }
+            more = (more & self.nodes.keys()) - found
+            if not more:
+                return found
+            found |= more
+
+    @property
+    def joins(self) -> Mapping[str, frozenset[str]]:
+        """The members of each join, by its channel."""
+        return {name: one.members for name, one in self.channels.items() if one.members}
+
+
+class GraphFile(NamedTuple):
+    """The graphs of one application."""
+
+    graphs: Mapping[str, int]
+    parts: tuple[Graph, ...]
+    schemas: Mapping[str, Any]
+
+
+def read_graphs(data: bytes, name: str) -> GraphFile:
+    """Return what a probe printed; `name` is for errors. Raises `UsageError` for anything else."""
+    if len(data) > LARGEST:
+        raise UsageError(f"'{name}' is longer than {LARGEST >> 20} MiB")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get(_MARK) != FORMAT:
+        hint = "`ckpt compat --probe > probe.py`, then `python probe.py app:graph > graph.json`"
+        raise UsageError(f"'{name}' is not what the probe prints", hint=hint)
+    parts = tuple(_graph(one) for one in _list(found.get("parts")))
+    graphs = {
+        str(graph): number
+        for graph, number in _map(found.get("graphs")).items()
+        if type(number) is int and 0 <= number < len(parts)
+    }
+    if not graphs:
+        raise UsageError(f"'{name}' describes no graph")
+    return GraphFile(graphs, parts, _map(found.get("schemas")))
+
+
+def _graph(told: object) -> Graph:
+    fields = _map(told)
+    return Graph(
+        _text(fields.get("name")),
+        fields.get("kind") == "functional",
+        {str(name): _node(one) for name, one in _map(fields.get("nodes")).items()},
+        {str(name): _channel(one) for name, one in _map(fields.get("channels")).items()},
+        {str(name): _names(ends) for name, ends in _map(fields.get("edges")).items()},
+        {str(name): _names(ends) for name, ends in _map(fields.get("branches")).items()},
+        _names(fields.get("anywhere")),
+    )
+
+
+def _node(told: object) -> GraphNode:
+    fields = _map(told)
+    inner = [_map(one) for one in _list(fields.get("subgraphs"))]
+    tools = fields.get("tools")
+    gates = fields.get("interrupt_on")
+    return GraphNode(
+        tuple(sorted(_names(fields.get("triggers")))),
+        fields.get("defer") is True,
+        tuple((_number(one.get("part")), _text(one.get("checkpointer"))) for one in inner),
+        _text(fields.get("code")),
+        tuple(_list(fields.get("asks"))),
+        fields.get("asks_all", True) is True,
+        _names(fields.get("calls")),
+        None
+        if not isinstance(tools, dict)
+        else {str(name): _names(_map(one).get("args")) for name, one in tools.items()},
+        None if not isinstance(gates, list) else _names(gates),
+        _map(fields.get("input")),
+    )
+
+
+def _channel(told: object) -> GraphChannel:
+    fields = _map(told)
+    return GraphChannel(
+        _text(fields.get("kind")),
+        _text(fields.get("container")),
+        _text(fields.get("schema")),
+        _names(fields.get("members")),
+    )
+
+
+def _map(told: object) -> Mapping[str, Any]:
+    return told if isinstance(told, dict) else {}
+
+
+def _list(told: object) -> list[Any]:
+    return told if isinstance(told, list) else []
+
+
+def _names(told: object) -> frozenset[str]:
+    return frozenset(one for one in _list(told) if isinstance(one, str))
+
+
+def _text(told: object) -> str:
+    return told if isinstance(told, str) else ""
+
+
+def _number(told: object) -> int:
+    return told if type(told) is int else -1
+
+
+# What is stored of a thread, one namespace after the other.
+
+
+class StoredHead(NamedTuple):
+    """The head of one namespace of a thread."""
+
+    nodes: tuple[str, ...]
+    """The nodes that called it, outermost first; empty for the root."""
+    key: CheckpointKey
+    body: Body
+    step: Step
+    number: int
+    """The step of its checkpoint."""
+    calls: Mapping[str, str]
+    """The subgraph calls from it: task id to node."""
+    stateful: frozenset[str]
+    """Nodes whose subgraphs keep their state over calls."""
+    inner: Callable[[str], StoredHead | None]
+    """Returns the head of a namespace below it."""
+
+    def place(self, name: str) -> str:
+        """Return a node or channel with what is around it."""
+        return " > ".join((*self.nodes, name))
+
+
+def simulated(graph: Graph, body: Body) -> dict[str, tuple[str, ...]]:
+    """Return the nodes of a graph that run next by their triggers, as LangGraph computes it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, node in graph.nodes.items():
+        fired = tuple(
+            one
+            for one in node.triggers
+            if one in body.values
+            and one in graph.channels
+            and _is_available(graph.channels[one], body.values[one])
+            and is_new(body, one, name)
+            and (not body.updated or one in body.updated)
+        )
+        if fired:
+            found[name] = fired
+    return found
+
+
+def _pair(value: Value) -> tuple[Value, bool] | None:
+    """Return the value of a deferred channel and whether it is finished; None for other values."""
+    items = items_of(value)
+    if items is not None and len(items) == 2 and isinstance(items[1], bool):
+        return items[0], items[1]
+    return None
+
+
+def _members(value: Value) -> frozenset[str]:
+    """Return the names that arrived at a join."""
+    pair = _pair(value)
+    value = value if pair is None else pair[0]
+    if isinstance(value, Tagged) and value.type in {"builtins.set", "builtins.frozenset"}:
+        value = value.payload
+    return frozenset(one for one in items_of(value) or () if isinstance(one, str))
+
+
+def _is_available(channel: GraphChannel, value: Value) -> bool:
+    if channel.kind.startswith("NamedBarrier"):
+        pair = _pair(value)
+        is_finished = pair is None or pair[1]
+        return is_finished and channel.members <= _members(value)
+    if channel.kind == "LastValueAfterFinish":
+        pair = _pair(value)
+        return pair is not None and pair[1]
+    return True
+
+
+# The judgement.
+
+
+class Judging(NamedTuple):
+    """A graph and, if it is known, the one that wrote the thread."""
+
+    file: GraphFile
+    graph: Graph
+    old_file: GraphFile | None = None
+    old: Graph | None = None
+
+    def inside(self, node: str) -> Judging | None:
+        """Return the same for the subgraph of a node; None unless the new graph shows one."""
+        inner = self.graph.nodes[node].subgraphs if node in self.graph.nodes else ()
+        if len(inner) != 1 or not 0 <= inner[0][0] < len(self.file.parts):
+            return None
+        old: Graph | None = None
+        if self.old is not None and self.old_file is not None and node in self.old.nodes:
+            before = self.old.nodes[node].subgraphs
+            if len(before) == 1 and 0 <= before[0][0] < len(self.old_file.parts):
+                old = self.old_file.parts[before[0][0]]
+        return self._replace(graph=self.file.parts[inner[0][0]], old=old)
+
+
+_KEEP_NODE = "keep the node under its old name until these threads are done"
+_KEEP_EDGE = "keep the edge until these threads are done"
+_KEEP_KEY = "keep the key until these threads are done"
+_TRY = "resume a copy of one of these threads in a test"
+
+
+def judge(level: StoredHead, judging: Judging) -> list[Incompatibility]:
+    """Return what differs when a thread with this head is resumed in the new graph."""
+    found = [*deferral_of(level, judging), *_tasks(level, judging), *_new_tasks(level, judging)]
+    found += _joins(level, judging)
+    found += _routes(level, judging)
+    found += state_of(level, judging.graph, judging.file.schemas)
+    found += schemas_of(level, judging.graph, judging.file.schemas)
+    found += _memory(level, judging)
+    return found
+
+
+def deferral_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield channels whose stored value has the form of the other kind of node.
+
+    LangGraph reads those of deferred nodes when it loads a checkpoint, so that this raises for a
+    thread that is done, too.
+    """
+    leave = "leave defer as it was until these threads are done"
+    for name, value in level.body.values.items():
+        if not name.startswith(("branch:to:", "join:")) or name not in judging.graph.channels:
+            continue
+        channel, node = judging.graph.channels[name], named_node(name) or name
+        is_deferred, place = channel.kind.endswith("AfterFinish"), level.place(node)
+        if is_deferred and _pair(value) is None:
+            text = (
+                "the node is deferred now, and what is stored for it has the form of one that is"
+                " not: LangGraph raises when it loads this"
+            )
+            yield Incompatibility(CompatVerdict.BREAKS, "deferred", place, text, leave)
+        elif not is_deferred and _pair(value) is not None:
+            text = (
+                "the node is not deferred any more, and what is stored for it has the form of one"
+                " that is: the next arrival raises, or its turn is dropped"
+            )
+            members = channel.members or frozenset([node])
+            if members & _ahead(level, judging.graph, surely=True):
+                yield Incompatibility(CompatVerdict.BREAKS, "undeferred", place, text, leave)
+            elif not channel.members or members & _ahead(level, judging.graph):
+                yield Incompatibility(CompatVerdict.CANNOT_TELL, "undeferred", place, text, leave)
+
+
+def _tasks(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield what becomes of each planned task."""
+    planned = simulated(judging.graph, level.body)
+    for task in level.step.tasks:
+        name = task.node
+        if name is None:
+            yield _unknown(level, "?", "which node a task belongs to cannot be told")
+        elif judging.graph.is_functional and name not in judging.graph.nodes:
+            yield Incompatibility(
+                *(CompatVerdict.REPEATS, "entrypoint-gone", level.place(name)),
+                "the entrypoint has another name: it begins again, with all of its @task calls",
+                "keep the name of the entrypoint",
+            )
+        elif name not in judging.graph.nodes:
+            yield from _gone(level, task, name)
+        elif sent_index(task.path) is None and name not in planned:
+            yield Incompatibility(
+                *(CompatVerdict.LOSES, "not-triggered", level.place(name)),
+                "nothing that is stored triggers the node in the new graph, so it does not run"
+                f"{_with(task)}",
+                _KEEP_EDGE,
+            )
+        else:
+            yield from _same_task(level, judging, task, name)
+    if level.step.next is None:
+        yield _unknown(level, "?", "what runs next cannot be told from what is stored")
+
+
+def _with(task: Task) -> str:
+    """Return what is lost with a task."""
+    if task.finished:
+        return ", and what it wrote is dropped"
+    return ", and the answer to its question is dropped" if task.questions else ""
+
+
+def _gone(level: StoredHead, task: Task, name: str) -> Iterator[Incompatibility]:
+    yield Incompatibility(
+        *(CompatVerdict.LOSES, "node-gone", level.place(name)),
+        f"the new graph has no node of this name, so the task does not run{_with(task)}",
+        _KEEP_NODE,
+    )
+
+
+def _same_task(
+    level: StoredHead, judging: Judging, task: Task, name: str
+) -> Iterator[Incompatibility]:
+    """Yield what is filed under another id, and what is inside of the task."""
+    node = judging.graph.nodes[name]
+    is_filed = task.id is None or sent_index(task.path) is not None or is_call(task.path)
+    if not is_filed and task.id not in _ids(level, name, node):
+        yield from _refiled(level, task, name)
+        return
+    yield from _subgraph(level, judging, task, name)
+    yield from _code(level, judging, task, name)
+    yield from _tools(level, task, node)
+
+
+def _ids(level: StoredHead, name: str, node: GraphNode) -> set[str]:
+    origin = origin_at(level.key, level.body, level.number + 1)
+    return set() if origin is None else set(pull_ids(origin, name, [node.triggers]))
+
+
+def _refiled(level: StoredHead, task: Task, name: str) -> Iterator[Incompatibility]:
+    """Yield what a task loses whose id has changed with the edges that lead to its node."""
+    place = level.place(name)
+    why = "other edges lead to the node now, so its task has another id:"
+    keep = "keep the edges that lead to the node until these threads are done"
+    if task.finished:
+        text = f"{why} what it wrote is dropped, and it runs again"
+        yield Incompatibility(CompatVerdict.CHANGES, "task-id", place, text, keep)
+    elif any(one.channel == RESUME for one in task.writes):
+        text = f"{why} the answers that it got are dropped, and its questions are asked again"
+        yield Incompatibility(CompatVerdict.REPEATS, "task-id", place, text, keep)
+    elif task.questions:
+        text = f"{why} an answer by the id of the question is not taken; a plain resume works"
+        yield Incompatibility(CompatVerdict.CANNOT_TELL, "interrupt-id", place, text, keep)
+    if task.id in level.calls:
+        text = f"{why} its subgraph begins again"
+        yield Incompatibility(CompatVerdict.REPEATS, "subgraph-restarts", place, text, keep)
+
+
+def _new_tasks(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield nodes that run next although no task was planned for them."""
+    planned = {task.node for task in level.step.tasks}
+    for name in simulated(judging.graph, level.body):
+        if judging.graph.is_functional or level.step.next is None:
+            return
+        if name not in planned:
+            yield Incompatibility(
+                *(CompatVerdict.CHANGES, "runs-now", level.place(name)),
+                "the new graph runs the node next, which the old one did not",
+                "check that it may run there",
+            )
+
+
+def _written(level: StoredHead) -> dict[str, set[str]]:
+    """Return the nodes that finished, by the channels that they wrote to."""
+    found: dict[str, set[str]] = {}
+    for task in level.step.tasks:
+        for one in task.writes if task.finished and task.node else ():
+            found.setdefault(one.channel, set()).add(task.node or "")
+    return found
+
+
+def _arrived(level: StoredHead, graph: Graph) -> dict[str, frozenset[str]]:
+    """Return the members that each join of a graph has, with those of finished tasks."""
+    written = _written(level)
+    return {
+        name: _members(level.body.values.get(name)) | written.get(name, set())
+        for name in graph.joins
+    }
+
+
+def _ahead(
+    level: StoredHead, graph: Graph, *, surely: bool = False, among: Collection[str] | None = None
+) -> set[str]:
+    """Return the nodes that may still run: those of tasks that wait, and what follows all.
+
+    With `among`, only from tasks of these nodes.
+    """
+    waiting = [
+        task.node
+        for task in level.step.tasks
+        if task.node and not task.finished and (among is None or task.node in among)
+    ]
+    written = [named_node(one) for one in _written(level) if one.startswith("branch:to:")]
+    stored = level.body.values.items()
+    deferred = [
+        named_node(name)
+        for name, value in stored
+        if name.startswith("branch:to:") and _pair(value) is not None
+    ]
+    arrived = _arrived(level, graph)
+    full = [named_node(name) for name, one in graph.joins.items() if one <= arrived[name]]
+    starts = (one for one in (*waiting, *written, *deferred, *full) if one)
+    return graph.reached_from(starts, arrived, surely=surely)
+
+
+def needed(level: StoredHead, graph: Graph) -> frozenset[str]:
+    """Return the nodes that a thread may still run, with those of its tasks."""
+    planned = {task.node for task in level.step.tasks if task.node}
+    return frozenset(planned | _ahead(level, graph))
+
+
+def _joins(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield joins that can get some of their members, but not all, and joins that are gone."""
+    graph, arrived = judging.graph, _arrived(level, judging.graph)
+    ahead = _ahead(level, graph)
+    keep = "keep the join with its members, in their order, until these threads are done"
+    for name, members in graph.joins.items():
+        node, has = named_node(name) or name, arrived[name]
+        coming = members & ahead
+        if not (has or coming) or members <= has | coming or _was_stuck(level, judging, name):
+            continue
+        missing = ", ".join(sorted(members - has - coming))
+        yield Incompatibility(
+            *(_if_lost(level, graph, node), "join-stuck", level.place(node)),
+            f"the node waits for {missing}, which has run already and does not run again",
+            keep,
+        )
+    written = _written(level)
+    stored = {name for name in level.body.values if name.startswith("join:")}
+    pending = {name for name in written if name.startswith("join:")}
+    for name in sorted((stored | pending) - graph.channels.keys()):
+        node = named_node(name) or name
+        has_any = bool(_members(level.body.values.get(name))) or name in pending
+        if has_any and node not in ahead and not _could_not_fire(level, judging, name):
+            yield Incompatibility(
+                *(CompatVerdict.LOSES, "join-gone", level.place(node)),
+                "what arrived at the join is dropped, and no other edge leads to the node",
+                keep,
+            )
+
+
+def _if_lost(level: StoredHead, graph: Graph, node: str) -> CompatVerdict:
+    """Return the verdict for a join that does not fire: its node may run by another edge."""
+    if node not in _ahead(level, graph):
+        return CompatVerdict.LOSES
+    return CompatVerdict.CANNOT_TELL
+
+
+def _was_stuck(level: StoredHead, judging: Judging, name: str) -> bool:
+    """Return whether no join of the old graph to the same node got all of its members either."""
+    old, node = judging.old, named_node(name)
+    if old is None:
+        return False
+    before = [one for one in old.joins if named_node(one) == node]
+    return bool(before) and all(_could_not_fire(level, judging, one) for one in before)
+
+
+def _could_not_fire(level: StoredHead, judging: Judging, name: str) -> bool:
+    """Return whether a join of the old graph did not get all of its members there either."""
+    old = judging.old
+    if old is None or name not in old.joins:
+        return False
+    return not old.joins[name] <= _arrived(level, old)[name] | _ahead(level, old)
+
+
+def _routes(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield nodes to which the thread may have gone, and cannot any more."""
+    old, graph = judging.old, judging.graph
+    if old is None:
+        return
+    waiting = {task.node for task in level.step.tasks if task.node}
+    # What follows a node that is gone is told with that node.
+    sure = _ahead(level, old, surely=True, among=graph.nodes)
+    possible = _ahead(level, old, among=graph.nodes)
+    after = _ahead(level, graph)
+    # A node to which nothing leads any more was left out on purpose.
+    meant = graph.reached_from([START], {})
+    for name in sorted((possible & meant) - after - waiting - {START, END}):
+        yield Incompatibility(
+            *(
+                CompatVerdict.LOSES if name in sure else CompatVerdict.CANNOT_TELL,
+                "route",
+                level.place(name),
+            ),
+            "the node could follow in the old graph, and cannot in the new one",
+            _KEEP_EDGE,
+        )
+    for name in sorted(after - possible - waiting - {START, END}):
+        yield from _skipped(level, judging, name)
+
+
+def _skipped(level: StoredHead, judging: Judging, name: str) -> Iterator[Incompatibility]:
+    """Yield nothing for a node that only follows now: it finds what the nodes before it write."""
+    node = judging.graph.nodes[name]
+    missing = [one for one in _list(node.needs.get("required")) if one not in level.body.values]
+    if missing:
+        yield Incompatibility(
+            *(CompatVerdict.CANNOT_TELL, "required", level.place(name)),
+            f"its state needs {', '.join(map(str, missing))}, which is not stored yet",
+            "give the key a default",
+        )
+
+
+def _memory(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield subgraphs that kept their state over calls, and do not any more."""
+    for name in sorted(level.stateful):
+        node = judging.graph.nodes.get(name)
+        if node is None or not any(scope == "thread" for _, scope in node.subgraphs):
+            yield Incompatibility(
+                *(CompatVerdict.LOSES, "memory-gone", level.place(name)),
+                "its subgraph remembers what it did, and nothing reads that in the new graph",
+                "keep the node with checkpointer=True",
+            )
+
+
+def _subgraph(
+    level: StoredHead, judging: Judging, task: Task, name: str
+) -> Iterator[Incompatibility]:
+    """Yield what differs inside of the subgraph that a task called, as far as it is not done."""
+    if task.finished:
+        return
+    node, ns = judging.graph.nodes[name], level.key.checkpoint_ns
+    called = namespace_in(ns, name, task.id) if task.id in level.calls else None
+    stored = called or (namespace_in(ns, name) if name in level.stateful else None)
+    if stored is None:
+        return
+    place = level.place(name)
+    if not node.subgraphs:
+        verdict = CompatVerdict.CANNOT_TELL
+        if judging.old is not None and name in judging.old.nodes:
+            verdict = CompatVerdict.LOSES if judging.old.nodes[name].subgraphs else verdict
+        yield Incompatibility(
+            *(verdict, "subgraph-unseen", place),
+            "the node called a subgraph, and the new graph shows none in it",
+            _TRY,
+        )
+        return
+    expected = "calls" if called else "thread"
+    if any(scope != expected for _, scope in node.subgraphs):
+        yield Incompatibility(
+            *(CompatVerdict.REPEATS, "subgraph-restarts", place),
+            "its subgraph is checkpointed in another way, so it begins again",
+            "keep the checkpointer of the subgraph until these threads are done",
+        )
+        return
+    inside, head = judging.inside(name), level.inner(stored)
+    if inside is None or head is None:
+        yield _unknown(level, name, "it has several subgraphs, or their state is not stored")
+        return
+    yield from judge(head, inside)
+
+
+def _code(level: StoredHead, judging: Judging, task: Task, name: str) -> Iterator[Incompatibility]:
+    """Yield what other code of a node that waits does with its questions and calls."""
+    old = None if judging.old is None else judging.old.nodes.get(name)
+    node = judging.graph.nodes[name]
+    if task.finished:
+        return
+    calls = {one.node for one in level.step.others if is_call(one.path) and one.node}
+    gone = sorted(calls - node.calls)
+    if gone:
+        yield Incompatibility(
+            *(CompatVerdict.REPEATS, "task-call", level.place(name)),
+            f"it does not call {', '.join(gone)} any more under this name: what these returned"
+            " is dropped",
+            "keep the name of the @task",
+        )
+    if old is not None and old.code == node.code:
+        return
+    answers = sum(1 for one in task.writes if one.channel == RESUME)
+    asked = [one for one in task.questions if len(one.path) <= 1]
+    if (asked or answers) and node.gates is None:
+        yield from _questions(level, node, name, [one.value for one in asked], answers)
+    if calls and old is not None and not gone:
+        yield _unknown(level, name, "its code differs, and calls of @task are filed by their order")
+    elif old is not None and not asked and not answers and not node.tools:
+        yield _unknown(level, name, "its code differs")
+
+
+def _questions(
+    level: StoredHead, node: GraphNode, name: str, asked: Sequence[Value], answers: int
+) -> Iterator[Incompatibility]:
+    """Yield questions that are asked in another order, or not at all."""
+    place = level.place(name)
+    before = max(answers, 0)
+    if node.asks_all and before >= len(node.asks):
+        yield Incompatibility(
+            *(CompatVerdict.LOSES, "question-gone", place),
+            "the node does not ask so many questions any more, so the answer is dropped",
+            "keep the question until these threads are done",
+        )
+        return
+    stored = asked[0] if asked else None
+    if not node.asks_all or before >= len(node.asks):
+        yield _unknown(level, name, "which question it asks next cannot be told from its code")
+        return
+    wanted = node.asks[before]
+    if wanted is None or not isinstance(stored, str | int | float):
+        yield _unknown(level, name, "which question it asks next cannot be told from its code")
+    elif wanted != stored:
+        if stored in node.asks:
+            yield Incompatibility(
+                *(CompatVerdict.CHANGES, "question-order", place),
+                "its questions are asked in another order, so the answer goes to another one",
+                "keep the order of questions",
+            )
+        else:
+            yield _unknown(level, name, "the text of its question differs")
+
+
+def _tools(level: StoredHead, task: Task, node: GraphNode) -> Iterator[Incompatibility]:
+    """Yield open tool calls that the new graph cannot run, and gates that are gone."""
+    calls = list(_open_calls(level.body.values.get("messages")))
+    for name, given in calls if node.tools is not None and not task.finished else ():
+        place = level.place(name)
+        if name not in (node.tools or {}):
+            yield Incompatibility(
+                *(CompatVerdict.LOSES, "tool-gone", place),
+                "the new graph has no tool of this name: the call gets an error for an answer",
+                "keep the tool until these threads are done",
+            )
+        elif node.tools and given - node.tools[name]:
+            more = ", ".join(sorted(given - node.tools[name]))
+            yield Incompatibility(
+                *(CompatVerdict.LOSES, "tool-args", place),
+                f"the tool takes no {more} any more: the call gets an error for an answer",
+                "keep the argument until these threads are done",
+            )
+    for one in task.questions if node.gates is not None and not task.finished else ():
+        for name in _requested(one.value) - (node.gates or frozenset()):
+            yield Incompatibility(
+                *(CompatVerdict.CHANGES, "gate-gone", level.place(name)),
+                "the call waits for a person, and the new graph does not ask before this tool:"
+                " it runs whatever the answer is",
+                "keep the tool in interrupt_on until these threads are done",
+            )
+
+
+def _requested(value: Value) -> set[str]:
+    """Return the tools that a question of LangChain's middleware is about."""
+    fields = value.payload if isinstance(value, Tagged) else value
+    asked = fields.get("action_requests") if isinstance(fields, dict) else None
+    found = (one.get("name") for one in items_of(asked) or () if isinstance(one, dict))
+    return {one for one in found if isinstance(one, str)}
+
+
+def _open_calls(messages: Value) -> Iterator[tuple[str, set[str]]]:
+    """Yield the names and arguments of tool calls without a result, of the newest message that has
+    calls.
+    """
+    said = [_fields(one) for one in items_of(messages) or ()]
+    answered = {one.get("tool_call_id") for one in said if one.get("type") == "tool"}
+    for one in reversed(said):
+        calls = items_of(one.get("tool_calls")) or []
+        for call in calls:
+            if isinstance(call, dict) and call.get("id") not in answered:
+                given = call.get("args")
+                names = set(map(str, given)) if isinstance(given, dict) else set()
+                yield str(call.get("name")), names
+        if calls:
+            return
+
+
+def _fields(value: Value) -> Mapping[Any, Any]:
+    value = value.payload if isinstance(value, Tagged) else value
+    return value if isinstance(value, dict) else {}
+
+
+def _unknown(level: StoredHead, name: str, reason: str) -> Incompatibility:
+    return Incompatibility(CompatVerdict.CANNOT_TELL, "code", level.place(name), reason, _TRY)
+
+
+# The state: what is stored in channels that the new graph has not, or has in another way.
+
+_CONTAINERS: Mapping[str, type] = {"list": list, "dict": dict, "str": str, "int": int}
+
+
+def state_of(
+    level: StoredHead, graph: Graph, schemas: Mapping[str, Any]
+) -> Iterator[Incompatibility]:
+    """Yield keys of the state that are dropped, or that the new graph cannot read."""
+    written = {one.channel for task in level.step.tasks for one in task.writes if task.finished}
+    for name in sorted({*level.body.values, *written} - CONTROL):
+        if is_reserved(name) or name in graph.nodes:
+            continue
+        channel, place = graph.channels.get(name), level.place(name)
+        if channel is None:
+            yield Incompatibility(
+                *(CompatVerdict.LOSES, "key-gone", place),
+                "the new state has no such key: the next checkpoint leaves its value out",
+                _KEEP_KEY,
+            )
+        elif name in level.body.values:
+            yield from _value(level.body.values[name], channel, place, schemas)
+
+
+def schemas_of(
+    level: StoredHead, graph: Graph, schemas: Mapping[str, Any]
+) -> Iterator[Incompatibility]:
+    """Yield nodes ahead whose state is a class that what is stored does not make.
+
+    A thread that is done begins again, so all nodes are ahead of it.
+    """
+    ahead = needed(level, graph) if level.step.tasks else graph.reached_from([START], {})
+    told: set[str] = set()
+    for name in sorted(ahead & graph.nodes.keys()):
+        needs = graph.nodes[name].needs
+        kind = _text(needs.get("name"))
+        if needs.get("kind") not in {"pydantic", "dataclass"} or kind in told:
+            continue
+        told.add(kind)
+        missing = [one for one in _list(needs.get("required")) if one not in level.body.values]
+        properties = _map(_map(schemas.get(_text(needs.get("schema")))).get("properties"))
+        misfits = [
+            key
+            for key, value in level.body.values.items()
+            if key in properties and not _fits(value, properties[key])
+        ]
+        if missing or misfits:
+            lacks = f"lacks {', '.join(map(str, missing))}" if missing else ""
+            has = f"does not fit in {', '.join(misfits)}" if misfits else ""
+            yield Incompatibility(
+                *(CompatVerdict.BREAKS, "required" if missing else "invalid", level.place(name)),
+                f"its state is a {kind}, and what is stored {lacks or has}: LangGraph raises"
+                " before the node runs",
+                "give the key a default, or keep its type",
+            )
+
+
+def _value(
+    value: Value, channel: GraphChannel, place: str, schemas: Mapping[str, Any]
+) -> Iterator[Incompatibility]:
+    container = _CONTAINERS.get(channel.container)
+    if container is not None and not _is_a(value, container):
+        yield Incompatibility(
+            *(CompatVerdict.BREAKS, "reducer", place),
+            f"its reducer merges a {channel.container}, and what is stored is none",
+            "migrate the value, or keep the reducer",
+        )
+    elif channel.kind in {"LastValue", "AnyValue"} and not _fits(
+        value, schemas.get(channel.schema)
+    ):
+        yield Incompatibility(
+            *(CompatVerdict.CHANGES, "type", place),
+            "what is stored does not fit the type that the key has now",
+            "migrate the value, or keep the type",
+        )
+
+
+def _is_a(value: Value, container: type) -> bool:
+    if value is None or (isinstance(value, Tagged) and value.type.startswith("langgraph")):
+        return True
+    if container is list:
+        return items_of(value) is not None
+    return isinstance(value, container)
+
+
+_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def _fits(value: Value, schema: Any) -> bool:
+    """Return whether a plain value may be of a JSON Schema; True for all that is not plain."""
+    if not isinstance(schema, dict) or isinstance(value, Tagged):
+        return True
+    named = schema.get("type")
+    if not isinstance(named, str) or named not in _JSON_TYPES:
+        return True
+    if isinstance(value, bool) and named != "boolean":
+        return False
+    if named == "array":
+        return items_of(value) is not None
+    return isinstance(value, _JSON_TYPES[named])

@@ -1,0 +1,165 @@
+"""Judges which threads of a store another version of their graph would break."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ckpt_backends.errors import NotFound
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.compat import (
+    CompatVerdict,
+    Graph,
+    GraphFile,
+    Incompatibility,
+    Judging,
+    StoredHead,
+    deferral_of,
+    is_meant,
+    judge,
+    needed,
+    schemas_of,
+    state_of,
+)
+from ckpt_cli.core.lineage import NamespacePart, levels
+from ckpt_cli.core.state import NOT_NODES
+from ckpt_cli.core.tasks import subgraph_calls
+from ckpt_cli.reading.thread import ThreadReader, TriggerInference, number_of
+
+_NOT_KEYS = ("branch:", "join:", "__")
+GRAPH_ID = "graph_id"
+"""The key of metadata in which LangGraph's server names the graph of a thread."""
+
+
+class JudgedThread(NamedTuple):
+    """What another version of its graph does to a thread."""
+
+    thread_id: str
+    in_flight: bool
+    """Whether something runs next: otherwise only its state matters."""
+    findings: Sequence[Incompatibility]
+    graph: str | None
+    """The name of the graph that it was judged by; None if it belongs to another one."""
+    needs: frozenset[str] = frozenset()
+    """The nodes that it may still run."""
+
+    @property
+    def verdict(self) -> CompatVerdict:
+        """The worst of all findings."""
+        if self.graph is None:
+            return CompatVerdict.OTHER_GRAPH
+        order = list(CompatVerdict)
+        return min(
+            (one.verdict for one in self.findings), key=order.index, default=CompatVerdict.OK
+        )
+
+
+def judged_threads(
+    store: Store,
+    threads: Iterable[Thread],
+    new: GraphFile,
+    old: GraphFile | None,
+    accepted: Collection[str] = (),
+) -> Iterator[JudgedThread]:
+    """Yield what the new graphs do to each of some threads.
+
+    `old` describes the graphs that wrote them; `accepted` are differences that are meant. Threads
+    that are gone meanwhile are left out.
+    """
+    inference = TriggerInference(store)
+    for thread in threads:
+        try:
+            found = _judged(ThreadReader(store, thread, inference), new, old)
+        except NotFound:
+            continue
+        if found is not None:
+            left = [one for one in found.findings if not is_meant(one, accepted)]
+            yield found._replace(findings=left)
+
+
+def _judged(reader: ThreadReader, new: GraphFile, old: GraphFile | None) -> JudgedThread | None:
+    level = _level(reader, "")
+    if level is None:
+        return None
+    in_flight = bool(level.step.next) or level.step.next is None
+    name = _graph_of(reader, level, new)
+    if name is None:
+        return JudgedThread(reader.thread_id, in_flight, (), None)
+    graph = new.parts[new.graphs[name]]
+    before = _old_graph(name, level, old)
+    judging = Judging(new, graph, old, before)
+    needs: frozenset[str] = frozenset()
+    if in_flight:
+        findings = judge(level, judging)
+        needs = needed(level, before or graph)
+    else:
+        stored = [one for one in deferral_of(level, judging) if one.verdict is CompatVerdict.BREAKS]
+        findings = [
+            *stored,
+            *state_of(level, graph, new.schemas),
+            *schemas_of(level, graph, new.schemas),
+        ]
+    return JudgedThread(reader.thread_id, in_flight, findings, name, needs)
+
+
+def _level(reader: ThreadReader, ns: str) -> StoredHead | None:
+    """Return the head of a namespace; None if it has none."""
+    head = reader.head(ns)
+    if head is None:
+        return None
+    moment = reader.moment(ns, head, values=True, state=True)
+    stateful = {
+        one.node for each in reader.namespaces for one in levels(each) if _is_stateful(one, ns)
+    }
+    return StoredHead(
+        tuple(one.node for one in levels(ns)),
+        moment.key,
+        moment.body,
+        moment.step,
+        number_of(head, moment.metadata) or 0,
+        subgraph_calls(reader.namespaces).get(ns, {}),
+        frozenset(stateful),
+        lambda inner: _level(reader, inner),
+    )
+
+
+def _is_stateful(one: NamespacePart, ns: str) -> bool:
+    return bool(one.node) and one.task_id is None and one.outer == ns
+
+
+def _names(level: StoredHead) -> tuple[set[str], set[str]]:
+    """Return the nodes and the keys of the state that a thread shows."""
+    nodes = {one for one in level.body.seen if one not in NOT_NODES and one != "__start__"}
+    nodes |= {task.node for task in level.step.tasks if task.node and task.node != "__start__"}
+    return nodes, {one for one in level.body.versions if not one.startswith(_NOT_KEYS)}
+
+
+def _graph_of(reader: ThreadReader, level: StoredHead, file: GraphFile) -> str | None:
+    """Return the graph that a thread belongs to; None if it shows nothing of any."""
+    nodes, keys = _names(level)
+    told = reader.moment("", level.key.checkpoint_id).metadata.get(GRAPH_ID)
+    if isinstance(told, str):
+        return told if told in file.graphs else None
+
+    def shared(name: str) -> tuple[int, int]:
+        graph = file.parts[file.graphs[name]]
+        return len(nodes & graph.nodes.keys()), len(keys & graph.channels.keys())
+
+    best = max(file.graphs, key=shared)
+    if file.parts[file.graphs[best]].is_functional and not keys and len(file.graphs) == 1:
+        return best
+    if nodes or keys:
+        return best if any(shared(best)) else None
+    return best if len(file.graphs) == 1 else None
+
+
+def _old_graph(name: str, level: StoredHead, old: GraphFile | None) -> Graph | None:
+    """Return the graph that wrote a thread, of the same name or with its nodes."""
+    if old is None:
+        return None
+    if name in old.graphs:
+        return old.parts[old.graphs[name]]
+    nodes, _ = _names(level)
+    parts = [old.parts[number] for number in old.graphs.values()]
+    return max(parts, key=lambda one: len(nodes & one.nodes.keys()))

@@ -1,0 +1,126 @@
+"""`compat` on the command line; what it says is tested in tests/compat."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.words import refusals
+from tests.kit.agents.small import running
+from tests.kit.command import ckpt
+
+AGENT = """
+from typing import Annotated, TypedDict
+import operator
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+
+class State(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+
+def {node}(state):
+    return {{"log": [interrupt("sure?")]}}
+
+def build():
+    graph = StateGraph(State)
+    graph.add_node("{node}", {node})
+    graph.add_node("act", lambda _: {{"log": ["acted"]}})
+    graph.add_edge(START, "{node}")
+    graph.add_edge("{node}", "act")
+    return graph.compile()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two versions of an agent, what the probe prints of them, and a store of the first one."""
+    folder = tmp_path_factory.mktemp("compat")
+    (folder / "probe.py").write_text(ckpt("compat", "--probe").out)
+    for name, node in (("old", "ask"), ("new", "review")):
+        (folder / f"{name}.py").write_text(AGENT.format(node=node))
+        words = [sys.executable, "probe.py", f"{name}:build"]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+        (folder / f"{name}.json").write_text(done.stdout)
+    config = {"graphs": {"agent": "./old.py:build"}, "dependencies": ["."]}
+    (folder / "langgraph.json").write_text(json.dumps(config))
+    space: dict[str, Any] = {}
+    exec((folder / "old.py").read_text(), space)
+    with running(folder / "store.db", space["build"]().builder) as agent:
+        for name in ("one", "two"):
+            config = {"configurable": {"thread_id": name}}
+            agent.invoke({"log": []}, config)
+    return folder
+
+
+def test_a_renamed_node_is_named_with_its_threads(folder: Path) -> None:
+    words = (
+        "-s",
+        folder / "store.db",
+        "compat",
+        folder / "new.json",
+        "--from",
+        folder / "old.json",
+    )
+    found = ckpt(*words, "-o", "json").json
+    assert found["summary"] == {"loses": 2}
+    (finding,) = found["threads"][0]["findings"]
+    assert (finding["verdict"], finding["code"], finding["where"]) == ("loses", "node-gone", "ask")
+    assert found["notes"] == []
+    assert found["safe_to_remove"] == []
+    text = ckpt(*words, "-o", "table").out
+    assert text.startswith("2 threads: 2 loses\n\nloses  ask  node-gone, 2 threads\n")
+    lines = ckpt(*words, "-o", "ndjson").out.splitlines()
+    assert [json.loads(one)["verdict"] for one in lines] == ["loses", "loses"]
+    assert ckpt(*words, "-o", "tsv").out.count("node-gone") == 2
+
+
+def test_the_exit_code_tells_what_is_not_accepted(folder: Path) -> None:
+    store, new, old = (str(folder / one) for one in ("store.db", "new.json", "old.json"))
+    words = ("-s", store, "compat", new, "--exit-code")
+    assert ckpt(*words).code == 1
+    assert ckpt(*words, "--fail-on", "breaks, repeats").code == 0
+    assert ckpt(*words, "--accept", "node-gone:ask").code == 0
+    (folder / "accepted.txt").write_text("# the old node is drained\nnode-gone\n")
+    assert ckpt(*words, "--accept-from", str(folder / "accepted.txt")).code == 0
+    assert ckpt("-s", store, "compat", old, "--exit-code").code == 0
+    assert "without --from" in ckpt("-s", store, "compat", old, "-o", "table").out
+    assert ckpt(*words, "--match", "nothing").code == 0
+
+
+def test_the_probe_reads_a_configuration_of_langgraph(folder: Path) -> None:
+    words = [sys.executable, "probe.py", "langgraph.json"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert list(found["graphs"]) == ["agent"]
+    assert found["parts"][0]["nodes"]["ask"]["asks"] == ["sure?"]
+    assert found["parts"][0]["edges"] == {"__start__": ["ask"], "ask": ["act"]}
+
+
+def test_threads_of_another_graph_are_not_lost(folder: Path) -> None:
+    other = json.loads((folder / "new.json").read_text())
+    part = other["parts"][0]
+    part["nodes"] = {"other": {"triggers": ["branch:to:other"]}}
+    part["channels"] = {"branch:to:other": {"kind": "EphemeralValue"}}
+    (folder / "other.json").write_text(json.dumps(other))
+    found = ckpt("-s", folder / "store.db", "compat", folder / "other.json", "-o", "json").json
+    assert found["summary"] == {"another graph": 2}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"ckpt_graph": 2}', '{"ckpt_graph": 1, "graphs": {"a": 7}}', "[" * 100_000]
+)
+def test_a_file_of_another_kind_is_refused(folder: Path, text: str) -> None:
+    (folder / "odd.json").write_text(text)
+    found = ckpt("-s", folder / "store.db", "compat", folder / "odd.json")
+    assert (found.code, found.out) == (2, "")
+    assert "is not what the probe prints" in found.err or "describes no graph" in found.err
+
+
+test_wrong_words_are_refused = refusals(
+    ("compat", 2, "no graph is given"),
+    ("compat none.json", 2, "cannot read 'none.json'"),
+    ("compat none.json --fail-on worse", 2, "no verdict in 'worse'"),
+)

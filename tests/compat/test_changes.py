@@ -1,0 +1,261 @@
+"""Changes of a graph, one by one: what the official library does, and what `ckpt` says before."""
+
+import operator
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import START, StateGraph
+from langgraph.types import Send, interrupt
+from pydantic import BaseModel
+
+from tests.kit.agents.small import Log
+from tests.kit.probing import judged, resumed, stopped
+
+
+def say(name: str) -> Any:
+    return lambda _: {"log": [name]}
+
+
+def ask(_: Any) -> Any:
+    return {"log": [f"rv {interrupt('sure?')}"]}
+
+
+def fail(_: Any) -> Any:
+    raise ValueError("no")
+
+
+def graph(edges: str, *, asks: str = "rv", defer: str = "", schema: Any = Log, **roles: Any) -> Any:
+    """A graph of edges such as `>pre pre>rv pre+rv>fin`; a plus sign makes a join."""
+    built: Any = StateGraph(schema)
+    pairs = [one.split(">") for one in edges.split()]
+    for name in dict.fromkeys(name for a, b in pairs for name in (*a.split("+"), b) if name):
+        node = roles.get(name) or (ask if name in asks.split() else say(name))
+        built.add_node(name, node, defer=name in defer.split())
+    for start, end in pairs:
+        built.add_edge(start.split("+") if "+" in start else start or START, end)
+    return built
+
+
+CHAIN = ">pre pre>rv rv>fin"
+BESIDE = ">a >rv a+rv>j"
+CHAINS: list[tuple[str, Any, str, list[str] | None]] = [
+    ("same", graph(CHAIN), "ok", ["pre", "rv yes", "fin"]),
+    ("waiting renamed", graph(">pre pre>new new>fin", asks="new"), "loses", None),
+    ("waiting removed", graph(">pre pre>fin"), "loses", None),
+    ("node before renamed", graph(">other other>rv rv>fin"), "ok", ["pre", "rv yes", "fin"]),
+    ("node before removed", graph(">rv rv>fin"), "ok", ["pre", "rv yes", "fin"]),
+    ("node behind renamed", graph(">pre pre>rv rv>end"), "ok", ["pre", "rv yes", "end"]),
+    ("node behind removed", graph(">pre pre>rv"), "ok", ["pre", "rv yes"]),
+    ("node added before", graph(">pre pre>mid mid>rv rv>fin"), "ok", ["pre", "rv yes", "fin"]),
+    ("node added behind", graph(">pre pre>rv rv>m m>fin"), "ok", ["pre", "rv yes", "m", "fin"]),
+    ("node added beside", graph(f"{CHAIN} pre>side"), "ok", ["pre", "rv yes", "fin"]),
+    ("edge leads elsewhere", graph(">pre pre>rv pre>fin"), "loses", None),
+    ("edge is a join", graph(">pre pre>rv pre+rv>fin"), "loses", None),
+    ("waiting is deferred", graph(CHAIN, defer="rv"), "breaks", None),
+    ("node behind is deferred", graph(CHAIN, defer="fin"), "ok", ["pre", "rv yes", "fin"]),
+]  # fmt: skip
+PARALLEL: list[tuple[str, Any, str, list[str] | None]] = [
+    ("same", graph(BESIDE), "ok", ["a", "rv yes", "j"]),
+    ("finished renamed", graph(">b >rv b+rv>j"), "loses", None),
+    ("waiting renamed", graph(">a >new a+new>j", asks="new"), "loses", None),
+    ("join renamed", graph(">a >rv a+rv>other"), "loses", None),
+    ("members in another order", graph(">a >rv rv+a>j"), "loses", None),
+    ("join is edges", graph(">a >rv a>j rv>j"), "ok", ["a", "rv yes", "j"]),
+    ("join is deferred", graph(BESIDE, defer="j"), "ok", ["a", "rv yes", "j"]),
+    ("finished is deferred", graph(BESIDE, defer="a"), "breaks", None),
+    ("another member", graph(">a >rv >x a+rv+x>j"), "loses", None),
+]
+
+
+def cases(rows: list[tuple[str, Any, str, list[str] | None]]) -> pytest.MarkDecorator:
+    params = [pytest.param(*row, id=name) for name, *row in rows]
+    return pytest.mark.parametrize(("new", "verdict", "log"), params)
+
+
+def check(path: Path, old: Any, new: Any, verdict: str, log: list[str] | None) -> None:
+    """Compare what is said with what happens: `log` if nothing is harmed."""
+    found = judged(path, new, old)
+    assert {str(one.verdict) for one in found.findings} | {str(found.verdict)} >= {verdict}
+    if log is not None:
+        assert found.findings == []
+        assert resumed(path, new)["log"] == log
+        return
+    try:
+        after = resumed(path, new)
+    except Exception:
+        assert verdict == "breaks"
+    else:
+        assert verdict != "breaks"
+        assert after != resumed(path, old)
+
+
+@cases(CHAINS)
+def test_a_question_waits(tmp_path: Path, new: Any, verdict: str, log: list[str] | None) -> None:
+    old = graph(CHAIN)
+    check(stopped(tmp_path / "s.db", old, {"log": []}), old, new, verdict, log)
+
+
+@cases(PARALLEL)
+def test_one_of_two_waits(tmp_path: Path, new: Any, verdict: str, log: list[str] | None) -> None:
+    old = graph(BESIDE)
+    check(stopped(tmp_path / "s.db", old, {"log": []}), old, new, verdict, log)
+
+
+def test_a_failed_task_and_a_thread_that_is_done(tmp_path: Path) -> None:
+    old = graph(CHAIN, rv=fail)
+    path = stopped(tmp_path / "failed.db", old, {"log": []})
+    assert judged(path, old, old).verdict == "ok"
+    assert judged(path, graph(">pre pre>new new>fin"), old).verdict == "loses"
+    done = graph(CHAIN, rv=say("rv"))
+    path = stopped(tmp_path / "done.db", done, {"log": []})
+    for new in (graph(">pre pre>new"), graph(CHAIN, defer="rv"), graph(">other")):
+        assert judged(path, new, done).verdict in {"ok", "another graph"}
+    assert judged(path, graph(">x x>y"), done).graph == "graph"  # by its keys
+
+
+def sends(worker: str, end: str) -> Any:
+    built = graph(f">pre {worker}>{end}", asks=worker)
+    built.add_conditional_edges("pre", lambda _: [Send(worker, {"log": []})] * 2, [worker])
+    return built
+
+
+def test_sends_go_to_a_node_by_its_name(tmp_path: Path) -> None:
+    old = sends("w", "fin")
+    path = stopped(tmp_path / "s.db", old, {"log": []})
+    check(path, old, sends("w", "end"), "ok", ["pre", "rv yes", "rv yes", "end"])
+    check(path, old, sends("other", "fin"), "loses", None)
+
+
+def nested(outer: str = "o", waiting: str = "rv", saver: bool | None = None, **more: Any) -> Any:
+    inner = graph(f">first first>{waiting}", asks=waiting).compile(checkpointer=saver)
+    return graph(f">pre pre>{outer}", **{outer: inner, **more})
+
+
+@pytest.mark.parametrize("saver", [None, True])
+def test_a_subgraph_waits(tmp_path: Path, saver: bool | None) -> None:
+    old = nested(saver=saver)
+    path = stopped(tmp_path / "s.db", old, {"log": []})
+    check(path, old, nested(saver=saver), "ok", resumed(path, old)["log"])
+    check(path, old, nested("other", saver=saver), "loses", None)
+    check(path, old, nested(waiting="new", saver=saver), "loses", None)
+    check(path, old, nested(o=say("o")), "loses", None)
+    found = judged(path, nested(saver=None if saver else True), old).findings
+    assert ("repeats", "subgraph-restarts", "o") in {one[:3] for one in found}
+
+
+def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {**one, **other}
+
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "list": (list, ["v"]),
+    "list by add": (Annotated[list[str], operator.add], ["v"]),
+    "str": (str, "v"),
+    "dict": (dict, {"a": 1}),
+    "dict by merge": (Annotated[dict[str, Any], merged], {"a": 1}),
+    "int": (int, 3),
+    "int by add": (Annotated[int, operator.add], 3),
+}
+CHANNELS = [
+    *((kind, kind, "ok") for kind in KINDS),
+    *((kind, None, "loses") for kind in KINDS),
+    *(("list", "list by add", "ok"), ("list by add", "list", "ok"), ("int", "int by add", "ok")),
+    *(("dict by merge", "dict", "ok"), ("dict", "dict by merge", "ok")),
+    ("int by add", "int", "ok"),
+    *(("list", "dict by merge", "breaks"), ("list by add", "dict by merge", "breaks")),
+    *(("str", "list by add", "breaks"), ("str", "int by add", "breaks")),
+    ("dict", "list by add", "breaks"),
+    *(("list", "str", "changes"), ("str", "list", "changes"), ("int", "str", "changes")),
+]  # fmt: skip
+
+
+def keyed(kind: str | None) -> Any:
+    keys: dict[str, Any] = {"log": Annotated[list[str], operator.add]}
+    if kind is not None:
+        keys["k"] = KINDS[kind][0]
+    touch = (lambda _: {"k": KINDS[kind][1]}) if kind is not None else say("fin")
+    return graph(CHAIN, schema=TypedDict("State", keys, total=False), fin=touch)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("before", "after", "verdict"), CHANNELS)
+def test_a_key_of_the_state(tmp_path: Path, before: str, after: str | None, verdict: str) -> None:
+    old, new = keyed(before), keyed(after)
+    path = stopped(tmp_path / "s.db", old, {"log": [], "k": KINDS[before][1]})
+    found = judged(path, new, old)
+    assert str(found.verdict) == verdict
+    if verdict == "breaks":
+        with pytest.raises(Exception, match=r"."):
+            resumed(path, new)
+    else:
+        assert ("k" in resumed(path, new)) is (verdict != "loses")
+
+
+def asks_one_two(_: Any) -> Any:
+    first = interrupt("one")
+    return {"log": [f"one={first} two={interrupt('two')}"]}
+
+
+def asks_two_one(_: Any) -> Any:
+    first = interrupt("two")
+    return {"log": [f"two={first} one={interrupt('one')}"]}
+
+
+def asks_one(_: Any) -> Any:
+    return {"log": [f"one={interrupt('one')}"]}
+
+
+def asks_nothing(_: Any) -> Any:
+    return {"log": ["nothing"]}
+
+
+@pytest.mark.parametrize(
+    ("answers", "node", "verdict"),
+    [
+        ([], asks_one_two, "ok"),
+        ([], asks_two_one, "changes"),
+        ([], asks_one, "ok"),
+        ([], asks_nothing, "loses"),
+        (["A"], asks_two_one, "changes"),
+        (["A"], asks_one, "loses"),
+        (["A"], asks_nothing, "loses"),
+    ],
+)
+def test_questions_are_matched_by_their_order(
+    tmp_path: Path, answers: list[str], node: Any, verdict: str
+) -> None:
+    old, new = graph(CHAIN, rv=asks_one_two), graph(CHAIN, rv=node)
+    path = stopped(tmp_path / "s.db", old, {"log": []}, answers)
+    assert str(judged(path, new, old).verdict) == verdict
+    if verdict == "changes":
+        assert resumed(path, new)["log"] != resumed(path, old)["log"]
+
+
+class Plain(BaseModel):
+    k: str = ""
+    log: Annotated[list[str], operator.add] = []
+
+
+class Needing(Plain):
+    need: int
+
+
+class Numbered(BaseModel):
+    k: int = 0
+    log: Annotated[list[str], operator.add] = []
+
+
+@pytest.mark.parametrize(
+    ("schema", "code"), [(Plain, None), (Needing, "required"), (Numbered, "invalid")]
+)
+def test_a_state_that_is_checked(tmp_path: Path, schema: Any, code: str | None) -> None:
+    old, new = graph(CHAIN, schema=Plain), graph(CHAIN, schema=schema)
+    path = stopped(tmp_path / "s.db", old, {"log": [], "k": "text"})
+    found = judged(path, new, old)
+    assert ({one.code for one in found.findings} >= {code}) is (code is not None)
+    if code is None:
+        assert found.verdict == "ok"
+    else:
+        assert found.verdict == "breaks"
+        with pytest.raises(Exception, match=r"."):
+            resumed(path, new)

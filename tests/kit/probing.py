@@ -1,0 +1,64 @@
+"""Threads that stop, and what the official library makes of them in another graph."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from langgraph.types import Command
+
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from ckpt_cli.core.compat import GraphFile, read_graphs
+from ckpt_cli.data import probe
+from ckpt_cli.queries.compat import JudgedThread, judged_threads
+from tests.kit.agents.small import running
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 40}
+
+
+def described(graph: Any) -> GraphFile:
+    """What the probe says of a graph, as `ckpt` reads it."""
+    program: Any = probe
+    told = program.Description()
+    compiled = graph.compile() if hasattr(graph, "compile") else graph
+    document = {"ckpt_graph": program.FORMAT, "graphs": {"graph": told.graph(compiled)}}
+    document |= {"parts": told.parts, "schemas": told.schemas, "classes": told.classes}
+    return read_graphs(json.dumps(document).encode(), "graph.json")
+
+
+def stopped(path: Path, graph: Any, given: Any, answers: Sequence[str] = ()) -> Path:
+    """Run a thread until it stops, and answer its first questions."""
+    with running(path, graph) as agent, suppress(ValueError):
+        agent.invoke(given, CONFIG, durability="sync")
+        for one in answers:
+            agent.invoke(Command(resume=one), CONFIG, durability="sync")
+    return path
+
+
+def resumed(path: Path, graph: Any) -> dict[str, Any]:
+    """The state in which the official library ends a copy of a thread, with every answer `yes`."""
+    copy = path.with_name("resumed.db")
+    shutil.copyfile(path, copy)
+    with running(copy, graph) as agent:
+        for _ in range(8):
+            state = agent.get_state(CONFIG)
+            asked = [one for task in state.tasks if not task.result for one in task.interrupts]
+            if asked:
+                agent.invoke(Command(resume={one.id: "yes" for one in asked}), CONFIG)
+            elif state.next:
+                agent.invoke(None, CONFIG)
+            else:
+                break
+        found: dict[str, Any] = agent.get_state(CONFIG).values
+        return found
+
+
+def judged(path: Path, new: Any, old: Any = None) -> JudgedThread:
+    """What `ckpt` says of the thread in another graph."""
+    before = None if old is None else described(old)
+    with open_store(parse_url(str(path))) as store:
+        (found,) = judged_threads(store, store.threads(), described(new), before)
+    return found
