@@ -345,6 +345,7 @@ def judge(level: StoredHead, judging: Judging) -> list[Incompatibility]:
     found += state_of(level, judging.graph, judging.file.schemas)
     found += schemas_of(level, judging.graph, judging.file.schemas)
     found += _memory(level, judging)
+    found += _tools(level, judging.graph)
     return found
 
 
@@ -432,7 +433,7 @@ def _same_task(
         return
     yield from _subgraph(level, judging, task, name)
     yield from _code(level, judging, task, name)
-    yield from _tools(level, task, node)
+    yield from _gates(level, task, node)
 
 
 def _ids(level: StoredHead, name: str, node: GraphNode) -> set[str]:
@@ -721,24 +722,8 @@ def _questions(
             yield _unknown(level, name, "the text of its question differs")
 
 
-def _tools(level: StoredHead, task: Task, node: GraphNode) -> Iterator[Incompatibility]:
-    """Yield open tool calls that the new graph cannot run, and gates that are gone."""
-    calls = list(_open_calls(level.body.values.get("messages")))
-    for name, given in calls if node.tools is not None and not task.finished else ():
-        place = level.place(name)
-        if name not in (node.tools or {}):
-            yield Incompatibility(
-                *(CompatVerdict.LOSES, "tool-gone", place),
-                "the new graph has no tool of this name: the call gets an error for an answer",
-                "keep the tool until these threads are done",
-            )
-        elif node.tools and given - node.tools[name]:
-            more = ", ".join(sorted(given - node.tools[name]))
-            yield Incompatibility(
-                *(CompatVerdict.LOSES, "tool-args", place),
-                f"the tool takes no {more} any more: the call gets an error for an answer",
-                "keep the argument until these threads are done",
-            )
+def _gates(level: StoredHead, task: Task, node: GraphNode) -> Iterator[Incompatibility]:
+    """Yield calls that wait for a person before whom the new graph does not ask."""
     for one in task.questions if node.gates is not None and not task.finished else ():
         for name in _requested(one.value) - (node.gates or frozenset()):
             yield Incompatibility(
@@ -747,6 +732,24 @@ def _tools(level: StoredHead, task: Task, node: GraphNode) -> Iterator[Incompati
                 " it runs whatever the answer is",
                 "keep the tool in interrupt_on until these threads are done",
             )
+
+
+def _tools(level: StoredHead, graph: Graph) -> Iterator[Incompatibility]:
+    """Yield open tool calls that no node ahead can run in the new graph."""
+    ahead = needed(level, graph) & graph.nodes.keys()
+    known = [graph.nodes[one].tools for one in sorted(ahead)]
+    tools = {name: given for one in known if one is not None for name, given in one.items()}
+    keep = "keep it until these threads are done"
+    if not tools and not any(one is not None for one in known):
+        return
+    for name, given in _open_calls(level.body.values.get("messages")):
+        place = level.place(name)
+        if name not in tools:
+            text = "the new graph has no tool of this name: the call gets an error for an answer"
+            yield Incompatibility(CompatVerdict.LOSES, "tool-gone", place, text, keep)
+        elif more := ", ".join(sorted(given - tools[name])):
+            text = f"the tool takes no {more} any more: the call gets an error for an answer"
+            yield Incompatibility(CompatVerdict.LOSES, "tool-args", place, text, keep)
 
 
 def _requested(value: Value) -> set[str]:

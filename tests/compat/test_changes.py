@@ -5,6 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.tools import tool
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send, interrupt
 from pydantic import BaseModel
@@ -259,3 +264,50 @@ def test_a_state_that_is_checked(tmp_path: Path, schema: Any, code: str | None) 
         assert found.verdict == "breaks"
         with pytest.raises(Exception, match=r"."):
             resumed(path, new)
+
+
+class Model(GenericFakeChatModel):
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        return self
+
+
+def agent(gates: dict[str, bool], *tools: Any) -> Any:
+    calls = [ToolCall(name="pay", args={"amount": 3, "to": "x"}, id="c1")]
+    said = [AIMessage("", tool_calls=calls), AIMessage("done")]
+    asks = HumanInTheLoopMiddleware(interrupt_on=dict(gates))
+    return create_agent(Model(messages=iter(said)), list(tools), middleware=[asks])
+
+
+@tool
+def pay(amount: int, to: str = "") -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool("pay")
+def pay_less(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool
+def look(text: str) -> str:
+    """Look."""
+    return text
+
+
+@pytest.mark.parametrize(
+    ("new", "codes"),
+    [
+        (agent({"pay": True}, pay, look), set()),
+        (agent({"pay": True}, pay), set()),
+        (agent({"pay": True}, look), {"tool-gone"}),
+        (agent({"pay": True}, pay_less, look), {"tool-args"}),
+        (agent({"look": True}, pay, look), {"gate-gone"}),
+    ],
+)
+def test_a_tool_call_waits_for_a_person(tmp_path: Path, new: Any, codes: set[str]) -> None:
+    old = agent({"pay": True}, pay, look)
+    path = stopped(tmp_path / "s.db", old.builder, {"messages": [("human", "pay")]})
+    found = judged(path, new, old)
+    assert {one.code for one in found.findings} == codes
