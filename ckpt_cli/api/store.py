@@ -464,20 +464,22 @@ class StoreHandle(Closing):
         *,
         since: answer.When | None = None,
         heads: bool = True,
+        by_user: bool = False,
         watch: answer.Watcher = answer.unwatched,
     ) -> answer.Answer[StoreMetrics]:
         """Return numbers for a monitoring system, as `ckpt metrics -o json` prints them.
 
         `since` is an age such as `2h`, or a time: tasks that failed earlier are not counted.
-        Without `heads`, threads are not counted by status, and no head is read for that.
-        Raises `UsageError`.
+        Without `heads`, threads are not counted by status, and no head is read for that. With
+        `by_user`, questions and failed tasks are also counted by user. Raises `UsageError`.
         """
         from ckpt_cli.queries.usage import measure
         from ckpt_cli.render.usage import METRICS
 
         store = self._store
         after = answer.time_of(self._around, since)
-        found = measure(store, watch(store.threads()), self._around.now, since=after, heads=heads)
+        threads, now = watch(store.threads()), self._around.now
+        found = measure(store, threads, now, since=after, heads=heads, by_user=by_user)
         return answer.Answer(found, METRICS.record)
 
     def tail(

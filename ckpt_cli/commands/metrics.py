@@ -17,7 +17,8 @@ from ckpt_cli.render.usage import metrics_text
 from ckpt_cli.session import Session
 
 _READABLE = 0o644
-"""The mode of the file: a collector runs as another user. It holds no id and no value."""
+"""The mode of the file: a collector runs as another user. It holds no id and no value, but for the
+users of --by-user."""
 
 
 def metrics(
@@ -30,6 +31,9 @@ def metrics(
         bool,
         Option("--fast", help="Leave out the threads by status, for which every head is read."),
     ] = False,
+    by_user: Annotated[
+        bool, Option("--by-user", help="Also count questions and failed tasks by user.")
+    ] = False,
     out: Annotated[
         Path | None,
         Option(metavar="FILE", help="Write to FILE, which is replaced when all is read."),
@@ -39,7 +43,8 @@ def metrics(
 
     Prints OpenMetrics text: the number of threads, in all and by status, of checkpoints, of open
     questions and of failed tasks that wait for a retry, the age of the oldest question,
-    the time of the newest checkpoint, and the size of the store. No metric has a thread id.
+    the time of the newest checkpoint, and the size of the store. No metric has a thread id; with
+    --by-user, two have a label with the user.
 
     Use --out for the textfile collector of Prometheus's node_exporter: it must not read a file that
     is half written. If the store cannot be read, ckpt_up is 0, and the exit code is 4.
@@ -64,6 +69,7 @@ def metrics(
         answer = session.handle.metrics(
             since=since,
             heads=not fast,
+            by_user=by_user,
             watch=partial(progress, total=None, label="reading threads"),
         )
     except StoreUnavailable:

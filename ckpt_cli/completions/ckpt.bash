@@ -189,7 +189,7 @@ _ckpt_answer() {
             stats) kind="words:--by --match --where --user --ns --since --until --top --jobs --cluster --as-of" ;;
             timeline) kind="words:--at --ns --as-of --since --last --ascii" ;;
             du) kind="words:--match --where --by --top" ;;
-            metrics) kind="words:--since --fast --out" ;;
+            metrics) kind="words:--since --fast --by-user --out" ;;
             sql) kind="words:--file --thread --match --where --attach --interactive --tables --schema --timeout --jobs --cluster --as-of" ;;
             mcp) kind="words:--values --channels --max-chars --timeout" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --reopen --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;

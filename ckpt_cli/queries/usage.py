@@ -54,7 +54,7 @@ from ckpt_cli.core.usage import (
 )
 from ckpt_cli.core.values import unwrap
 from ckpt_cli.queries.heads import heads_of, status_of_head
-from ckpt_cli.queries.incidents import failures_of_threads, open_questions
+from ckpt_cli.queries.incidents import NOBODY, failures_of_threads, open_questions
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference, why_of
@@ -703,6 +703,10 @@ class StoreMetrics:
     oldest_question_at: datetime | None = None
     failed: int | None = None
     """Failed tasks that wait for a retry."""
+    asking: Counter[str] | None = None
+    """Open questions by user; None if that was not asked for."""
+    failing: Counter[str] | None = None
+    """Failed tasks by user."""
     seconds: float = 0.0
     """How long the measuring took."""
 
@@ -714,12 +718,13 @@ def measure(
     *,
     since: datetime | None = None,
     heads: bool = True,
+    by_user: bool = False,
 ) -> StoreMetrics:
     """Return the numbers of a store with these threads; some hundred are in memory at a time.
 
     The head of every thread is read for its status, unless `heads` is false. Questions and failed
     tasks are read only of threads that have one at their head. `since` leaves out tasks that
-    failed earlier.
+    failed earlier. With `by_user`, questions and failed tasks are also counted by user.
     """
     started = monotonic()
     info = store.describe()
@@ -729,6 +734,7 @@ def measure(
         found.statuses, found.pending = Counter(), Counter()
     if has_tasks:
         found.questions = found.failed = 0
+        found.asking, found.failing = (Counter(), Counter()) if by_user else (None, None)
     inference = TriggerInference(store)
     for some in model.in_chunks(threads):
         _add_index(found, some)
@@ -775,5 +781,8 @@ def _add_tasks(
     found.oldest_question_at = min(
         [*times, *filter(None, [found.oldest_question_at])], default=None
     )
-    failed = sum(1 for _ in failures_of_threads(store, threads, since=since))
-    found.failed = (found.failed or 0) + failed
+    failed = list(failures_of_threads(store, threads, since=since))
+    found.failed = (found.failed or 0) + len(failed)
+    if found.asking is not None and found.failing is not None:
+        found.asking.update(one.user or NOBODY for one in asked)
+        found.failing.update(one.user or NOBODY for one in failed)

@@ -574,6 +574,8 @@ METRICS = Shape(
     Field("open_questions", INTEGER.or_null, "Questions that wait for a person.", "questions"),
     Field("oldest_question_at", TIME.or_null, "Since when the oldest waits."),
     Field("failed_tasks", INTEGER.or_null, "Failed tasks that wait for a retry.", "failed"),
+    known("questions_by_user", INTEGER.by_name, "With --by-user: open questions.", "asking"),
+    known("failed_by_user", INTEGER.by_name, "With --by-user: failed tasks.", "failing"),
     Field("seconds", NUMBER, "How long the reading took.", lambda found: round(found.seconds, 3)),
 )
 
@@ -616,6 +618,16 @@ def _gauges(found: StoreMetrics, now: datetime) -> Iterator[Gauge]:
     )
     yield Gauge("ckpt_failed_tasks", "Failed tasks that wait for a retry.", found.failed)
     yield Gauge(
+        *("ckpt_open_questions_by_user", "Open questions by the user of their thread."),
+        found.asking,
+        label="user",
+    )
+    yield Gauge(
+        *("ckpt_failed_tasks_by_user", "Failed tasks by the user of their thread."),
+        found.failing,
+        label="user",
+    )
+    yield Gauge(
         "ckpt_scrape_timestamp_seconds",
         "When these numbers were read, in Unix time.",
         now.timestamp(),
@@ -639,7 +651,8 @@ def _lines(gauge: Gauge, store: str) -> Iterator[str]:
     label = f'store="{store.translate(_ESCAPES)}"'
     if isinstance(gauge.value, Mapping):
         for value, number in gauge.value.items():
-            yield f'{gauge.name}{{{label},{gauge.label}="{value}"}} {number}'
+            named = safe_text(value).translate(_ESCAPES)
+            yield f'{gauge.name}{{{label},{gauge.label}="{named}"}} {number}'
     else:
         yield f"{gauge.name}{{{label}}} {_number(gauge.value)}"
 

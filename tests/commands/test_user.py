@@ -142,3 +142,13 @@ def test_python_asks_for_users(store: Path) -> None:
     with ckpt_cli.open(store) as opened:
         assert {one.id for one in opened.threads(user="anna")} == {"a1", "a2", "a3"}
         assert {one["user"] for one in opened.errors_by("user")} == {"ben", "42"}
+
+
+def test_metrics_count_by_user_if_asked_for(store: Path) -> None:
+    text = ckpt("-s", store, "metrics", "--by-user").out
+    assert 'ckpt_open_questions_by_user{store="' in text
+    assert ',user="anna"} 1' in text
+    told = found(store, "metrics", "--by-user")
+    assert told["failed_by_user"] == {"ben": 1, "42": 1}
+    assert "failed_by_user" not in found(store, "metrics")
+    assert "by_user" not in ckpt("-s", store, "metrics").out
