@@ -23,7 +23,7 @@ from tests.doctor.asking import only
 from tests.kit.command import ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
-from tests.kit.planting.base import Place, id_after, id_at, id_before
+from tests.kit.planting.base import Place, id_after, id_at, id_before, time_of
 from tests.kit.planting.faults import CHAT, WAITING
 from tests.kit.planting.filling import fill
 from tests.kit.planting.messages import kind_of
@@ -105,10 +105,10 @@ def test_a_call_that_waits_for_an_answer_is_left_alone(store: SqliteHarness) -> 
 
 def test_a_fresh_answer_may_still_be_used(store: SqliteHarness) -> None:
     rows, (head, *_) = copy(store, WAITING, "fresh")
-    at = datetime.now(UTC) - timedelta(seconds=20)
     young = rows.put(head, id_after(head.checkpoint_id), "loop")
     rows.put_writes(young, [("__resume__", "an answer")], NULL_TASK_ID)
-    assert fixes(store, "fresh", now=at + timedelta(seconds=40))["resume-stale"] is None
+    soon = time_of(young.checkpoint_id) + timedelta(seconds=20)
+    assert fixes(store, "fresh", now=soon)["resume-stale"] is None
     assert fixes(store, "fresh")["resume-stale"] is not None
 
 

@@ -84,7 +84,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 def test_a_thread_is_the_persons_if_any_checkpoint_is(desk: Desk) -> None:
     listed = desk.run("threads", "list", "--where", SUBJECT[1], "-o", "json").json
-    assert [one["thread_id"] for one in listed] == ["plain"]
+    assert [one["thread_id"] for one in listed] == ["resumed", "plain"]
     dry = desk.run("erase", *SUBJECT, "--dry-run", "-o", "json").json
     assert [one["items"] for one in dry["places"]] == [2]
     desk.erase()

@@ -1,5 +1,6 @@
 """Functions and paths for tests of several folders."""
 
+import gc
 import os
 import shutil
 import sys
@@ -44,6 +45,7 @@ def fork(act: Callable[[], object]) -> int:
     """
     if child := os.fork():
         return child
+    gc.freeze()  # what the parent left closes no files here
     code = 1
     try:
         act()
