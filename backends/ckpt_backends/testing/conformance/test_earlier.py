@@ -18,7 +18,8 @@ from ckpt_cli.reading.earlier import EarlierStore
 from ckpt_cli.reading.thread import TriggerInference
 
 VALUES_ONLY = False
-TIMES = 200
+MOST, FOR_EACH = 200, 4
+"""Number of moments: at most for a store, and for each of its threads."""
 _TICK = timedelta(microseconds=1)
 
 
@@ -44,7 +45,7 @@ def some_times(filled: FilledStore) -> Iterator[datetime]:
         for history in truth["history"].values()
         for one in history
     )
-    for _ in range(TIMES):
+    for _ in range(min(MOST, FOR_EACH * len(filled.threads))):
         at = dice.choice(made)
         yield dice.choice([at, at - _TICK, made[0] + (made[-1] - made[0]) * dice.random()])
 
