@@ -236,8 +236,8 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     [
         ("memory.json", ["tui", "trip-to-kyoto"], "this store holds memory only"),
         (".", ["tui", "--write"], "--write changes threads"),
-        ("store.db", ["--copy", "tui", "--write"], "--write cannot be combined with --copy or"),
-        ("store.db", ["--redact", "tui", "--write"], "--write cannot be combined with --copy or"),
+        ("store.db", ["--copy", "tui", "--write"], "--write cannot be combined with --copy,"),
+        ("store.db", ["--redact", "tui", "--write"], "--write cannot be combined with --copy,"),
     ],
 )
 def test_what_the_screen_cannot_do_is_told_before_it_starts(

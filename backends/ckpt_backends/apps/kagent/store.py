@@ -64,6 +64,7 @@ class KagentStore(SqlStore):
     _LENGTH = "(octet_length({0}) / 4 * 3 - octet_length({0}) + octet_length(rtrim({0}, '=')))"
     records_users = True
     _BODY_TYPE = "c.type"
+    metadata_with = BaseStore.metadata_with  # no engine searches the base64 text
 
     def __init__(self, database: Database, url: StoreUrl, tables: KagentTables) -> None:
         super().__init__(database, url, tables.live())
