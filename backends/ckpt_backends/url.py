@@ -109,7 +109,9 @@ def split_url(text: str) -> UrlParts:
         password = secret if colon else None
         rest = rest[end:]
     rest, _, query = rest.partition("?")
-    hosts, slash, path = rest.partition("#")[0].partition("/")
+    before, _, fragment = rest.partition("#")
+    # What stands before an `@` may be a password, which `is_clear` then finds in the path.
+    hosts, slash, path = (rest if "@" in fragment else before).partition("/")
     pairs = (pair.partition("=") for pair in query.split("&") if pair)
     return UrlParts(
         scheme.lower(), user, password, hosts, slash + path, tuple((k, v) for k, _, v in pairs)

@@ -18,7 +18,18 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, is_reserved
 from ckpt_cli.core.lineage import namespace_in
 from ckpt_cli.core.state import END, RESUME, START, Body, is_new, named_node
-from ckpt_cli.core.tasks import CONTROL, Step, Task, is_call, origin_at, pull_ids, sent_index
+from ckpt_cli.core.tasks import (
+    CONTROL,
+    Step,
+    Task,
+    call_ids,
+    call_of,
+    caller_of,
+    is_call,
+    origin_at,
+    pull_ids,
+    sent_index,
+)
 
 FORMAT = 1
 LARGEST = 16 << 20
@@ -74,8 +85,10 @@ class GraphNode(NamedTuple):
     """
     asks_all: bool
     """Whether these are all questions, each asked once."""
-    calls: frozenset[str]
-    """The `@task` functions that it may call."""
+    calls: tuple[str, ...]
+    """The `@task` functions that it may call, in the order of the source."""
+    calls_all: bool
+    """Whether these are all calls, each made once."""
     tools: Mapping[str, frozenset[str]] | None
     """The arguments of each tool that it runs; None if it runs none."""
     gates: frozenset[str] | None
@@ -197,7 +210,8 @@ def _node(told: object) -> GraphNode:
         _text(fields.get("code")),
         tuple(_list(fields.get("asks"))),
         fields.get("asks_all", True) is True,
-        _names(fields.get("calls")),
+        tuple(one for one in _list(fields.get("calls")) if isinstance(one, str)),
+        fields.get("calls_all", True) is True,
         None
         if not isinstance(tools, dict)
         else {str(name): _names(_map(one).get("args")) for name, one in tools.items()},
@@ -670,25 +684,56 @@ def _code(level: StoredHead, judging: Judging, task: Task, name: str) -> Iterato
     node = judging.graph.nodes[name]
     if task.finished:
         return
-    calls = {one.node for one in level.step.others if is_call(one.path) and one.node}
-    gone = sorted(calls - node.calls)
-    if gone:
-        yield Incompatibility(
-            *(CompatVerdict.REPEATS, "task-call", level.place(name)),
-            f"it does not call {', '.join(gone)} any more under this name: what these returned"
-            " is dropped",
-            "keep the name of the @task",
-        )
+    yield from _calls(level, node, old, task, name)
     if old is not None and old.code == node.code:
         return
     answers = sum(1 for one in task.writes if one.channel == RESUME)
     asked = [one for one in task.questions if len(one.path) <= 1]
     if (asked or answers) and node.gates is None:
         yield from _questions(level, node, name, [one.value for one in asked], answers)
-    if calls and old is not None and not gone:
-        yield _unknown(level, name, "its code differs, and calls of @task are filed by their order")
-    elif old is not None and not asked and not answers and not node.tools:
+    is_told = asked or answers or node.tools or (node.calls and node.calls_all)
+    if old is not None and not is_told:
         yield _unknown(level, name, "its code differs")
+
+
+def _calls(
+    level: StoredHead, node: GraphNode, old: GraphNode | None, task: Task, name: str
+) -> Iterator[Incompatibility]:
+    """Yield calls of `@task` functions whose results are not found again.
+
+    LangGraph files a result by the function's name and the number of the call in its caller.
+    """
+    origin = origin_at(level.key, level.body, level.number + 1)
+    if origin is None or task.id is None:
+        return
+    caller = caller_of(origin, name, task.id, task.path)
+    is_same = old is not None and old.code == node.code and old.calls == node.calls
+    for one in level.step.others:
+        place = call_of(one.path)
+        has_more = one.finished or any(each.channel == RESUME for each in one.writes)
+        if place is None or place[0] != task.path or not has_more:
+            continue
+        known = dict.fromkeys((*node.calls, *(old.calls if old is not None else ())))
+        ids = {found: each for each in known for found in call_ids(origin, each, caller, place[1])}
+        called = ids.get(one.id or "")
+        if node.calls_all and place[1] >= len(node.calls):
+            continue  # nothing asks for it any more
+        if node.calls_all or (called is not None and called not in node.calls):
+            wanted = node.calls[place[1]] if node.calls_all else "another one"
+            if wanted != called:
+                yield Incompatibility(
+                    *(CompatVerdict.REPEATS, "task-call", level.place(name)),
+                    f"its call {place[1] + 1} of a @task has returned"
+                    f"{f' as {called}' if called else ''}, and is now {wanted}: LangGraph drops"
+                    " the result and runs it again",
+                    "keep the names and the order of the @task calls until these threads are done",
+                )
+        elif not is_same and (old is not None or called is None):
+            yield _unknown(
+                *(level, name),
+                "which @task it calls next cannot be told from its code, and their results are"
+                " filed by their order",
+            )
 
 
 def _questions(

@@ -288,9 +288,9 @@ class Description:
         asks, sure = asks_of(functions)
         if asks or not sure:
             told["asks"], told["asks_all"] = asks, sure
-        calls = sorted({name for one in functions for name in tasks_called(one)})
-        if calls:
-            told["calls"] = calls
+        calls, sure = calls_of(functions)
+        if calls or not sure:
+            told["calls"], told["calls_all"] = calls, sure
         return told
 
     def tool(self, tool):
@@ -464,20 +464,127 @@ class Asks(ast.NodeVisitor):
     visit_ListComp = visit_GeneratorExp = visit_Match = nested
 
 
-def tasks_called(function):
-    """Yield the names of the `@task` functions that a function may call."""
+def calls_of(functions):
+    """Return the names of the `@task` functions that are called, in the order of the source, and
+    whether these are all calls in their order: each once, and none in a function that is called.
+    """
+    calls, sure = [], True
+    for one in functions:
+        known = known_in(one)
+        text = source_of(one)
+        try:
+            tree = ast.parse(text) if text is not None else None
+        except SyntaxError:
+            tree = None
+        inner = sorted(tasks_in(one, known, set()))
+        if tree is not None:
+            found = Calls(known)
+            found.visit(tree)
+            calls += found.calls
+            sure = sure and found.sure
+            inner = [name for name in inner if name not in found.calls]
+        calls += inner
+        sure = sure and not inner
+    return calls, sure
+
+
+class Calls(ast.NodeVisitor):
+    def __init__(self, known):
+        self.known, self.calls, self.sure, self.depth = known, [], True, 0
+        self.is_inside = False
+
+    def visit_Call(self, node):
+        for one in (*node.args, *node.keywords):  # what is passed is called before
+            self.visit(one)
+        name = task_name(value_of(node.func, self.known))
+        if name is None:
+            self.visit(node.func)
+        else:
+            self.calls.append(name)
+            self.sure = self.sure and not self.depth
+
+    def visit_Name(self, node):
+        if task_name(value_of(node, self.known)) is not None:
+            self.sure = False  # something else calls it
+
+    def visit_Attribute(self, node):
+        self.visit_Name(node)
+        self.visit(node.value)
+
+    def nested(self, node):
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+
+    visit_For = visit_While = visit_If = visit_Try = visit_AsyncFor = visit_IfExp = nested
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_Match = nested
+    visit_BoolOp = visit_Lambda = nested
+
+    def visit_FunctionDef(self, node):
+        if self.is_inside:
+            self.nested(node)
+            return
+        self.is_inside = True  # its decorators were called before it is
+        for one in node.body:
+            self.visit(one)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+
+def known_in(function):
+    """Return what the names in a function mean."""
     plain = inspect.unwrap(function)
-    code, around = getattr(plain, "__code__", None), getattr(plain, "__globals__", {})
-    known = dict(around)
+    code, known = getattr(plain, "__code__", None), dict(getattr(plain, "__globals__", {}))
     for name, cell in zip(code.co_freevars if code else (), plain.__closure__ or ()):
         try:
             known[name] = cell.cell_contents
         except ValueError:
             continue
-    for name in (*(code.co_names if code else ()), *(code.co_freevars if code else ())):
-        found = known.get(name)
-        if type(found).__name__ in {"_TaskFunction", "TaskFunction"}:
-            yield getattr(found, "__name__", None) or getattr(found.func, "__name__", name)
+    return known
+
+
+def value_of(node, known):
+    """Return what a name, or a name in a module, means."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Attribute):
+        around = value_of(node.value, known)
+        return getattr(around, node.attr, None) if isinstance(around, types.ModuleType) else None
+    return None
+
+
+def task_name(found):
+    """Return the name of a `@task` function, None for everything else."""
+    if type(found).__name__ not in {"_TaskFunction", "TaskFunction"}:
+        return None
+    return getattr(found, "__name__", None) or getattr(found.func, "__name__", None)
+
+
+def tasks_in(function, known, seen):
+    """Yield the `@task` functions that a function, or a plain one that it calls, may call."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or code in seen:
+        return
+    seen.add(code)
+    names = {*code.co_names, *code.co_freevars}
+    found = [known[name] for name in names if name in known]
+    found += [
+        getattr(module, name, None)
+        for module in found
+        if isinstance(module, types.ModuleType) and not is_library(module)
+        for name in code.co_names
+    ]
+    for one in found:
+        name = task_name(one)
+        if name is not None:
+            yield name
+        elif isinstance(one, types.FunctionType) and not is_library(one):
+            yield from tasks_in(one, known_in(one), seen)
+
+
+def is_library(found):
+    module = getattr(found, "__module__", None) or getattr(found, "__name__", "")
+    return str(module).partition(".")[0] in {"langgraph", "langchain", "langchain_core"}
 
 
 def classes_in(typ):

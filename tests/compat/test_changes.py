@@ -2,7 +2,7 @@
 
 import operator
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
 from langchain.agents import create_agent
@@ -10,6 +10,7 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.tools import tool
+from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send, interrupt
 from pydantic import BaseModel
@@ -311,3 +312,133 @@ def test_a_tool_call_waits_for_a_person(tmp_path: Path, new: Any, codes: set[str
     path = stopped(tmp_path / "s.db", old.builder, {"messages": [("human", "pay")]})
     found = judged(path, new, old)
     assert {one.code for one in found.findings} == codes
+
+
+class Flow(NamedTuple):
+    """A functional graph that gets its checkpointer when it runs."""
+
+    body: Any
+
+    def compile(self, checkpointer: Any = None) -> Any:
+        self.body.__name__ = "flow"
+        return entrypoint(checkpointer=checkpointer)(self.body)
+
+
+RAN: list[str] = []
+
+
+def called(name: str) -> Any:
+    def act(text: str) -> str:
+        RAN.append(name)
+        return f"{name} {text}"
+
+    act.__name__ = act.__qualname__ = name
+    return task(act)
+
+
+first, second, renamed, more = map(called, ("first", "second", "renamed", "more"))
+
+
+def plain(text: str) -> Any:
+    one = first(text).result()
+    two = second(one).result()
+    return two, interrupt("sure?"), second("end").result()
+
+
+def chained(text: str) -> Any:
+    two = second(first(text).result()).result()
+    return two, interrupt("sure?"), second("end").result()
+
+
+def done_renamed(text: str) -> Any:
+    one = renamed(text).result()
+    two = second(one).result()
+    return two, interrupt("sure?"), second("end").result()
+
+
+def next_renamed(text: str) -> Any:
+    one = first(text).result()
+    two = second(one).result()
+    return two, interrupt("sure?"), renamed("end").result()
+
+
+def added_before(text: str) -> Any:
+    zero = more(text).result()
+    one = first(zero).result()
+    two = second(one).result()
+    return two, interrupt("sure?"), second("end").result()
+
+
+def added_behind(text: str) -> Any:
+    one = first(text).result()
+    two = second(one).result()
+    return two, interrupt("sure?"), second("end").result(), more("last").result()
+
+
+def swapped(text: str) -> Any:
+    two = second(text).result()
+    one = first(two).result()
+    return one, interrupt("sure?"), second("end").result()
+
+
+def removed(text: str) -> Any:
+    one = first(text).result()
+    return one, interrupt("sure?")
+
+
+def looped(text: str) -> Any:
+    for act in (first, second):
+        text = act(text).result()
+    return text, interrupt("sure?"), second("end").result()
+
+
+def helped(text: str) -> Any:
+    return both(text), interrupt("sure?"), second("end").result()
+
+
+def inside(text: str) -> Any:
+    def act(given: str) -> Any:
+        return second(first(given).result()).result()
+
+    return act(text), interrupt("sure?"), second("end").result()
+
+
+def both(text: str) -> Any:
+    return second(first(text).result()).result()
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict", "again"),
+    [
+        (plain, "ok", []),
+        (chained, "ok", []),
+        (next_renamed, "ok", []),
+        (added_behind, "ok", []),
+        (removed, "ok", []),
+        (done_renamed, "repeats", ["renamed"]),
+        (added_before, "repeats", ["more", "first", "second"]),
+        (swapped, "repeats", ["second", "first"]),
+        (looped, "cannot tell", []),
+        (helped, "cannot tell", []),
+        (inside, "cannot tell", []),
+    ],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_calls_are_filed_by_name_and_order(
+    tmp_path: Path, new: Any, verdict: str, again: list[str]
+) -> None:
+    path = stopped(tmp_path / "s.db", Flow(plain), "x")
+    assert str(judged(path, Flow(new), Flow(plain)).verdict) == verdict
+    RAN.clear()
+    resumed(path, Flow(new))
+    behind = {next_renamed: ["renamed"], added_behind: ["second", "more"], removed: []}
+    assert [*again, *behind.get(new, ["second"])] == RAN
+    if verdict == "repeats":  # the names alone tell it
+        assert judged(path, Flow(new)).verdict == "repeats"
+
+
+def test_the_same_flow_in_which_no_order_is_told_is_ok(tmp_path: Path) -> None:
+    for number, body in enumerate((looped, helped)):
+        path = stopped(tmp_path / f"{number}.db", Flow(body), "x")
+        assert judged(path, Flow(body), Flow(body)).verdict == "ok"
+        assert judged(path, Flow(body)).verdict == "ok"
