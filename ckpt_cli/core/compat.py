@@ -269,6 +269,10 @@ class StoredHead(NamedTuple):
     """Nodes whose subgraphs keep their state over calls."""
     inner: Callable[[str], StoredHead | None]
     """Returns the head of a namespace below it."""
+    deltas: frozenset[str]
+    """The keys that were DeltaChannels."""
+    rebuilt: Callable[[str], Value]
+    """Returns the value of such a key, from the writes of earlier checkpoints."""
 
     def place(self, name: str) -> str:
         """Return a node or channel with what is around it."""
@@ -841,7 +845,7 @@ def state_of(
 ) -> Iterator[Incompatibility]:
     """Yield keys of the state that are dropped, or that the new graph cannot read."""
     written = {one.channel for task in level.step.tasks for one in task.writes if task.finished}
-    for name in sorted({*level.body.values, *written} - CONTROL):
+    for name in sorted({*level.body.values, *level.deltas, *written} - CONTROL):
         if is_reserved(name) or name in graph.nodes:
             continue
         channel, place = graph.channels.get(name), level.place(name)
@@ -851,8 +855,30 @@ def state_of(
                 "the new state has no such key: the next checkpoint leaves its value out",
                 _KEEP_KEY,
             )
+        elif name in level.deltas:
+            yield from _delta(level, name, channel, place)
         elif name in level.body.values:
             yield from _value(level.body.values[name], channel, place, schemas)
+
+
+def _delta(
+    level: StoredHead, name: str, channel: GraphChannel, place: str
+) -> Iterator[Incompatibility]:
+    """Yield what becomes of a key whose value is rebuilt from writes: only keys with a reducer are.
+
+    See `_delta_channels_to_replay` in `langgraph/pregel/_checkpoint.py`.
+    """
+    if channel.kind not in {"DeltaChannel", "BinaryOperatorAggregate"}:
+        yield Incompatibility(
+            *(CompatVerdict.LOSES, "delta-off", place),
+            "its value is rebuilt from earlier writes, and the key has no reducer any more: it is"
+            " empty",
+            "keep the DeltaChannel until these threads are done",
+        )
+    elif (container := _CONTAINERS.get(channel.container)) is not None:
+        value = level.rebuilt(name)
+        if not _is_a(value, container):
+            yield from _other_container(channel, place)
 
 
 def schemas_of(
@@ -893,19 +919,23 @@ def _value(
 ) -> Iterator[Incompatibility]:
     container = _CONTAINERS.get(channel.container)
     if container is not None and not _is_a(value, container):
-        yield Incompatibility(
-            *(CompatVerdict.BREAKS, "reducer", place),
-            f"its reducer merges a {channel.container}, and what is stored is none",
-            "migrate the value, or keep the reducer",
-        )
+        yield from _other_container(channel, place)
     elif channel.kind in {"LastValue", "AnyValue"} and not _fits(
         value, schemas.get(channel.schema)
     ):
         yield Incompatibility(
             *(CompatVerdict.CHANGES, "type", place),
             "what is stored does not fit the type that the key has now",
-            "migrate the value, or keep the type",
+            "keep the type until these threads are done",
         )
+
+
+def _other_container(channel: GraphChannel, place: str) -> Iterator[Incompatibility]:
+    yield Incompatibility(
+        *(CompatVerdict.BREAKS, "reducer", place),
+        f"its reducer merges a {channel.container}, and what is stored is none",
+        "keep the reducer until these threads are done",
+    )
 
 
 def _is_a(value: Value, container: type) -> bool:

@@ -23,8 +23,9 @@ from ckpt_cli.core.compat import (
     state_of,
 )
 from ckpt_cli.core.lineage import NamespacePart, levels
-from ckpt_cli.core.state import NOT_NODES
+from ckpt_cli.core.state import NOT_NODES, delta_channels, is_delta
 from ckpt_cli.core.tasks import subgraph_calls
+from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference, number_of
 
 _NOT_KEYS = ("branch:", "join:", "__")
@@ -112,6 +113,9 @@ def _level(reader: ThreadReader, ns: str) -> StoredHead | None:
     stateful = {
         one.node for each in reader.namespaces for one in levels(each) if _is_stateful(one, ns)
     }
+    values = moment.body.values
+    unstored = delta_channels(moment.metadata) & moment.body.versions.keys() - values.keys()
+    deltas = unstored | {name for name, value in values.items() if is_delta(value)}
     return StoredHead(
         tuple(one.node for one in levels(ns)),
         moment.key,
@@ -121,6 +125,8 @@ def _level(reader: ThreadReader, ns: str) -> StoredHead | None:
         subgraph_calls(reader.namespaces).get(ns, {}),
         frozenset(stateful),
         lambda inner: _level(reader, inner),
+        frozenset(deltas),
+        lambda name: read_state(reader, moment, [name]).values.get(name),
     )
 
 

@@ -10,6 +10,7 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.tools import tool
+from langgraph.channels.delta import DeltaChannel
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send, interrupt
@@ -195,6 +196,49 @@ def test_a_key_of_the_state(tmp_path: Path, before: str, after: str | None, verd
             resumed(path, new)
     else:
         assert ("k" in resumed(path, new)) is (verdict != "loses")
+
+
+def extended(value: list[str], writes: list[list[str]]) -> list[str]:
+    return [*value, *(one for each in writes for one in each)]
+
+
+REPLAYED = Annotated[list[str], DeltaChannel(extended, snapshot_frequency=3)]
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "verdict"),
+    [
+        (REPLAYED, "ok"),
+        (Annotated[list[str], operator.add], "ok"),
+        (list[str], "loses"),
+        (Annotated[dict[str, Any], merged], "breaks"),
+        (None, "loses"),
+    ],
+)
+def test_a_key_that_is_rebuilt(tmp_path: Path, kind: Any, verdict: str, is_snapshot: bool) -> None:
+    edges = ">pre pre>more more>again again>rv rv>fin" if is_snapshot else CHAIN
+
+    def of(kind: Any) -> Any:
+        keys: dict[str, Any] = {"log": Annotated[list[str], operator.add]}
+        keys |= {} if kind is None else {"k": kind}
+        schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
+        writes: dict[str, Any] = {"more": adds, "again": adds} if is_snapshot else {}
+        writes |= {"fin": lambda _: {"k": {"a": 1}}} if verdict == "breaks" else {}
+        return graph(edges, schema=schema, **writes)
+
+    def adds(_: Any) -> Any:
+        return {"k": ["v"]}
+
+    path = stopped(tmp_path / "s.db", of(REPLAYED), {"log": [], "k": ["v"]})
+    found = judged(path, of(kind), of(REPLAYED))
+    assert str(found.verdict) == verdict
+    if verdict == "breaks":
+        with pytest.raises(Exception, match=r"."):
+            resumed(path, of(kind))
+    else:
+        kept = ["v"] * (3 if is_snapshot else 1)
+        assert (resumed(path, of(kind)).get("k") == kept) is (verdict == "ok")
 
 
 def asks_one_two(_: Any) -> Any:
