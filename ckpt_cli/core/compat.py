@@ -106,6 +106,10 @@ class GraphChannel(NamedTuple):
     schema: str
     """The key of its JSON Schema; `''` if it has none."""
     members: frozenset[str]
+    type: str
+    """The name of its type, without what it contains."""
+    classes: frozenset[str]
+    """The classes of the application that its type names, as `module.Class`."""
 
 
 class Graph(NamedTuple):
@@ -155,12 +159,26 @@ class Graph(NamedTuple):
         return {name: one.members for name, one in self.channels.items() if one.members}
 
 
+class GraphClass(NamedTuple):
+    """What stored objects of a class need."""
+
+    kind: str
+    """`enum`, `dataclass`, `pydantic` or `class`."""
+    fields: frozenset[str] | None
+    """None if it takes any."""
+    required: frozenset[str]
+    values: tuple[Any, ...]
+    """Of an enum."""
+
+
 class GraphFile(NamedTuple):
     """The graphs of one application."""
 
     graphs: Mapping[str, int]
     parts: tuple[Graph, ...]
     schemas: Mapping[str, Any]
+    classes: Mapping[str, GraphClass]
+    """By `module.Class`."""
 
 
 def read_graphs(data: bytes, name: str) -> GraphFile:
@@ -182,7 +200,8 @@ def read_graphs(data: bytes, name: str) -> GraphFile:
     }
     if not graphs:
         raise UsageError(f"'{name}' describes no graph")
-    return GraphFile(graphs, parts, _map(found.get("schemas")))
+    classes = {str(key): _class(one) for key, one in _map(found.get("classes")).items()}
+    return GraphFile(graphs, parts, _map(found.get("schemas")), classes)
 
 
 def _graph(told: object) -> Graph:
@@ -227,6 +246,18 @@ def _channel(told: object) -> GraphChannel:
         _text(fields.get("container")),
         _text(fields.get("schema")),
         _names(fields.get("members")),
+        _text(fields.get("type")),
+        _names(fields.get("classes")),
+    )
+
+
+def _class(told: object) -> GraphClass:
+    fields = _map(told)
+    return GraphClass(
+        _text(fields.get("kind")),
+        _names(fields["fields"]) if isinstance(fields.get("fields"), list) else None,
+        _names(fields.get("required")),
+        tuple(_list(fields.get("values"))),
     )
 
 
@@ -362,6 +393,7 @@ def judge(level: StoredHead, judging: Judging) -> list[Incompatibility]:
     found += _routes(level, judging)
     found += state_of(level, judging.graph, judging.file.schemas)
     found += schemas_of(level, judging.graph, judging.file.schemas)
+    found += objects_of(level, judging)
     found += _memory(level, judging)
     found += _tools(level, judging.graph)
     return found
@@ -936,6 +968,85 @@ def _other_container(channel: GraphChannel, place: str) -> Iterator[Incompatibil
         f"its reducer merges a {channel.container}, and what is stored is none",
         "keep the reducer until these threads are done",
     )
+
+
+def objects_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield keys with objects that the classes of the new graph do not make.
+
+    LangGraph reads plain data in place of an object whose class or value is gone, or whose
+    constructor fails; a pydantic model it makes without a check, and fields are missing.
+    """
+    keep = "keep the class as it was until these threads are done"
+    for name, value in sorted(level.body.values.items()):
+        channel = judging.graph.channels.get(name)
+        if channel is None or is_reserved(name):
+            continue
+        before = None if judging.old is None else judging.old.channels.get(name)
+        place, told = level.place(name), set[str]()
+        is_class = any(one.rpartition(".")[2] == channel.type for one in channel.classes)
+        is_same = before is not None and before.classes == channel.classes
+        if is_class and isinstance(value, dict) and not is_same:
+            yield Incompatibility(
+                *(CompatVerdict.CANNOT_TELL if before is None else CompatVerdict.BREAKS, "type"),
+                *(place, f"its type is {channel.type} now, and what is stored is a plain dict"),
+                "keep the type until these threads are done",
+            )
+        for kind, payload in _objects(value):
+            made = judging.file.classes.get(kind)
+            if made is not None:
+                found = _misfit(kind, made, payload)
+            elif _is_gone(kind, channel, before):
+                sure = CompatVerdict.BREAKS if channel.classes else CompatVerdict.CANNOT_TELL
+                found = sure, "class-gone", f"it has an object of {kind}, which the graph has not"
+            else:
+                continue
+            if found is not None and found[1] not in told:
+                told.add(found[1])
+                verdict, code, text = found
+                yield Incompatibility(verdict, code, place, text, keep)
+
+
+def _is_gone(kind: str, channel: GraphChannel, before: GraphChannel | None) -> bool:
+    """Return whether a class was named by the type of a channel, and is not any more."""
+    if before is not None:
+        return kind in before.classes - channel.classes
+    named = {one.rpartition(".")[2] for one in channel.classes}
+    return kind.rpartition(".")[2] in named  # it has moved
+
+
+def _misfit(kind: str, made: GraphClass, payload: Value) -> tuple[CompatVerdict, str, str] | None:
+    """Return what is wrong with an object for the class of its name: verdict, code and text."""
+    if made.kind == "enum":
+        is_plain = payload is None or isinstance(payload, str | int | float)
+        if is_plain and payload not in made.values:
+            return CompatVerdict.BREAKS, "enum", f"it has a value that {kind} has not any more"
+    elif made.kind in {"dataclass", "pydantic"} and isinstance(payload, dict):
+        if lacks := made.required - payload.keys():
+            text = f"an object of {kind} lacks {', '.join(sorted(lacks))}"
+            return CompatVerdict.BREAKS, "field", text
+        if more := payload.keys() - made.fields if made.fields is not None else ():
+            text = f"an object has {', '.join(sorted(map(str, more)))}, which {kind} has not"
+            is_dropped = made.kind == "pydantic"
+            return CompatVerdict.CHANGES if is_dropped else CompatVerdict.BREAKS, "field", text
+    return None
+
+
+_MOST_OBJECTS = 10_000
+
+
+def _objects(value: Value) -> Iterator[tuple[str, Value]]:
+    """Yield the class and the fields of objects in a value, the outer first."""
+    ahead, left = [value], _MOST_OBJECTS
+    while ahead and left:
+        left -= 1
+        one = ahead.pop()
+        if isinstance(one, Tagged):
+            yield one.type, one.payload
+            one = one.payload
+        if isinstance(one, dict):
+            ahead += one.values()
+        elif isinstance(one, list):
+            ahead += one
 
 
 def _is_a(value: Value, container: type) -> bool:

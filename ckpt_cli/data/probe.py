@@ -218,7 +218,11 @@ class Description:
         if key is not None:
             told["schema"] = key
         for one in classes_in(plain):
-            self.classes[f"{one.__module__}.{one.__qualname__}"] = self.described(one)
+            name = f"{one.__module__}.{one.__qualname__}"
+            told.setdefault("classes", []).append(name)
+            if name not in self.classes:
+                self.classes[name] = {}
+                self.classes[name] = self.described(one)
         return told
 
     def described(self, kind):
@@ -236,7 +240,7 @@ class Description:
         if isinstance(fields, dict):
             return {
                 "kind": "pydantic",
-                "fields": sorted(fields),
+                "fields": None if is_open(kind) else sorted(fields),
                 "required": sorted(name for name, one in fields.items() if one.is_required()),
                 "schema": self.schema(kind),
             }
@@ -603,6 +607,11 @@ def is_required(field):
         and field.default is dataclasses.MISSING
         and field.default_factory is dataclasses.MISSING
     )
+
+
+def is_open(model):
+    """Return whether a model keeps fields that it does not name."""
+    return getattr(model, "model_config", {}).get("extra") == "allow"
 
 
 def plain_value(value):

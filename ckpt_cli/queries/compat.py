@@ -19,6 +19,7 @@ from ckpt_cli.core.compat import (
     is_meant,
     judge,
     needed,
+    objects_of,
     schemas_of,
     state_of,
 )
@@ -100,6 +101,7 @@ def _judged(reader: ThreadReader, new: GraphFile, old: GraphFile | None) -> Judg
             *stored,
             *state_of(level, graph, new.schemas),
             *schemas_of(level, graph, new.schemas),
+            *objects_of(level, judging),
         ]
     return JudgedThread(reader.thread_id, in_flight, findings, name, needs)
 

@@ -1,7 +1,11 @@
 """Changes of a graph, one by one: what the official library does, and what `ckpt` says before."""
 
 import operator
+import sys
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
@@ -16,8 +20,11 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Send, interrupt
 from pydantic import BaseModel
 
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from ckpt_cli.queries.compat import judged_threads
 from tests.kit.agents.small import Log
-from tests.kit.probing import judged, resumed, stopped
+from tests.kit.probing import described, judged, resumed, stopped
 
 
 def say(name: str) -> Any:
@@ -239,6 +246,72 @@ def test_a_key_that_is_rebuilt(tmp_path: Path, kind: Any, verdict: str, is_snaps
     else:
         kept = ["v"] * (3 if is_snapshot else 1)
         assert (resumed(path, of(kind)).get("k") == kept) is (verdict == "ok")
+
+
+MODEL = "class P(BaseModel):\n    x: int = 1\n"
+DATA = "@dataclass\nclass P:\n    x: int = 1\n"
+ENUM = "class P(Enum):\n    x = 'a'\n    y = 'b'\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        *((one, one, None) for one in (MODEL, DATA, ENUM)),
+        *((one, f"{one}    z: int = 2\n", None) for one in (MODEL, DATA)),
+        *((one, one.replace(" = 1", "\n    z: int"), "field") for one in (MODEL, DATA)),
+        *((one, one.replace("x: int", "z: int"), "field") for one in (MODEL, DATA)),
+        *((one, one.replace("class P", "class Q"), "class-gone") for one in (MODEL, DATA, ENUM)),
+        *((MODEL, DATA, None), (DATA, MODEL, None)),
+        (MODEL, f"class P(BaseModel, extra='allow'):\n{MODEL.replace('x', 'z')[20:]}", None),
+        (ENUM, ENUM.replace("    x = 'a'\n", ""), "enum"),
+        (ENUM, ENUM.replace("    y = 'b'\n", ""), None),
+        *((one, "P = dict\n", "class-gone") for one in (MODEL, DATA)),
+        *(("P = dict\n", one, "type") for one in (MODEL, DATA)),
+    ],
+)  # fmt: skip
+def test_objects_in_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, code: str | None
+) -> None:
+    def fields(kind: Any) -> list[str]:
+        return list(getattr(kind, "model_fields", None) or kind.__dataclass_fields__)
+
+    def flow(source: str) -> Any:
+        module = ModuleType("types_of_the_agent")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        given = {"BaseModel": BaseModel, "dataclass": dataclass, "Enum": Enum}
+        vars(module).update(given)
+        exec(source, vars(module))
+        kind = next(vars(module)[one] for one in ("P", "Q") if one in vars(module))
+
+        def make(_: Any) -> Any:
+            return {"k": kind("a") if issubclass(kind, Enum) else kind(x=1)}
+
+        def look(state: Any) -> Any:
+            one = state["k"]
+            if isinstance(one, dict) and kind is dict:
+                return {"log": [f"{one['x']}"]}
+            shown = one.value if isinstance(one, Enum) else [getattr(one, f) for f in fields(kind)]
+            return {"log": [f"{shown[0]}"]}
+
+        keys = {"log": Annotated[list[str], operator.add], "k": kind}
+        schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
+        roles: dict[str, Any] = {"pre": make, "fin": look}
+        return graph(CHAIN, schema=schema, **roles)
+
+    old = described(flow(before))
+    path = stopped(tmp_path / "s.db", flow(before), {"log": []})
+    new = flow(after)
+    with open_store(parse_url(str(path))) as store:
+        (found,) = judged_threads(store, store.threads(), described(new), old)
+    assert {one.code for one in found.findings} == ({code} if code else set())
+    if code is None:
+        assert resumed(path, new)["log"][-1] in {"1", "a"}
+    elif found.verdict == "breaks":
+        with pytest.raises(Exception, match=r"."):
+            resumed(path, new)
+    else:
+        told = {"P = dict\n": "cannot tell", MODEL.replace("x", "z"): "changes"}
+        assert str(found.verdict) == told[after]
 
 
 def asks_one_two(_: Any) -> Any:
