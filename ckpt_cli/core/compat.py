@@ -9,6 +9,7 @@ and compared with those that were planned. `ckpt_cli/data/probe.py` describes gr
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -1068,15 +1069,46 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
+_LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "minimum": operator.ge,
+    "maximum": operator.le,
+    "exclusiveMinimum": operator.gt,
+    "exclusiveMaximum": operator.lt,
+    "minLength": lambda value, limit: len(value) >= limit,
+    "maxLength": lambda value, limit: len(value) <= limit,
+    "minItems": lambda value, limit: len(value) >= limit,
+    "maxItems": lambda value, limit: len(value) <= limit,
+}
+
+
 def _fits(value: Value, schema: Any) -> bool:
     """Return whether a plain value may be of a JSON Schema; True for all that is not plain."""
     if not isinstance(schema, dict) or isinstance(value, Tagged):
         return True
+    if any_of := _list(schema.get("anyOf")):
+        return any(_fits(value, one) for one in any_of)
+    for one in (_list(schema.get("enum")), [schema["const"]] if "const" in schema else []):
+        if one and value not in one:
+            return False
     named = schema.get("type")
     if not isinstance(named, str) or named not in _JSON_TYPES:
         return True
     if isinstance(value, bool) and named != "boolean":
         return False
     if named == "array":
-        return items_of(value) is not None
-    return isinstance(value, _JSON_TYPES[named])
+        items = items_of(value)
+        return items is not None and _is_within(items, schema)
+    return isinstance(value, _JSON_TYPES[named]) and _is_within(value, schema)
+
+
+def _is_within(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Return whether a value keeps the limits of a JSON Schema; a pattern is not looked at."""
+    for name, holds in _LIMITS.items():
+        limit = schema.get(name)
+        if isinstance(limit, int | float) and not isinstance(limit, bool):
+            try:
+                if not holds(value, limit):
+                    return False
+            except TypeError:  # the limit of another type
+                continue
+    return True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import pytest
 from langchain.agents import create_agent
@@ -18,7 +18,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send, interrupt
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
@@ -363,13 +363,35 @@ class Needing(Plain):
     need: int
 
 
+class Narrow(Plain):
+    k: Literal["yes", "no"] = "yes"
+
+
+class Wide(Plain):
+    k: Literal["text", "no"] | None = "no"  # type: ignore[assignment]
+
+
+class Short(Plain):
+    k: str = Field("", max_length=3)
+
+
+class Long(Plain):
+    k: str = Field("", max_length=4)
+
+
 class Numbered(BaseModel):
     k: int = 0
     log: Annotated[list[str], operator.add] = []
 
 
 @pytest.mark.parametrize(
-    ("schema", "code"), [(Plain, None), (Needing, "required"), (Numbered, "invalid")]
+    ("schema", "code"),
+    [
+        (Plain, None),
+        (Needing, "required"),
+        *((one, "invalid") for one in (Numbered, Narrow, Short)),
+        *((one, None) for one in (Wide, Long)),
+    ],
 )
 def test_a_state_that_is_checked(tmp_path: Path, schema: Any, code: str | None) -> None:
     old, new = graph(CHAIN, schema=Plain), graph(CHAIN, schema=schema)
