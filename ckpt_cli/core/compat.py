@@ -650,20 +650,41 @@ def _routes(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
             "the node could follow in the old graph, and cannot in the new one",
             _KEEP_EDGE,
         )
-    for name in sorted(after - possible - waiting - {START, END}):
-        yield from _skipped(level, judging, name)
+    yield from _skipped(level, graph, old, after | waiting)
 
 
-def _skipped(level: StoredHead, judging: Judging, name: str) -> Iterator[Incompatibility]:
-    """Yield nothing for a node that only follows now: it finds what the nodes before it write."""
-    node = judging.graph.nodes[name]
-    missing = [one for one in _list(node.needs.get("required")) if one not in level.body.values]
-    if missing:
-        yield Incompatibility(
-            *(CompatVerdict.CANNOT_TELL, "required", level.place(name)),
-            f"its state needs {', '.join(map(str, missing))}, which is not stored yet",
-            "give the key a default",
-        )
+_WITH_DEFAULT = {"BinaryOperatorAggregate", "DeltaChannel", "Topic"}
+
+
+def _skipped(
+    level: StoredHead, graph: Graph, old: Graph, ahead: Collection[str]
+) -> Iterator[Incompatibility]:
+    """Yield new nodes that the thread has passed already, if new keys may be theirs to write."""
+    keys = [
+        name
+        for name, channel in graph.channels.items()
+        if name not in old.channels
+        and name not in level.body.versions
+        and not is_reserved(name)
+        and not name.startswith(("branch:", "join:"))
+        and channel.kind not in _WITH_DEFAULT
+    ]
+    # Only other code can read what was not there.
+    reads = any(
+        name not in old.nodes or old.nodes[name].code != graph.nodes[name].code
+        for name in ahead
+        if name in graph.nodes
+    )
+    for name in (
+        sorted(graph.nodes.keys() - old.nodes.keys() - set(ahead)) if keys and reads else ()
+    ):
+        if graph.reached_from([name], {}) & set(ahead):
+            yield Incompatibility(
+                *(CompatVerdict.CANNOT_TELL, "skipped", level.place(name)),
+                f"the node is new, the thread has passed its place, and {', '.join(keys)} may be"
+                " missing then",
+                "give the key a default where it is read",
+            )
 
 
 def _memory(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:

@@ -314,6 +314,30 @@ def test_objects_in_the_state(
         assert str(found.verdict) == told[after]
 
 
+def test_a_new_node_that_the_thread_has_passed(tmp_path: Path) -> None:
+    class Keyed(Log):
+        key: str
+
+    def writes(_: Any) -> Any:
+        return {"key": "v"}
+
+    def reads(state: Any) -> Any:
+        return {"log": [state["key"]]}
+
+    old = graph(CHAIN)
+    path = stopped(tmp_path / "s.db", old, {"log": []})
+    before = graph(">pre pre>mid mid>rv rv>fin", schema=Keyed, mid=writes, fin=reads)
+    found = judged(path, before, old)
+    assert {(str(one.verdict), one.code) for one in found.findings} == {("cannot tell", "skipped")}
+    with pytest.raises(KeyError):
+        resumed(path, before)
+    behind = graph(">pre pre>rv rv>mid mid>fin", schema=Keyed, mid=writes, fin=reads)
+    unread = graph(">pre pre>mid mid>rv rv>fin", schema=Keyed, mid=writes)
+    for one in (behind, unread):
+        assert judged(path, one, old).verdict == "ok"
+        assert resumed(path, one)["log"][-1] in {"v", "fin"}
+
+
 def asks_one_two(_: Any) -> Any:
     first = interrupt("one")
     return {"log": [f"one={first} two={interrupt('two')}"]}
