@@ -748,7 +748,7 @@ def _code(level: StoredHead, judging: Judging, task: Task, name: str) -> Iterato
     answers = sum(1 for one in task.writes if one.channel == RESUME)
     asked = [one for one in task.questions if len(one.path) <= 1]
     if (asked or answers) and node.gates is None:
-        yield from _questions(level, node, name, [one.value for one in asked], answers)
+        yield from _questions(level, node, old, name, [one.value for one in asked], answers)
     is_told = asked or answers or node.tools or (node.calls and node.calls_all)
     if old is not None and not is_told:
         yield _unknown(level, name, "its code differs")
@@ -795,12 +795,18 @@ def _calls(
 
 
 def _questions(
-    level: StoredHead, node: GraphNode, name: str, asked: Sequence[Value], answers: int
+    level: StoredHead,
+    node: GraphNode,
+    old: GraphNode | None,
+    name: str,
+    asked: Sequence[Value],
+    answers: int,
 ) -> Iterator[Incompatibility]:
     """Yield questions that are asked in another order, or not at all."""
     place = level.place(name)
     before = max(answers, 0)
-    if node.asks_all and before >= len(node.asks):
+    is_seen = old is None or (old.asks_all and before < len(old.asks))
+    if is_seen and node.asks_all and before >= len(node.asks):
         yield Incompatibility(
             *(CompatVerdict.LOSES, "question-gone", place),
             "the node does not ask so many questions any more, so the answer is dropped",

@@ -27,6 +27,7 @@ import typing
 
 FORMAT = 1
 MOST_LITERAL = 200
+MOST_FUNCTIONS = 500
 PACKAGES = ("langgraph", "langgraph-checkpoint", "langchain", "langchain-core", "deepagents")
 
 
@@ -430,25 +431,32 @@ def asks_of(functions):
             tree = ast.parse(text) if text is not None else None
         except SyntaxError:
             tree = None
-        code = getattr(inspect.unwrap(one), "__code__", None)
-        names = set() if code is None else set(code.co_names) | set(code.co_freevars)
+        sure = sure and not any(asks_itself(each) for each in called_by(one))
         if tree is None:
-            sure = sure and "interrupt" not in names
+            sure = sure and not asks_itself(inspect.unwrap(one))
             continue
-        found = Asks()
+        found = Asks(known_in(one))
         found.visit(tree)
         asks += found.asks
         sure = sure and found.sure
     return asks, sure
 
 
+def asks_itself(function):
+    return any(map(is_interrupt, named_in(function)))
+
+
+def is_interrupt(found):
+    return named(found) == "langgraph.types.interrupt"
+
+
 class Asks(ast.NodeVisitor):
-    def __init__(self):
-        self.asks, self.sure, self.depth = [], True, 0
+    def __init__(self, known):
+        self.known, self.asks, self.sure, self.depth = known, [], True, 0
 
     def visit_Call(self, node):
         name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-        if name == "interrupt":
+        if name == "interrupt" or is_interrupt(value_of(node.func, self.known)):
             given = node.args[0] if node.args else None
             try:
                 value = ast.literal_eval(given) if given is not None else None
@@ -480,7 +488,10 @@ def calls_of(functions):
             tree = ast.parse(text) if text is not None else None
         except SyntaxError:
             tree = None
-        inner = sorted(tasks_in(one, known, set()))
+        others = [inspect.unwrap(one), *called_by(one)]
+        inner = sorted(
+            {name for each in others for name in map(task_name, named_in(each)) if name is not None}
+        )
         if tree is not None:
             found = Calls(known)
             found.visit(tree)
@@ -564,31 +575,46 @@ def task_name(found):
     return getattr(found, "__name__", None) or getattr(found.func, "__name__", None)
 
 
-def tasks_in(function, known, seen):
-    """Yield the `@task` functions that a function, or a plain one that it calls, may call."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None or code in seen:
-        return
-    seen.add(code)
-    names = {*code.co_names, *code.co_freevars}
-    found = [known[name] for name in names if name in known]
-    found += [
-        getattr(module, name, None)
-        for module in found
-        if isinstance(module, types.ModuleType) and not is_library(module)
-        for name in code.co_names
-    ]
-    for one in found:
-        name = task_name(one)
-        if name is not None:
-            yield name
-        elif isinstance(one, types.FunctionType) and not is_library(one):
-            yield from tasks_in(one, known_in(one), seen)
+def named_in(function):
+    """Return what a function names: functions, modules and what it takes from these."""
+    known, codes, found = known_in(function), [getattr(function, "__code__", None)], []
+    while codes:
+        code = codes.pop()
+        if code is None:
+            continue
+        codes += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+        names = {*code.co_names, *code.co_freevars}
+        some = [known[name] for name in sorted(names) if name in known]
+        found += some
+        found += [
+            getattr(module, name, None)
+            for module in some
+            if isinstance(module, types.ModuleType) and not is_library(module)
+            for name in sorted(names)
+        ]
+    return found
+
+
+def called_by(function):
+    """Return the plain functions that a function may call, directly or by others."""
+    seen, ahead = [], [inspect.unwrap(function)]
+    while ahead and len(seen) < MOST_FUNCTIONS:
+        one = ahead.pop()
+        seen.append(one)
+        ahead += [
+            plain
+            for plain in named_in(one)
+            if isinstance(plain, types.FunctionType)
+            and not is_library(plain)
+            and not any(plain is each for each in (*seen, *ahead))
+        ]
+    return seen[1:]
 
 
 def is_library(found):
     module = getattr(found, "__module__", None) or getattr(found, "__name__", "")
-    return str(module).partition(".")[0] in {"langgraph", "langchain", "langchain_core"}
+    package = str(module).partition(".")[0]
+    return package in {"langgraph", "langchain", "langchain_core"} | sys.stdlib_module_names
 
 
 def classes_in(typ):

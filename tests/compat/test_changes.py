@@ -15,15 +15,21 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.tools import tool
 from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send, interrupt
+from langgraph.types import interrupt as asks
 from pydantic import BaseModel, Field
 
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.official import RecordingRun
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.compat import judged_threads
 from tests.kit.agents.small import Log
+from tests.kit.official import TELLING
 from tests.kit.probing import described, judged, resumed, stopped
 
 
@@ -312,6 +318,39 @@ def test_objects_in_the_state(
     else:
         told = {"P = dict\n": "cannot tell", MODEL.replace("x", "z"): "changes"}
         assert str(found.verdict) == told[after]
+
+
+def person(question: str) -> Any:
+    return interrupt(question)
+
+
+def asks_by_help(_: Any) -> Any:
+    return {"log": [f"rv {person('sure?')}"]}
+
+
+def asks_as_other(_: Any) -> Any:
+    return {"log": [f"rv {asks('sure?')}"]}
+
+
+@pytest.mark.parametrize(
+    ("node", "alone"), [(asks_by_help, "cannot tell"), (asks_as_other, "ok"), (ask, "ok")]
+)
+def test_a_question_that_a_helper_asks(tmp_path: Path, node: Any, alone: str) -> None:
+    old = graph(CHAIN, rv=node)
+    path = stopped(tmp_path / "s.db", old, {"log": []})
+    assert judged(path, old, old).verdict == "ok"
+    assert judged(path, old).verdict == alone
+    assert judged(path, graph(CHAIN, asks=""), old).verdict in {"loses", "cannot tell"}
+
+
+@pytest.mark.parametrize("name", sorted(TELLING))
+def test_the_same_graph_is_silent(tmp_path: Path, name: str) -> None:
+    one, path = SCENARIOS[name], tmp_path / "s.db"
+    with quiet(), SqliteSaver.from_conn_string(str(path)) as saver:
+        same = one.build(saver)
+        one.drive(RecordingRun(same, one.thread_config(), {"durability": "sync"}))
+    assert judged(path, same, same).verdict == "ok"
+    assert judged(path, same).verdict in {"ok", "cannot tell"}
 
 
 def test_a_new_node_that_the_thread_has_passed(tmp_path: Path) -> None:
