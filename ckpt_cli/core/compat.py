@@ -18,6 +18,7 @@ from ckpt_backends.codec.values import Tagged, Value, items_of
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, is_reserved
 from ckpt_cli.core.lineage import namespace_in
+from ckpt_cli.core.redact import redact_text
 from ckpt_cli.core.state import END, RESUME, START, Body, is_new, named_node
 from ckpt_cli.core.tasks import (
     CONTROL,
@@ -305,6 +306,13 @@ class StoredHead(NamedTuple):
     """The keys that were DeltaChannels."""
     rebuilt: Callable[[str], Value]
     """Returns the value of such a key, from the writes of earlier checkpoints."""
+
+    is_redacted: bool
+    """Whether nothing from a value may be told."""
+
+    def stored(self, name: str) -> str:
+        """Return a name that is part of a value, or what replaces it."""
+        return redact_text(name) if self.is_redacted else name
 
     def place(self, name: str) -> str:
         """Return a node or channel with what is around it."""
@@ -836,7 +844,7 @@ def _gates(level: StoredHead, task: Task, node: GraphNode) -> Iterator[Incompati
     for one in task.questions if node.gates is not None and not task.finished else ():
         for name in _requested(one.value) - (node.gates or frozenset()):
             yield Incompatibility(
-                *(CompatVerdict.CHANGES, "gate-gone", level.place(name)),
+                *(CompatVerdict.CHANGES, "gate-gone", level.place(level.stored(name))),
                 "the call waits for a person, and the new graph does not ask before this tool:"
                 " it runs whatever the answer is",
                 "keep the tool in interrupt_on until these threads are done",
@@ -852,11 +860,11 @@ def _tools(level: StoredHead, graph: Graph) -> Iterator[Incompatibility]:
     if not tools and not any(one is not None for one in known):
         return
     for name, given in _open_calls(level.body.values.get("messages")):
-        place = level.place(name)
+        place = level.place(level.stored(name))
         if name not in tools:
             text = "the new graph has no tool of this name: the call gets an error for an answer"
             yield Incompatibility(CompatVerdict.LOSES, "tool-gone", place, text, keep)
-        elif more := ", ".join(sorted(given - tools[name])):
+        elif more := ", ".join(map(level.stored, sorted(given - tools[name]))):
             text = f"the tool takes no {more} any more: the call gets an error for an answer"
             yield Incompatibility(CompatVerdict.LOSES, "tool-args", place, text, keep)
 
@@ -1022,7 +1030,7 @@ def objects_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]
         for kind, payload in _objects(value):
             made = judging.file.classes.get(kind)
             if made is not None:
-                found = _misfit(kind, made, payload)
+                found = _misfit(level, kind, made, payload)
             elif _is_gone(kind, channel, before):
                 sure = CompatVerdict.BREAKS if channel.classes else CompatVerdict.CANNOT_TELL
                 found = sure, "class-gone", f"it has an object of {kind}, which the graph has not"
@@ -1042,7 +1050,9 @@ def _is_gone(kind: str, channel: GraphChannel, before: GraphChannel | None) -> b
     return kind.rpartition(".")[2] in named  # it has moved
 
 
-def _misfit(kind: str, made: GraphClass, payload: Value) -> tuple[CompatVerdict, str, str] | None:
+def _misfit(
+    level: StoredHead, kind: str, made: GraphClass, payload: Value
+) -> tuple[CompatVerdict, str, str] | None:
     """Return what is wrong with an object for the class of its name: verdict, code and text."""
     if made.kind == "enum":
         is_plain = payload is None or isinstance(payload, str | int | float)
@@ -1053,7 +1063,8 @@ def _misfit(kind: str, made: GraphClass, payload: Value) -> tuple[CompatVerdict,
             text = f"an object of {kind} lacks {', '.join(sorted(lacks))}"
             return CompatVerdict.BREAKS, "field", text
         if more := payload.keys() - made.fields if made.fields is not None else ():
-            text = f"an object has {', '.join(sorted(map(str, more)))}, which {kind} has not"
+            names = ", ".join(map(level.stored, sorted(map(str, more))))
+            text = f"an object has {names}, which {kind} has not"
             is_dropped = made.kind == "pydantic"
             return CompatVerdict.CHANGES if is_dropped else CompatVerdict.BREAKS, "field", text
     return None

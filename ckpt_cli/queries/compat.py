@@ -27,6 +27,7 @@ from ckpt_cli.core.lineage import NamespacePart, levels
 from ckpt_cli.core.state import NOT_NODES, delta_channels, is_delta
 from ckpt_cli.core.tasks import subgraph_calls
 from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.store import is_redacted
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference, number_of
 
 _NOT_KEYS = ("branch:", "join:", "__")
@@ -129,6 +130,7 @@ def _level(reader: ThreadReader, ns: str) -> StoredHead | None:
         lambda inner: _level(reader, inner),
         frozenset(deltas),
         lambda name: read_state(reader, moment, [name]).values.get(name),
+        is_redacted(reader.store),
     )
 
 

@@ -83,6 +83,7 @@ RUNS = {
     "tail": Run(ends=False),
     "stats": Run(read=number, found=4),
     "du": Run(),
+    "compat": Run("graph.json"),
     "replay": Run(),
     "doctor": Run(read=number, found=4),
     "secrets": Run(read=lambda answer: "searched 4 threads" in answer.err, found=True),
@@ -106,6 +107,7 @@ def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     os.replace(sample, "sample.db")
     Path("ckpt.toml").write_text(CONFIG)
     Path("key").write_text("k" * 32)
+    Path("graph.json").write_text('{"ckpt_graph": 1, "graphs": {"agent": 0}, "parts": [{}]}')
     Path("key").chmod(0o600)
     return tmp_path
 

@@ -163,7 +163,7 @@ READING = {
     *("blame", "completion", "demo", "diff", "doctor", "du", "export", "grep", "history"),
     *("interrupts", "memory export", "memory list", "memory search", "memory show", "messages"),
     *("ops list", "ops show", "ops verify", "secrets", "memory sessions", "show", "stats"),
-    *("bisect", "errors", "metrics", "report", "timeline"),
+    *("bisect", "compat", "errors", "metrics", "report", "timeline"),
     *("mcp", "sql", "stores", "tail", "threads list", "trust"),
     "tui",  # tests/screen/test_changing.py
 }

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from ormsgpack import Ext, packb
@@ -31,6 +31,7 @@ OLD = "1f0a0000-0000-6000-8001-000000000001"
 KEY = Path(__file__).with_name("example.key")
 # Git keeps no more of a mode than whether a file is executable.
 KEY.chmod(0o600)
+GRAPH = Path(__file__).with_name("graph.json")
 
 
 class Case(NamedTuple):
@@ -45,6 +46,7 @@ class Case(NamedTuple):
 def ends(code: int, command: str, *lines: str, says: bool | None = None) -> list[Case]:
     """Return the cases of a command that end with this code."""
     names = {"T": THREAD, "FIRST": FIRST, "HEAD": HEAD, "OLD": OLD, "KEY": str(KEY)}
+    names["GRAPH"] = str(GRAPH)
     found = []
     for line in lines:
         parts = (re.split(r"(\W)", word) for word in shlex.split(line))
@@ -142,6 +144,7 @@ CASES = [
     *ends(0, "copy", "T --as new --dry-run"),
     *ends(0, "copy", "--match '*' --at head --as {thread}-new --dry-run"),
     *ends(4, "copy", "T@OLD --as new --dry-run"),
+    *ends(0, "compat", "GRAPH", "GRAPH --from GRAPH"),
     *ends(0, "rekey", "--all --decrypt --aes-key-file KEY --dry-run"),
     *ends(0, "secrets", "--kinds"),
     *ends(7, "secrets", "", "T", "--jobs 2"),
@@ -194,7 +197,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _body(checkpoint_id: str, text: str, *, more: bool = False) -> bytes:
-    said = {"content": f"{text} {CANARY}", "type": "human", "id": CANARY, "name": CANARY}
+    said: dict[str, Any] = {
+        "content": f"{text} {CANARY}",
+        "type": "human",
+        "id": CANARY,
+        "name": CANARY,
+    }
+    said["tool_calls"] = [{"name": CANARY, "args": {CANARY: CANARY}, "id": CANARY}]
     message = Ext(5, packb(["langchain_core.messages.human", "HumanMessage", said, "x"]))
     values = {
         "messages": [message],

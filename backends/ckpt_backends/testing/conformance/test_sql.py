@@ -42,7 +42,13 @@ def store(filled: FilledStore) -> Iterator[StoreHandle]:
 
 def sorted_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
     """Return rows as texts, in an order of their own; a missing key is as null."""
-    return sorted(json.dumps([row.get(one) for one in columns], sort_keys=True) for row in rows)
+
+    def cell(row: Mapping[str, Any], name: str) -> Any:
+        value = row.get(name)
+        # The text counts the seconds until now.
+        return value["code"] if name == "why" and value is not None else value
+
+    return sorted(json.dumps([cell(row, one) for one in columns], sort_keys=True) for row in rows)
 
 
 def read_rows(
