@@ -625,6 +625,8 @@ def _was_stuck(level: StoredHead, judging: Judging, name: str) -> bool:
     if old is None:
         return False
     before = [one for one in old.joins if named_node(one) == node]
+    if node in _ahead(level, old):  # an edge led to it
+        before = [one for one in before if one == name]
     return bool(before) and all(_could_not_fire(level, judging, one) for one in before)
 
 
