@@ -456,8 +456,10 @@ class StoreHandle(Closing):
         from ckpt_cli.queries.compat import judged_threads
         from ckpt_cli.render.compat import compatibility
 
-        chosen = self._or_all(self.chosen(None, match, where, watch), watch)
-        return compatibility(list(judged_threads(self._store, chosen, new, old, accept)), new, old)
+        chosen = self.chosen(None, match, where, watch)
+        threads = self._or_all(chosen, watch)
+        found = list(judged_threads(self._store, threads, new, old, accept))
+        return compatibility(found, new, old, are_all=chosen is None)
 
     def metrics(
         self,

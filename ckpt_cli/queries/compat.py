@@ -86,7 +86,7 @@ def _judged(reader: ThreadReader, new: GraphFile, old: GraphFile | None) -> Judg
     if level is None:
         return None
     in_flight = bool(level.step.next) or level.step.next is None
-    name = _graph_of(reader, level, new)
+    name = _graph_of(reader, level, new, old)
     if name is None:
         return JudgedThread(reader.thread_id, in_flight, (), None)
     graph = new.parts[new.graphs[name]]
@@ -95,7 +95,8 @@ def _judged(reader: ThreadReader, new: GraphFile, old: GraphFile | None) -> Judg
     needs: frozenset[str] = frozenset()
     if in_flight:
         findings = judge(level, judging)
-        needs = needed(level, before or graph)
+        is_known = level.step.next is not None
+        needs = needed(level, before or graph) if is_known else frozenset((before or graph).nodes)
     else:
         stored = [one for one in deferral_of(level, judging) if one.verdict is CompatVerdict.BREAKS]
         findings = [
@@ -145,8 +146,14 @@ def _names(level: StoredHead) -> tuple[set[str], set[str]]:
     return nodes, {one for one in level.body.versions if not one.startswith(_NOT_KEYS)}
 
 
-def _graph_of(reader: ThreadReader, level: StoredHead, file: GraphFile) -> str | None:
-    """Return the graph that a thread belongs to; None if it shows nothing of any."""
+def _graph_of(
+    reader: ThreadReader, level: StoredHead, file: GraphFile, old: GraphFile | None
+) -> str | None:
+    """Return the graph that a thread belongs to; None if it shows too little of any.
+
+    Threads of other graphs may have a name in common, such as `messages`. Most names of a thread
+    are in the graph that wrote it; one that was changed since may have lost some of them.
+    """
     nodes, keys = _names(level)
     told = reader.moment("", level.key.checkpoint_id).metadata.get(GRAPH_ID)
     if isinstance(told, str):
@@ -160,7 +167,11 @@ def _graph_of(reader: ThreadReader, level: StoredHead, file: GraphFile) -> str |
     if file.parts[file.graphs[best]].is_functional and not keys and len(file.graphs) == 1:
         return best
     if nodes or keys:
-        return best if any(shared(best)) else None
+        before = _old_graph(best, level, old)
+        known = {*file.parts[file.graphs[best]].nodes, *file.parts[file.graphs[best]].channels}
+        known |= {*before.nodes, *before.channels} if before is not None else set()
+        share = len((nodes | keys) & known) / len(nodes | keys)
+        return best if share >= (1 / 3 if before is None else 1 / 2) else None
     return best if len(file.graphs) == 1 else None
 
 

@@ -58,15 +58,21 @@ class Compatibility(NamedTuple):
 
 
 def compatibility(
-    threads: Sequence[JudgedThread], new: GraphFile, old: GraphFile | None
+    threads: Sequence[JudgedThread], new: GraphFile, old: GraphFile | None, *, are_all: bool
 ) -> Compatibility:
-    """Return judged threads, with what holds for all of them."""
+    """Return judged threads, with what holds for all of them.
+
+    Only if `are_all` threads of a store were judged, it is known which nodes none needs.
+    """
     notes = []
     if old is None:
         notes.append(
             "without --from, changed code, removed edges and new nodes before a waiting one are"
             " not seen"
         )
+    if not are_all:
+        notes.append("what is safe to remove is not told of some threads")
+        return Compatibility(threads, notes, ())
     needs = {name for one in threads for name in one.needs}
     parts = (old or new).parts
     nodes = {name for number in (old or new).graphs.values() for name in parts[number].nodes}

@@ -109,6 +109,24 @@ def test_threads_of_another_graph_are_not_lost(folder: Path) -> None:
     assert found["summary"] == {"another graph": 2}
 
 
+def test_names_that_many_graphs_have_do_not_tell_one(tmp_path: Path, sample: Path) -> None:
+    nodes = {name: {"triggers": [f"branch:to:{name}"]} for name in ("plan", "act")}
+    channels = {name: {"kind": "LastValue"} for name in ("messages", "draft")}
+    document = {"ckpt_graph": 1, "graphs": {"agent": 0}}
+    parts = {"parts": [{"kind": "state", "nodes": nodes, "channels": channels}]}
+    (tmp_path / "new.json").write_text(json.dumps(document | parts))
+    found = ckpt("-s", sample, "compat", tmp_path / "new.json", "-o", "json").json
+    assert found["summary"] == {"another graph": 8}
+    assert found["safe_to_remove"] == ["act", "plan"]
+
+
+def test_what_is_safe_to_remove_is_not_told_of_some_threads(folder: Path) -> None:
+    words = ("-s", folder / "store.db", "compat", folder / "new.json", "--match", "nothing")
+    found = ckpt(*words, "-o", "json").json
+    assert (found["threads"], found["safe_to_remove"]) == ([], [])
+    assert "not told of some threads" in found["notes"][-1]
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"ckpt_graph": 2}', '{"ckpt_graph": 1, "graphs": {"a": 7}}', "[" * 100_000]
 )

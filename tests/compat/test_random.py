@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Send, interrupt
 
 from ckpt_backends.testing.chance import Chance
 from tests.kit.agents.small import Log, running
-from tests.kit.probing import CONFIG, judged
+from tests.kit.probing import CONFIG, finished, judged
 
 
 @dataclass
@@ -169,16 +169,7 @@ def finish(path: Path, plan: Plan, given: Any = None) -> tuple[list[str], list[s
     with running(path, graph_of(plan, world)) as agent:
         if given is not None:
             agent.invoke(given, CONFIG)
-        for _ in range(8):
-            state = agent.get_state(CONFIG)
-            asked = [one for task in state.tasks if not task.result for one in task.interrupts]
-            if asked:
-                agent.invoke(Command(resume={one.id: "yes" for one in asked}), CONFIG)
-            elif state.next:
-                agent.invoke(None, CONFIG)
-            else:
-                break
-        log = agent.get_state(CONFIG).values.get("log", [])
+        log = finished(agent).get("log", [])
     return world.ran, [one.split(":")[0] for one in log]
 
 

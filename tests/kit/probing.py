@@ -43,17 +43,22 @@ def resumed(path: Path, graph: Any) -> dict[str, Any]:
     copy = path.with_name("resumed.db")
     shutil.copyfile(path, copy)
     with running(copy, graph) as agent:
-        for _ in range(8):
-            state = agent.get_state(CONFIG)
-            asked = [one for task in state.tasks if not task.result for one in task.interrupts]
-            if asked:
-                agent.invoke(Command(resume={one.id: "yes" for one in asked}), CONFIG)
-            elif state.next:
-                agent.invoke(None, CONFIG)
-            else:
-                break
-        found: dict[str, Any] = agent.get_state(CONFIG).values
-        return found
+        return finished(agent)
+
+
+def finished(agent: Any) -> dict[str, Any]:
+    """Run a thread to its end, with every answer `yes`, and return its state."""
+    for _ in range(8):
+        state = agent.get_state(CONFIG)
+        asked = [one for task in state.tasks if not task.result for one in task.interrupts]
+        if asked:
+            agent.invoke(Command(resume={one.id: "yes" for one in asked}), CONFIG)
+        elif state.next:
+            agent.invoke(None, CONFIG)
+        else:
+            break
+    found: dict[str, Any] = agent.get_state(CONFIG).values
+    return found
 
 
 def judged(path: Path, new: Any, old: Any = None) -> JudgedThread:
