@@ -82,11 +82,11 @@ def judged_threads(
 
 
 def _judged(reader: ThreadReader, new: GraphFile, old: GraphFile | None) -> JudgedThread | None:
-    level = _level(reader, "")
+    level = stored_head(reader, "")
     if level is None:
         return None
     in_flight = bool(level.step.next) or level.step.next is None
-    name = _graph_of(reader, level, new, old)
+    name = graph_of_thread(reader, level, new, old)
     if name is None:
         return JudgedThread(reader.thread_id, in_flight, (), None)
     graph = new.parts[new.graphs[name]]
@@ -108,7 +108,7 @@ def _judged(reader: ThreadReader, new: GraphFile, old: GraphFile | None) -> Judg
     return JudgedThread(reader.thread_id, in_flight, findings, name, needs)
 
 
-def _level(reader: ThreadReader, ns: str) -> StoredHead | None:
+def stored_head(reader: ThreadReader, ns: str) -> StoredHead | None:
     """Return the head of a namespace; None if it has none."""
     head = reader.head(ns)
     if head is None:
@@ -128,7 +128,7 @@ def _level(reader: ThreadReader, ns: str) -> StoredHead | None:
         number_of(head, moment.metadata) or 0,
         subgraph_calls(reader.namespaces).get(ns, {}),
         frozenset(stateful),
-        lambda inner: _level(reader, inner),
+        lambda inner: stored_head(reader, inner),
         frozenset(deltas),
         lambda name: read_state(reader, moment, [name]).values.get(name),
         is_redacted(reader.store),
@@ -146,7 +146,7 @@ def _names(level: StoredHead) -> tuple[set[str], set[str]]:
     return nodes, {one for one in level.body.versions if not one.startswith(_NOT_KEYS)}
 
 
-def _graph_of(
+def graph_of_thread(
     reader: ThreadReader, level: StoredHead, file: GraphFile, old: GraphFile | None
 ) -> str | None:
     """Return the graph that a thread belongs to; None if it shows too little of any.
