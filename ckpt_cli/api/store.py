@@ -450,16 +450,17 @@ class StoreHandle(Closing):
         """Judge which threads new graphs would break, as `ckpt compat` prints it.
 
         `new` and `old` are what `ckpt_cli.core.compat.read_graphs` returns of the probe's output.
+        Each thread is judged when it is iterated over; what holds for all is known at the end.
         `match` and `where` choose threads, `accept` names findings that are meant. Raises
         `UsageError`.
         """
         from ckpt_cli.queries.compat import judged_threads
-        from ckpt_cli.render.compat import compatibility
+        from ckpt_cli.render.compat import Compatibility
 
         chosen = self.chosen(None, match, where, watch)
         threads = self._or_all(chosen, watch)
-        found = list(judged_threads(self._store, threads, new, old, accept))
-        return compatibility(found, new, old, are_all=chosen is None)
+        found = judged_threads(self._store, threads, new, old, accept)
+        return Compatibility(found, new, old, are_all=chosen is None)
 
     def metrics(
         self,

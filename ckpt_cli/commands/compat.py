@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -16,14 +15,7 @@ from ckpt_cli.core.compat import LARGEST, CompatVerdict, GraphFile, read_graphs
 from ckpt_cli.core.values import json_line
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Match, User, Where, with_user
-from ckpt_cli.queries.compat import JudgedThread
-from ckpt_cli.render.compat import (
-    COMPATIBILITY,
-    JUDGED,
-    ROW_COLUMNS,
-    compatibility_lines,
-    finding_rows,
-)
+from ckpt_cli.render.compat import JUDGED, ROW_COLUMNS, compatibility_lines, finding_rows
 from ckpt_cli.session import Session
 
 
@@ -85,26 +77,22 @@ def compat(
         *graphs, match=match, where=with_user(where, user), accept=meant, watch=watch
     )
     if session.output.streams:
-        session.output.json_lines(json_line(JUDGED.record(one)) for one in found.threads)
+        session.output.json_lines(json_line(JUDGED.record(one)) for one in found)
     else:
         session.output.document(
-            lambda: COMPATIBILITY.record(found),
+            found.record,
             lambda: compatibility_lines(found),
             rows=lambda: finding_rows(found),
             columns=ROW_COLUMNS,
         )
-    if exit_code and any(_fails(one, failing) for one in found.threads):
+    if exit_code and not failing.isdisjoint(found.summary):
         raise Exit(1)
 
 
-def _fails(thread: JudgedThread, failing: Sequence[CompatVerdict]) -> bool:
-    return thread.verdict in failing
-
-
-def _verdicts(text: str) -> Sequence[CompatVerdict]:
+def _verdicts(text: str) -> frozenset[CompatVerdict]:
     names = [one.strip() for one in text.split(",") if one.strip()]
     try:
-        return [CompatVerdict(one) for one in names]
+        return frozenset(map(CompatVerdict, names))
     except ValueError as error:
         raise UsageError(
             f"no verdict in '{text}' of --fail-on", hint=f"use some of {', '.join(CompatVerdict)}"

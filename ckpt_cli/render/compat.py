@@ -43,46 +43,96 @@ COMPATIBILITY = Shape(
 )
 
 
-class Compatibility(NamedTuple):
-    """All threads, judged."""
+_MOST_KINDS = 1_000
+"""Kinds of differences that are told apart: a store may have any number of keys."""
 
-    threads: Sequence[JudgedThread]
-    notes: Sequence[str]
-    safe_to_remove: Sequence[str]
+
+class _Kind:
+    """The threads with one kind of difference: how many, and the first ones."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.examples: list[str] = []
+
+    def add(self, thread_id: str) -> None:
+        self.number += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(thread_id)
+
+
+class Compatibility:
+    """What new graphs do to threads, which are judged while this is iterated over, once.
+
+    What holds for all of them is known then. Threads are not kept.
+    """
+
+    def __init__(
+        self,
+        threads: Iterator[JudgedThread],
+        new: GraphFile,
+        old: GraphFile | None,
+        *,
+        are_all: bool,
+    ) -> None:
+        """Only if they `are_all` threads of a store, it is known which nodes none needs."""
+        graphs = old or new
+        names = {name for number in graphs.graphs.values() for name in graphs.parts[number].nodes}
+        self._threads = threads
+        self._numbers: Counter[CompatVerdict] = Counter()
+        self._unneeded = names - {START}
+        self.kinds: dict[Incompatibility, _Kind] = {}
+        self.untold = 0
+        """Findings of further kinds."""
+        self.notes = _notes(has_old=old is not None, are_all=are_all)
+        self._are_all = are_all
+
+    def __iter__(self) -> Iterator[JudgedThread]:
+        for one in self._threads:
+            self._numbers[one.verdict] += 1
+            self._unneeded -= one.needs
+            for finding in dict.fromkeys(one.findings):
+                kind = self.kinds.get(finding)
+                if kind is None and len(self.kinds) < _MOST_KINDS:
+                    kind = self.kinds[finding] = _Kind()
+                if kind is None:
+                    self.untold += 1
+                else:
+                    kind.add(one.thread_id)
+            yield one
 
     @property
     def summary(self) -> Mapping[str, int]:
         """The number of threads by verdict, the worst first."""
-        number = Counter(one.verdict for one in self.threads)
-        return {one.value: number[one] for one in CompatVerdict if number[one]}
+        return {one.value: self._numbers[one] for one in CompatVerdict if self._numbers[one]}
+
+    @property
+    def safe_to_remove(self) -> Sequence[str]:
+        """The nodes that no thread in flight needs; none if not all threads were judged."""
+        return sorted(self._unneeded) if self._are_all else ()
+
+    def record(self) -> dict[str, Any]:
+        """Judge all threads, and return them with what holds for all, as JSON has it."""
+        threads = list(self)
+        return COMPATIBILITY.record(_Whole(self.summary, self.notes, self.safe_to_remove, threads))
 
 
-def compatibility(
-    threads: Sequence[JudgedThread], new: GraphFile, old: GraphFile | None, *, are_all: bool
-) -> Compatibility:
-    """Return judged threads, with what holds for all of them.
+class _Whole(NamedTuple):
+    summary: Mapping[str, int]
+    notes: Sequence[str]
+    safe_to_remove: Sequence[str]
+    threads: Sequence[JudgedThread]
 
-    Only if `are_all` threads of a store were judged, it is known which nodes none needs.
-    """
+
+def _notes(*, has_old: bool, are_all: bool) -> Sequence[str]:
     notes = []
-    if old is None:
+    if not has_old:
         notes.append(
             "without --from, changed code, removed edges and new nodes before a waiting one are"
             " not seen"
         )
     if not are_all:
         notes.append("what is safe to remove is not told of some threads")
-        return Compatibility(threads, notes, ())
-    needs = {name for one in threads for name in one.needs}
-    parts = (old or new).parts
-    nodes = {name for number in (old or new).graphs.values() for name in parts[number].nodes}
-    return Compatibility(threads, notes, sorted(nodes - needs - {START}))
-
-
-def _rows(found: Iterable[JudgedThread]) -> Iterator[dict[str, Any]]:
-    for thread in found:
-        for one in thread.findings:
-            yield {"thread_id": thread.thread_id, **FINDING.record(one)}
+    return notes
 
 
 ROW_COLUMNS = (
@@ -103,30 +153,32 @@ _STYLES: Mapping[CompatVerdict, Style] = {
 
 
 def compatibility_lines(found: Compatibility) -> Iterator[StyledLine]:
-    """Yield the numbers by verdict, then each kind of difference with examples."""
-    total = len(found.threads)
+    """Judge all threads; yield the numbers by verdict, then each kind of difference."""
+    for _ in found:
+        pass
+    total = sum(found.summary.values())
     numbers = ", ".join(f"{number} {name}" for name, number in found.summary.items())
     yield line((f"{counted(total, 'thread')}: {numbers or 'none'}", "head"))
-    groups: dict[Incompatibility, list[str]] = {}
-    for thread in found.threads:
-        for one in thread.findings:
-            groups.setdefault(one, []).append(thread.thread_id)
     order = list(CompatVerdict)
-    for (verdict, code, where, reason, remedy), ids in sorted(
-        groups.items(), key=lambda item: (order.index(item[0][0]), -len(item[1]), item[0][1:3])
+    for (verdict, code, where, reason, remedy), kind in sorted(
+        found.kinds.items(),
+        key=lambda item: (order.index(item[0].verdict), -item[1].number, item[0][1:3]),
     ):
         yield line("")
         yield line(
             (f"{verdict}  ", _STYLES.get(verdict, "plain")),
             (safe_text(where), "node"),
-            f"  {code}, {counted(len(set(ids)), 'thread')}",
+            f"  {code}, {counted(kind.number, 'thread')}",
         )
         yield line(f"  {safe_text(reason)}")
         yield line((f"  remedy: {safe_text(remedy)}", "dim"))
-        some = list(dict.fromkeys(ids))
-        more = f" and {len(some) - _EXAMPLES} more" if len(some) > _EXAMPLES else ""
-        shown = ", ".join(safe_text(one) for one in some[:_EXAMPLES])
+        left = kind.number - len(kind.examples)
+        more = f" and {left} more" if left else ""
+        shown = ", ".join(map(safe_text, kind.examples))
         yield line((f"  {shown}{more}", "dim"))
+    if found.untold:
+        yield line("")
+        yield line(f"{counted(found.untold, 'finding')} of other kinds: -o ndjson shows all")
     if found.safe_to_remove:
         yield line("")
         yield line(f"safe to remove: {', '.join(map(safe_text, found.safe_to_remove))}")
@@ -135,6 +187,8 @@ def compatibility_lines(found: Compatibility) -> Iterator[StyledLine]:
         yield line((f"note: {safe_text(note)}", "dim"))
 
 
-def finding_rows(found: Compatibility) -> Iterator[dict[str, Any]]:
+def finding_rows(found: Iterable[JudgedThread]) -> Iterator[dict[str, Any]]:
     """Yield one row for each finding of each thread."""
-    return _rows(found.threads)
+    for thread in found:
+        for one in thread.findings:
+            yield {"thread_id": thread.thread_id, **FINDING.record(one)}
