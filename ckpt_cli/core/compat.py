@@ -337,7 +337,7 @@ def simulated(graph: Graph, body: Body) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _pair(value: Value) -> tuple[Value, bool] | None:
+def deferred_pair(value: Value) -> tuple[Value, bool] | None:
     """Return the value of a deferred channel and whether it is finished; None for other values."""
     items = items_of(value)
     if items is not None and len(items) == 2 and isinstance(items[1], bool):
@@ -345,9 +345,9 @@ def _pair(value: Value) -> tuple[Value, bool] | None:
     return None
 
 
-def _members(value: Value) -> frozenset[str]:
+def join_members(value: Value) -> frozenset[str]:
     """Return the names that arrived at a join."""
-    pair = _pair(value)
+    pair = deferred_pair(value)
     value = value if pair is None else pair[0]
     if isinstance(value, Tagged) and value.type in {"builtins.set", "builtins.frozenset"}:
         value = value.payload
@@ -356,11 +356,11 @@ def _members(value: Value) -> frozenset[str]:
 
 def _is_available(channel: GraphChannel, value: Value) -> bool:
     if channel.kind.startswith("NamedBarrier"):
-        pair = _pair(value)
+        pair = deferred_pair(value)
         is_finished = pair is None or pair[1]
-        return is_finished and channel.members <= _members(value)
+        return is_finished and channel.members <= join_members(value)
     if channel.kind == "LastValueAfterFinish":
-        pair = _pair(value)
+        pair = deferred_pair(value)
         return pair is not None and pair[1]
     return True
 
@@ -420,13 +420,13 @@ def deferral_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility
             continue
         channel, node = judging.graph.channels[name], named_node(name) or name
         is_deferred, place = channel.kind.endswith("AfterFinish"), level.place(node)
-        if is_deferred and _pair(value) is None:
+        if is_deferred and deferred_pair(value) is None:
             text = (
                 "the node is deferred now, and what is stored for it has the form of one that is"
                 " not: LangGraph raises when it loads this"
             )
             yield Incompatibility(CompatVerdict.BREAKS, "deferred", place, text, leave)
-        elif not is_deferred and _pair(value) is not None:
+        elif not is_deferred and deferred_pair(value) is not None:
             text = (
                 "the node is not deferred any more, and what is stored for it has the form of one"
                 " that is: the next arrival raises, or its turn is dropped"
@@ -546,7 +546,7 @@ def _arrived(level: StoredHead, graph: Graph) -> dict[str, frozenset[str]]:
     """Return the members that each join of a graph has, with those of finished tasks."""
     written = _written(level)
     return {
-        name: _members(level.body.values.get(name)) | written.get(name, set())
+        name: join_members(level.body.values.get(name)) | written.get(name, set())
         for name in graph.joins
     }
 
@@ -568,7 +568,7 @@ def _ahead(
     deferred = [
         named_node(name)
         for name, value in stored
-        if name.startswith("branch:to:") and _pair(value) is not None
+        if name.startswith("branch:to:") and deferred_pair(value) is not None
     ]
     arrived = _arrived(level, graph)
     full = [named_node(name) for name, one in graph.joins.items() if one <= arrived[name]]
@@ -603,7 +603,7 @@ def _joins(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
     pending = {name for name in written if name.startswith("join:")}
     for name in sorted((stored | pending) - graph.channels.keys()):
         node = named_node(name) or name
-        has_any = bool(_members(level.body.values.get(name))) or name in pending
+        has_any = bool(join_members(level.body.values.get(name))) or name in pending
         if has_any and node not in ahead and not _could_not_fire(level, judging, name):
             yield Incompatibility(
                 *(CompatVerdict.LOSES, "join-gone", level.place(node)),
