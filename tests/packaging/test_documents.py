@@ -74,7 +74,7 @@ def test_the_command_reference_is_up_to_date(generate: Any) -> None:
 
 
 def test_documents_are_linked_and_their_links_lead_somewhere() -> None:
-    for path in (README, *(ROOT / "docs").glob("*.md")):
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
             assert (path.parent / target).exists(), (path.name, target)
     names = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
