@@ -1,4 +1,4 @@
-"""The saver of docs/adapters.md: a SQLite file with the tables `states` and `results`."""
+"""The saver of docs/develop/adapters.md: a SQLite file with the tables `states` and `results`."""
 
 from __future__ import annotations
 

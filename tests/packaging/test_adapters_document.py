@@ -1,4 +1,4 @@
-"""The code of docs/adapters.md is a working adapter: the conformance suite passes on it."""
+"""The code of docs/develop/adapters.md is a working adapter: the conformance suite passes on it."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.command import ROOT
 
-DOCUMENT = ROOT / "docs" / "adapters.md"
+DOCUMENT = ROOT / "docs" / "develop" / "adapters.md"
 FILES = re.compile(r"```python\n(# (\S+\.py)\n.*?)```", re.DOTALL)
 ADDED = re.compile(r"^BACKEND = Backend\(\.\.\., (.*)\)$", re.MULTILINE)
 """What the document adds to the declaration, line by line."""

@@ -13,6 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 from ckpt_cli import __version__
+from ckpt_cli.app import root
 from tests.kit.command import ROOT
 
 pytestmark = pytest.mark.release
@@ -51,6 +52,7 @@ def test_the_sdist_holds_what_a_wheel_is_built_from(dist: Path) -> None:
         names = {one.partition("/")[2] for one in archive.getnames()}
     tops = {one.partition("/")[0] for one in names}
     files = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "PKG-INFO", ".gitignore"}
+    files.add("hatch_build.py")
     assert tops == files | {"ckpt_cli", "backends", "share"}
     assert {f"ckpt_cli/completions/{one}" for one in ("ckpt.bash", "_ckpt", "ckpt.fish")} < names
 
@@ -64,11 +66,13 @@ def test_a_wheel_from_the_sdist_is_a_wheel_from_the_tree(dist: Path, tmp_path: P
         assert [name for name in one.namelist() if one.read(name) != other.read(name)] == []
 
 
-def test_a_wheel_holds_completions_and_no_test(dist: Path) -> None:
+def test_a_wheel_holds_manuals_completions_and_no_test(dist: Path) -> None:
     with _wheel(dist) as wheel:
         names = wheel.namelist()
     shared = {one.partition(".data/data/")[2] for one in names if ".data/" in one}
-    assert shared == {
+    commands = ["ckpt", *(f"ckpt {words}" for words, _ in root().walk())]
+    manuals = {f"share/man/man1/{words.replace(' ', '-')}.1" for words in commands}
+    assert shared == manuals | {
         "share/bash-completion/completions/ckpt",
         "share/zsh/site-functions/_ckpt",
         "share/fish/vendor_completions.d/ckpt.fish",
@@ -78,6 +82,21 @@ def test_a_wheel_holds_completions_and_no_test(dist: Path) -> None:
     }
     tops = {one.partition("/")[0] for one in names}
     assert {one for one in tops if "-" not in one} == {"ckpt_cli", "ckpt_backends"}
+
+
+def test_a_manual_names_each_option_and_exit_code(dist: Path) -> None:
+    for words, command in root().walk():
+        with _wheel(dist) as wheel:
+            (name,) = (
+                n for n in wheel.namelist() if n.endswith(f"/ckpt-{words.replace(' ', '-')}.1")
+            )
+            text = wheel.read(name).decode().replace("\\-", "-")
+        own = [one for one in command.params if one.rich_help_panel != "Global options"]
+        missing = [name for one in own for name in one.opts if name[0] == "-" and name not in text]
+        assert missing == [], words
+    table = (ROOT / "docs" / "json.md").read_text("utf-8").partition("## Exit codes")[2]
+    codes = re.findall(r"^\| (\d+) \|", table.partition("\n## ")[0], re.MULTILINE)
+    assert re.findall(r"^\.TP\n\\fB(\d+)\\fR", text, re.MULTILINE) == codes
 
 
 def test_links_and_pictures_are_absolute(metadata: Message, project: dict[str, str]) -> None:
