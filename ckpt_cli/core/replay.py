@@ -178,6 +178,7 @@ def without_values(found: Differences) -> Differences:
 
 NOT_APPLIED = CONTROL | {"__no_writes__", "__return__", "__pregel_push"}
 """Channels that no checkpoint has: they record what happened to a task."""
+_PERMUTED_TASKS = 6
 _PERMUTED = 720
 """Maximum number of task orders that are tried if no order is stored: enough for six tasks."""
 
@@ -207,6 +208,12 @@ class PossibleOrders(NamedTuple):
     between: tuple[WriteOrder, ...] = ()
     """How a DeltaChannel that the child does not store was made, if not in one of `ways`: readers
     apply all writes that are stored with the parent, whatever the child was made for."""
+    sorts_between: bool = True
+    """Whether readers of such a DeltaChannel sort the tasks. LangGraph.js does while a run goes on;
+    the next run takes them as its saver returns them."""
+
+    def is_ordered(self, *, between: bool) -> bool:
+        return self.ordered and (self.sorts_between or not between)
 
 
 class SortedWrites(NamedTuple):
@@ -274,15 +281,14 @@ def possible_orders(
     `again`: the checkpoint has another child with the same source. `skipped`: steps between the two
     are not stored. `takes_input`: the child stores the input in a separate channel.
     """
-    is_ordered = _has_order(body) and all(one.path for one in writes.tasks)
+    bumps, between = True, writes.applied
     match source:
         case "input":
-            ways = _ways((writes.null, writes.inputs), (writes.inputs,), ())
+            ways, bumps = _ways((writes.null, writes.inputs), (writes.inputs,), ()), False
             lacking = "" if takes_input else "an input's writes to other channels are not stored"
-            return PossibleOrders(ways, is_ordered, lacking, bumps=False, between=writes.applied)
         case "fork":
-            ways, lacking = _ways((writes.null,), ()), "what a fork was given is not stored"
-            return PossibleOrders(ways, is_ordered, lacking, bumps=False, between=writes.applied)
+            ways, bumps = _ways((writes.null,), ()), False
+            lacking = "what a fork was given is not stored"
         case "update":
             finished = writes.tasks
             if writes.updates:
@@ -295,9 +301,12 @@ def possible_orders(
                 ways = _ways((finished,), (writes.null, finished), ())
             lacking = "" if writes.updates else "the writes of update_state are not stored"
             lacking = lacking or (_AGAIN if again else "")
-            return PossibleOrders(ways, is_ordered, lacking, between=writes.applied)
-    lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
-    return PossibleOrders(_ways((writes.null, writes.tasks)), is_ordered, lacking)
+        case _:
+            ways, between = _ways((writes.null, writes.tasks)), ()
+            lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
+    is_ordered = _has_order(body) and all(one.path for one in writes.tasks)
+    sorts_between = not body.is_javascript
+    return PossibleOrders(ways, is_ordered, lacking, bumps, between, sorts_between)
 
 
 def recorded_orders(writes: SortedWrites) -> PossibleOrders:
@@ -356,7 +365,8 @@ def orders_of_channel(
     ways = [
         tuple(mine for batch in way.batches if (mine := _of(batch, channel))) for way in made.ways
     ]
-    if made.ordered and len(ways) == 1:
+    is_ordered = made.is_ordered(between=between)
+    if is_ordered and len(ways) == 1:
         yield WriteOrder(ways[0])
         return
     seen: set[tuple[tuple[int, ...], ...]] = set()
@@ -364,11 +374,18 @@ def orders_of_channel(
         if (key := _key(batches)) not in seen:
             seen.add(key)
             yield WriteOrder(batches, assumed=len(ways) > 1)
-    for batches in () if made.ordered else ways:
+    for batches in () if is_ordered else ways:
         for shuffled in islice(product(*map(_permuted, batches)), _PERMUTED):
             if (key := _key(shuffled)) not in seen:
                 seen.add(key)
                 yield WriteOrder(shuffled, assumed=True)
+
+
+def are_all_orders(made: PossibleOrders, found: Sequence[WriteOrder], *, between: bool) -> bool:
+    """Return whether `orders_of_channel` found all orders; there may be too many to try."""
+    tasks = (len({one.write.task_id for one in some}) for way in found for some in way.batches)
+    is_tried = len(found) < _PERMUTED and max(tasks, default=0) <= _PERMUTED_TASKS
+    return is_tried or made.is_ordered(between=between)
 
 
 def written_channels(made: PossibleOrders) -> set[str]:
@@ -409,7 +426,7 @@ def _of(batch: Sequence[TaskWrite], channel: str) -> tuple[TaskWrite, ...]:
 def _permuted(batch: Sequence[TaskWrite]) -> Iterator[tuple[TaskWrite, ...]]:
     """Yield the writes of a batch with its tasks in every order."""
     tasks = [tuple(group) for _, group in groupby(batch, lambda one: one.write.task_id)]
-    chosen = permutations(tasks) if len(tasks) <= 6 else iter([tuple(tasks)])
+    chosen = permutations(tasks) if len(tasks) <= _PERMUTED_TASKS else iter([tuple(tasks)])
     for order in chosen:
         yield tuple(one for task in order for one in task)
 
@@ -472,6 +489,9 @@ class Verdict(StrEnum):
     MATCH = "match"
     MISMATCH = "mismatch"
     UNVERIFIABLE = "unverifiable"
+
+
+NO_OTHERS: Mapping[int, Sequence[Held]] = {}
 
 
 class Explained(NamedTuple):
@@ -667,12 +687,14 @@ def explain(
     ways: Iterable[tuple[Sequence[Sequence[Value]], bool]],
     stored: Held,
     clears: bool | None = None,
+    others: Mapping[int, Sequence[Held]] = NO_OTHERS,
 ) -> Explained:
     """Try all reducers, from the base or from each reducer's own earlier result, to the stored
     value.
 
     `ways` are the batches of writes that may have been applied, the likeliest first, each with
-    whether it is assumed. `clears` is that of `Reducer.results_of`.
+    whether it is assumed. `clears` is that of `Reducer.results_of`. `others` are further earlier
+    results, for each reducer that has one in `carried`; they only explain a value.
     """
     tried = [(updates_of(batches), is_assumed) for batches, is_assumed in ways]
     mask = applicable = by_rebuilt = assumed = 0
@@ -694,15 +716,20 @@ def explain(
         bit = 1 << place
         starts: Sequence[tuple[Held, bool]] = from_base
         if place in carried and not is_unreadable(carried[place]):
-            starts = (*from_base, (carried[place], True))
-        for start, is_own in starts:
+            starts = (
+                *from_base,
+                *((one, True) for one in (carried[place], *others.get(place, ()))),
+            )
+        for nth, (start, is_own) in enumerate(starts):
+            is_other = nth > len(from_base)
             for n, (updates, is_assumed) in enumerate(tried):
                 results = reducer.results_of(start, updates, clears)
-                if results and n == 0 and is_own:
+                is_likeliest = results and n == 0 and not is_other
+                if is_likeliest and is_own:
                     own[place] = results[0]
                 if mask & bit:
                     break
-                if results and n == 0:
+                if is_likeliest:
                     alike = (one for one in rebuilt.values() if same_objects(one, results[0]))
                     rebuilt[place] = next(alike, results[0])
                     if _is_refutable(reducer, stored):
@@ -711,11 +738,32 @@ def explain(
                     applicable |= bit
                     mask |= bit
                     by_rebuilt |= bit if is_own else 0
-                    assumed |= bit if is_assumed else 0
+                    assumed |= bit if is_assumed or is_other else 0
                     break
         if mask & bit:
             rebuilt.pop(place, None)
     return Explained(mask, applicable, by_rebuilt, assumed, rebuilt, own)
+
+
+def results_in_any_order(
+    place: int,
+    starts: Sequence[Held],
+    ways: Iterable[Sequence[Sequence[Value]]],
+    clears: bool | None = None,
+) -> Sequence[Held] | None:
+    """Return what a reducer makes of any of these values in any of these ways, each result once.
+
+    None if there are more of them than are tried.
+    """
+    tried = [updates_of(batches) for batches in ways]
+    if len(starts) * len(tried) > _PERMUTED:
+        return None
+    found: list[Held] = []
+    for start, updates in product(starts, tried):
+        for result in CANDIDATES[place].results_of(start, updates, clears)[:1]:
+            if not any(held_fits(one, result) for one in found):
+                found.append(result)
+    return found
 
 
 def is_unreadable(value: Held) -> bool:

@@ -47,6 +47,7 @@ from ckpt_cli.core.replay import (
     Transition,
     Verdict,
     WriteOrder,
+    are_all_orders,
     as_loaded,
     bits_at,
     contributions,
@@ -69,6 +70,7 @@ from ckpt_cli.core.replay import (
     plain,
     possible_orders,
     recorded_orders,
+    results_in_any_order,
     sort_writes,
     texts_of,
     verdict_of,
@@ -103,6 +105,7 @@ _MOST_ODD = 15
 """Maximum number of earlier values of a channel that later writes are compared with."""
 _NO_WRITES = "none of the writes to it are stored"
 _GONE = "the value before it is not stored"
+_ANY_ORDER = "the order of the writes since its last snapshot is not stored"
 
 
 @dataclass(slots=True)
@@ -114,6 +117,9 @@ class KeptCheckpoint:
     writes: SortedWrites
     carried: dict[str, dict[int, Held]] = field(default_factory=dict)
     """By channel and reducer: the expected value, if it differs from the stored one."""
+    others: dict[str, dict[int, Sequence[Held] | None]] = field(default_factory=dict)
+    """By DeltaChannel and reducer: what it may be as well, because the order of some writes since
+    its last stored value is not stored; None if that are more values than are tried."""
     folded: dict[str, int] = field(default_factory=dict)
     """By DeltaChannel: the number of writes since its last stored value."""
     open: dict[str, list[Check]] = field(default_factory=dict)
@@ -310,7 +316,8 @@ class ChannelChecker:
         if not is_delta:
             none = _NO_WRITES if self._reader.is_values_only and not wrote else ""
             unread = _unread(base, stored, carried, _values(ways), is_gone=is_gone)
-            lacking = unread or made.lacking or none
+            unsure = _ANY_ORDER if None in self._others(name, base).values() else ""
+            lacking = unread or made.lacking or none or unsure
         mask = 0 if is_delta else found.mask & ~(found.by_rebuilt if is_lost else 0)
         check = Check(name, moment.key.checkpoint_id, mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
@@ -332,7 +339,7 @@ class ChannelChecker:
             known = self._likeliest(name, carried) if base is NOT_STORED or is_gone else base
             look.channels[name] = Looked(known, possible, stored, check)
         if is_delta or not lacking or is_unreadable(stored):
-            self._carry(found, check, is_delta=is_delta)
+            self._carry(found, check, base, possible if is_delta else None)
         if not is_unchanged:
             return check
         if is_delta:
@@ -371,7 +378,8 @@ class ChannelChecker:
     ) -> Explained:
         """Try all reducers; on messages in one form if the stored form is not explained."""
         clears, bumps = self._clears(name, stored), self._made.bumps
-        found = explain(base, carried, list(_with_steps(ways, bumps=bumps)), stored, clears)
+        more = {place: some for place, some in self._others(name, base).items() if some}
+        found = explain(base, carried, list(_with_steps(ways, bumps=bumps)), stored, clears, more)
         if found.mask & self.tally(name).leaders:
             return found
         loaded = as_loaded(stored)
@@ -383,7 +391,8 @@ class ChannelChecker:
         ]
         own = {place: as_loaded(value) for place, value in carried.items()}
         steps = list(_with_steps(plain, bumps=bumps))
-        again = explain(as_loaded(base), own, steps, loaded, clears)
+        more = {place: [as_loaded(one) for one in some] for place, some in more.items()}
+        again = explain(as_loaded(base), own, steps, loaded, clears, more)
         return again if again.mask & self.tally(name).leaders else found
 
     def _note_deviation(
@@ -452,17 +461,44 @@ class ChannelChecker:
         leaders = self.tally(name).leaders
         return next((value for place, value in carried.items() if leaders & 1 << place), NOT_STORED)
 
-    def _carry(self, found: Explained, check: Check, *, is_delta: bool) -> None:
-        """Keep what the likeliest reducers make of a channel, for the steps that follow."""
+    def _carry(
+        self, found: Explained, check: Check, base: Held, between: Sequence[WriteOrder] | None
+    ) -> None:
+        """Keep what the likeliest reducers make of a channel, for the steps that follow.
+
+        `between` are the ways to make a DeltaChannel that is not stored here; None for others.
+        """
         here, parent, name = self._here, self._parent, check.channel
         leaders = self.tally(name).leaders
         here.carried[name] = {
             place: value for place, value in found.rebuilt.items() if leaders & 1 << place
         }
-        if is_delta:
+        if between is not None:
             here.folded[name] = parent.folded.get(name, 0) + check.wrote
-        if here.carried[name] and not is_delta:
+            self._carry_others(name, base, between)
+        elif here.carried[name]:
             here.open[name] = [*parent.open.get(name, ()), check]
+
+    def _others(self, name: str, base: Held) -> Mapping[int, Sequence[Held] | None]:
+        """Return what else a DeltaChannel may be at a parent that does not store its value."""
+        return self._parent.others.get(name, {}) if base is NOT_STORED else {}
+
+    def _carry_others(self, name: str, base: Held, possible: Sequence[WriteOrder]) -> None:
+        """Keep what else a DeltaChannel may be after writes whose order is not stored."""
+        here, parent, others = self._here, self._parent, self._others(name, base)
+        is_all = are_all_orders(self._made, possible, between=True)
+        if is_all and not others and len(possible) == 1:
+            return
+        carried, kept = parent.carried.get(name, {}), here.others.setdefault(name, {})
+        steps = [parent.values_of(way.batches) or [[]] for way in possible]
+        for place, likeliest in here.carried[name].items():
+            before = carried.get(place, NOT_STORED) if base is NOT_STORED else base
+            more = others.get(place, ())
+            made = None
+            if is_all and more is not None:
+                starts, clears = (before, *more), self._clears(name, ABSENT)
+                made = results_in_any_order(place, starts, steps, clears)
+            kept[place] = made and [one for one in made if not held_fits(likeliest, one)]
 
     def _differing(self, name: str, found: Explained, stored: Held) -> dict[int, Differences]:
         """Return where a value differs from the results of the likeliest reducers."""

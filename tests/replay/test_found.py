@@ -166,3 +166,31 @@ def test_an_unknown_reducer_is_refused(sample: Path) -> None:
         assert "did you mean 'append'" in answer.err
     missing = ckpt("-s", sample, "diff", "--writes", "trip-to-kyoto", "--reducer", "nosuch=append")
     assert missing.code == 3
+
+
+def test_any_order_of_the_writes_between_two_snapshots_may_be_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run of LangGraph.js takes them as its saver returns them, in whatever order."""
+    path = copy_store(FIXTURES / "js-1.7.3" / "store.db", tmp_path)
+    with closing(sqlite3.connect(path)) as db:
+
+        def write(text: str, other: str) -> None:
+            where = "thread_id = 'delta-often' AND channel = 'items' AND value = ?"
+            rows = (f'["{other}"]'.encode(), f'["{text}"]'.encode())
+            assert db.execute(f"UPDATE writes SET value = ? WHERE {where}", rows).rowcount == 1
+            db.commit()
+
+        for pair in (("left 7", "?"), ("right 7", "left 7"), ("?", "right 7")):
+            write(*pair)
+        words = ("-s", path, "replay", "delta-often", "--verify", "-o", "json")
+        swapped = ckpt(*words)
+        assert (swapped.code, swapped.json["mismatch"], swapped.json["assumed"]) == (0, 0, 1)
+        write("right 7", "other")
+        assert ckpt(*words).code == 1
+        monkeypatch.setattr("ckpt_cli.core.replay._PERMUTED_TASKS", 1)
+        told = ckpt(*words).json["findings"]
+        assert "the order of the writes since its last snapshot is not stored" in {
+            one["reason"] for one in told if one["step"] == 10
+        }
+        assert ckpt(*words).code == 0
