@@ -80,10 +80,6 @@ def fails(path: str, state: Any) -> Any:
     return works(path, state)
 
 
-def fails_always(path: str, state: Any) -> Any:
-    raise ValueError(f"{path} is broken")
-
-
 def dies(path: str, state: Any) -> Any:
     if TURN != RESUMED:
         os.kill(os.getpid(), signal.SIGKILL)

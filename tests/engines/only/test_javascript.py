@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pymongo
 import pytest
 import redis
+from langgraph.checkpoint.base.id import uuid6
 
+from ckpt_backends.redis.javascript import documents
 from ckpt_backends.registry import open_store
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.savers.redis import dump
@@ -86,6 +89,32 @@ def test_documents_of_both_languages_are_told_apart_one_by_one(url: str) -> None
     assert gone == {name for name in of_javascript if f":{SAME}:".encode() in name}
 
 
+def test_gc_waits_for_the_checkpoints_of_young_values(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected, new, lost = client(url), str(uuid6()), str(uuid6())
+
+    def store_checkpoint(seconds: float) -> None:
+        (old,) = connected.json().get(
+            "checkpoint:linear::1f1e670a-23dc-69c0-ffff-c647d2fd7542", "$"
+        )
+        named = {"thread_id": "new", "checkpoint_id": new}
+        body = {**old["checkpoint"], "id": new, "channel_versions": {"items": 1}}
+        connected.json().set(f"checkpoint:new::{new}", "$", {**old, **named, "checkpoint": body})
+        assert seconds == 60
+        monkeypatch.setattr(documents, "_STORING", timedelta())
+
+    monkeypatch.setattr(documents, "_STORING", timedelta(minutes=1))
+    monkeypatch.setattr("ckpt_backends.redis.javascript.documents.time.sleep", store_checkpoint)
+    value = {"checkpoint_ns": "__empty__", "channel": "items", "version": "1", "value": []}
+    for thread_id, checkpoint_id in {"new": new, "other": lost}.items():
+        own = {**value, "thread_id": thread_id, "checkpoint_id": checkpoint_id}
+        connected.json().set(f"checkpoint_blob:{thread_id}::items:1", "$", own)
+    gc = ("gc", "--scope", "blobs", "--grace", "0s", "--yes", "-o", "json")
+    assert ckpt("-s", url, *gc).json["removed"]["rows"] == {"checkpoint_blob": 1}
+    assert (len(blobs(url, "new")), blobs(url, "other")) == (1, set())
+
+
 def test_a_thread_id_that_the_saver_refuses_is_not_made(url: str) -> None:
     for name in ("a*", "a[b]", "a\\b", "why?"):
         refused = ckpt("-s", url, "copy", "linear", "--as", name, "--yes")
@@ -116,11 +145,11 @@ def test_a_value_that_was_stored_anew_is_not_taken_for_an_old_one(
     anew: list[bytes] = []
     official = JavaScriptRemoval._run_last
 
-    def meanwhile(self: Any, inside: Any, rows: Any) -> None:
-        anew.append(self.keys.blobs[inside.blobs[0]])
+    def meanwhile(self: Any, removal: Any, rows: Any) -> None:
+        anew.append(self.keys.blobs[removal.inside.blobs[0]])
         stored = json.dumps("1fffffff-0000-6000-8000-000000000000")
         connected.execute_command("JSON.SET", anew[0], "$.checkpoint_id", stored)
-        official(self, inside, rows)
+        official(self, removal, rows)
 
     monkeypatch.setattr(JavaScriptRemoval, "_run_last", meanwhile)
     assert ckpt("-s", url, "purge", "--match", SAME, "--keep-last", "3", "--yes").code == 0

@@ -950,7 +950,7 @@ class ThreadRemoval(ABC, Generic[LayoutT]):
                 run_step = self._run_next
         except exceptions.WatchError:
             return removed(removal, rows)._replace(skipped=MOVED)
-        self._run_last(removal.inside, rows)
+        self._run_last(removal, rows)
         return removed(removal, rows)
 
     def only_step(self, removal: Removal) -> Step | None:  # noqa: ARG002
@@ -972,8 +972,8 @@ class ThreadRemoval(ABC, Generic[LayoutT]):
         """Run a later step. Raises `WatchError` if an agent has continued the thread."""
         run(pipe, step, rows)
 
-    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
-        """Remove the keys that must be checked again. `inside` is None for a whole thread."""
+    def _run_last(self, removal: Removal, rows: Counter[str]) -> None:
+        """Remove the keys that must be checked again."""
 
     def _is_as_planned(self, removal: Removal) -> bool:
         keys = self.keys

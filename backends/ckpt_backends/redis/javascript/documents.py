@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -36,7 +36,7 @@ from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.changes import Change, Inside
+from ckpt_backends.changes import Change, Removal
 from ckpt_backends.codec.values import MOST_BYTES, unread
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import (
@@ -207,43 +207,58 @@ class JavaScriptPlan(JsonPlan):
 class JavaScriptRemoval(KeyRemoval[JsonDocuments]):
     """The removal of one thread, or of a part of it."""
 
-    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
+    def _run_last(self, removal: Removal, rows: Counter[str]) -> None:
         """Remove values, except those that an agent has stored again meanwhile.
 
         Two branches may use the same version of a channel, and a saver stores values before the
         checkpoint that names them. So the checkpoint id in each value is checked: a value of a
-        newer checkpoint is kept for 2 seconds, in which the checkpoint would have been stored.
+        newer checkpoint goes only if the checkpoint is not there after 2 seconds, in which it would
+        have been stored.
         """
-        known = self.keys.blobs
-        newest = max((one.key.checkpoint_id for one in self.keys.checkpoints), default=None)
-        planned = [known[key] for key in (inside.blobs if inside else ()) if key in known]
-        for start in range(0, len(planned), KEYS_AT_ONCE):
-            names = planned[start : start + KEYS_AT_ONCE]
+        known, thread_id = self.keys.blobs, removal.thread_id
+        blobs = removal.inside.blobs if removal.inside else ()
+        planned = {known[key]: key for key in blobs if key in known}
+        late = self._owners(thread_id, planned).values()
+        if not all(time_of(one.checkpoint_id) is None or _is_stored(one) for one in late):
+            self._lock.keep()
+            time.sleep(_STORING.total_seconds())
+        names = list(planned)
+        for start in range(0, len(names), KEYS_AT_ONCE):
+            some = names[start : start + KEYS_AT_ONCE]
             self._lock.keep()
             with (
                 suppress(exceptions.WatchError),  # they were stored again: keep them
-                self._connection.transaction(names, loose=True) as pipe,
+                self._connection.transaction(some, loose=True) as pipe,
             ):
-                pipe.watch(*names)
-                told = self._connection.ask_all(
-                    ("JSON.GET", name, "$.checkpoint_id") for name in names
-                )
-                came = [json.loads(one or b"[]") for one in told]
-                old = [name for name, ids in zip(names, came, strict=True) if _is_old(ids, newest)]
-                if old:
+                pipe.watch(*some)
+                owners = self._owners(thread_id, {name: planned[name] for name in some})
+                checkpoints = {one: self._layout.checkpoint_name(one) for one in owners.values()}
+                asked = (("EXISTS", one) for one in checkpoints.values())
+                there = dict(zip(checkpoints, self._connection.ask_all(asked), strict=True))
+                kept = {name for name, one in owners.items() if there[one] or not _is_stored(one)}
+                if old := [name for name in some if name not in kept]:
                     run(pipe, [unlink(APART, old)], rows)
 
+    def _owners(
+        self, thread_id: str, planned: Mapping[bytes, BlobKey]
+    ) -> dict[bytes, CheckpointKey]:
+        """Return the checkpoints of values, if they are newer than all that were found."""
+        newest = max((one.key.checkpoint_id for one in self.keys.checkpoints), default=None)
+        asked = (("JSON.GET", name, "$.checkpoint_id") for name in planned)
+        found: dict[bytes, CheckpointKey] = {}
+        for (name, key), answer in zip(
+            planned.items(), self._connection.ask_all(asked), strict=True
+        ):
+            for one in json.loads(answer or b"[]"):
+                if not isinstance(one, str) or newest is None or one > newest:
+                    found[name] = CheckpointKey(thread_id, key.checkpoint_ns, str(one))
+        return found
 
-def _is_old(ids: Sequence[object], newest: str | None) -> bool:
-    limit = datetime.now(UTC) - _STORING
-    for one in ids:
-        if not isinstance(one, str):
-            return False
-        at = time_of(one)
-        is_late = newest is None or one > newest
-        if is_late and (at is None or at >= limit):
-            return False
-    return True
+
+def _is_stored(key: CheckpointKey) -> bool:
+    """Return whether a checkpoint would have been stored by now."""
+    at = time_of(key.checkpoint_id)
+    return at is not None and at < datetime.now(UTC) - _STORING
 
 
 BLOBS = f"{APART}:*"
