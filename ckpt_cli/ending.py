@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""The signals that end a process after it has cleaned up."""
+from ckpt_backends.platform import ENDING
 
 
 class ReaderGone(Exception):

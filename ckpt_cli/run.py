@@ -15,6 +15,7 @@ from itertools import pairwise
 from time import sleep
 from typing import TYPE_CHECKING
 
+from ckpt_backends import platform
 from ckpt_backends.errors import (
     CkptError,
     InsecureConnection,
@@ -207,7 +208,7 @@ def set_limits(environment: Mapping[str, str]) -> None:
     if time and time != NO_LIMIT and _SECONDS.fullmatch(time) is None:
         raise UsageError(f"invalid {TIME} '{time}'", hint=f"write seconds, or '{NO_LIMIT}'")
     if memory != NO_LIMIT:
-        _limit_memory(_bytes_of(memory) if memory else _half_of_machine())
+        platform.limit_data(_bytes_of(memory) if memory else max(_LEAST, platform.half_of_memory()))
     if time and time != NO_LIMIT:
         threading.Thread(target=_end_after, args=(int(time),), daemon=True).start()
     threading.excepthook = _thread_failed
@@ -228,26 +229,6 @@ def _bytes_of(text: str) -> int:
     return int(found[1]) << 10 * (1 + "KMGT".index(found[2].upper()))
 
 
-def _half_of_machine() -> int:
-    if sys.platform != "linux":
-        return 0
-    return max(_LEAST, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
-
-
-def _limit_memory(most: int) -> None:
-    """Limit what the process may write to. Only Linux keeps such a limit.
-
-    Address space (RLIMIT_AS) says little: DuckDB reserves a gigabyte and uses a tenth of it.
-    """
-    if sys.platform != "linux":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    allowed = [one for one in (most, soft, hard) if one != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(allowed), hard))
-
-
 def _end_after(seconds: int) -> None:
     """End the program as SIGTERM does; if a driver does not return, without cleaning up."""
     import signal
@@ -261,7 +242,7 @@ def _end_after(seconds: int) -> None:
     )
     os.kill(os.getpid(), signal.SIGTERM)
     sleep(_GRACE)
-    os.kill(os.getpid(), signal.SIGKILL)
+    platform.end_at_once()
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:

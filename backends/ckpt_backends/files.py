@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -15,7 +14,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import BinaryIO
 
-from ckpt_backends import shell
+from ckpt_backends import platform, shell
 from ckpt_backends.errors import Refused, StoreUnavailable, reason_of
 
 _KINDS = {
@@ -26,8 +25,6 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFLNK: "a symbolic link",
 }
-_OWN_INPUT = r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+"
-"""A descriptor of this process, such as that of `<(command)` in a shell."""
 
 
 def kind_of(mode: int) -> str:
@@ -64,7 +61,8 @@ def refuse_shared(path: Path, state: os.stat_result, verb: str) -> None:
     As ssh does: a key that belongs to someone else may be shared on purpose.
     """
     mode = stat.S_IMODE(state.st_mode)
-    if stat.S_ISREG(state.st_mode) and state.st_uid == os.getuid() and mode & 0o077:
+    is_own = platform.has_owners() and state.st_uid == platform.user_id()
+    if is_own and stat.S_ISREG(state.st_mode) and mode & 0o077:
         raise Refused(
             f"refusing to {verb} '{path}': other users can read it (mode {mode:04o})",
             hint=f"chmod 600 {shell.word(str(path))}",
@@ -79,7 +77,7 @@ def read_regular(
     The command line may also name a descriptor of this process, as `<(command)` does. Raises
     `OSError`, and `StoreUnavailable` if the file is not regular or is longer.
     """
-    if re.fullmatch(_OWN_INPUT, str(path)) and stat.S_ISFIFO(os.stat(path).st_mode):
+    if platform.is_own_input(path):
         file: BinaryIO = path.open("rb")
     else:
         file = open_regular(path)
@@ -94,7 +92,8 @@ def read_regular(
 
 
 def _opened(path: Path, *, follow: bool) -> int:
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    flags = os.O_RDONLY | platform.NONBLOCK | platform.PRIVATE
+    flags |= 0 if follow else platform.NOFOLLOW
     handle = os.open(path, flags)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
@@ -149,7 +148,7 @@ class TemporaryFolder:
                 _ALIVE.discard(self)
                 raise
             self._handle = _locked(self.path)
-            if self._handle is not None:
+            if self._handle is not None or not platform.has_locks():
                 return
             _ALIVE.discard(self)
 
@@ -185,9 +184,11 @@ def remove_all() -> None:
 def _locked(folder: Path) -> int | None:
     """A descriptor that locks a folder, if that is possible; None if another run removed it."""
     with suppress(FileNotFoundError):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        handle = platform.open_folder(folder)
+        if handle is None:
+            return None
         with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            platform.lock(handle, wait=True)
         if folder.exists():
             return handle
         os.close(handle)
@@ -195,7 +196,9 @@ def _locked(folder: Path) -> int | None:
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove this user's folders of killed runs. Ignores errors."""
+    """Remove this user's folders of killed runs, if locks tell which. Ignores errors."""
+    if not platform.has_locks():
+        return
     mode = parent.stat().st_mode
     if mode & 0o022 and not mode & stat.S_ISVTX:
         return  # Others could give any folder of this user such a name.
@@ -207,11 +210,13 @@ def _remove_left(parent: Path) -> None:
 
 def _remove_folder(folder: Path) -> None:
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        handle = platform.open_folder(folder)
+        if handle is None:
+            return
         try:
             facts = os.fstat(handle)
-            if facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) == 0o700:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if facts.st_uid == platform.user_id() and stat.S_IMODE(facts.st_mode) == 0o700:
+                platform.lock(handle)
                 from shutil import rmtree
 
                 rmtree(folder, ignore_errors=True)
@@ -228,7 +233,6 @@ def _remove_folder(folder: Path) -> None:
 
 
 _PART = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+\.part", re.DOTALL)
-_ACCESS_LIST = "system.posix_acl_access"
 
 
 def make_private_folder(path: Path) -> None:
@@ -262,6 +266,9 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
         with file:
             yield file
             to_disk(file)
+            if platform.moves_open_files():
+                _put(part, path, replace=replace)
+        if not platform.moves_open_files():
             _put(part, path, replace=replace)
         sync_folder(path.parent)
     finally:
@@ -277,17 +284,17 @@ def create_part(path: Path, like: Path | None = None) -> tuple[Path, BinaryIO]:
     """
     while True:
         part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.part")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | platform.NOFOLLOW | platform.PRIVATE
         file = os.fdopen(os.open(part, flags, 0o600), "wb")
         with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+            platform.lock(file.fileno(), wait=True)
         if os.fstat(file.fileno()).st_nlink:
             break
         # Another run removed the file before it was locked: try again.
         file.close()
     if like is not None:
         try:
-            _share(file.fileno(), like)
+            platform.share_like(file.fileno(), like)
         except OSError:
             file.close()
             part.unlink(missing_ok=True)
@@ -302,7 +309,12 @@ def to_disk(file: BinaryIO) -> None:
 
 
 def remove_unfinished(folder: Path, is_wanted: Callable[[str], bool]) -> None:
-    """Remove this user's `.part` files of killed runs for some file names. Ignores errors."""
+    """Remove this user's `.part` files of killed runs for some file names. Ignores errors.
+
+    Without locks, which tell that a run is over, they stay.
+    """
+    if not platform.has_locks():
+        return
     with suppress(OSError):
         for part in folder.glob(".*.part"):
             found = _PART.fullmatch(part.name)
@@ -313,7 +325,9 @@ def remove_unfinished(folder: Path, is_wanted: Callable[[str], bool]) -> None:
 def sync_folder(folder: Path) -> None:
     """Make sure that a rename is on disk, if the system supports that."""
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
+        handle = platform.open_folder(folder, follow=True)
+        if handle is None:
+            return
         try:
             os.fsync(handle)
         finally:
@@ -347,40 +361,15 @@ def _put(part: Path, path: Path, *, replace: bool) -> None:
 
 def _remove_part(part: Path) -> None:
     with suppress(OSError):
-        handle = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        flags = os.O_RDWR | platform.NOFOLLOW | platform.NONBLOCK | platform.PRIVATE
+        handle = os.open(part, flags)
         try:
             facts = os.fstat(handle)
-            if S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if S_ISREG(facts.st_mode) and facts.st_uid == platform.user_id():
+                platform.lock(handle)
                 part.unlink()
         finally:
             os.close(handle)
-
-
-def _share(handle: int, like: Path) -> None:
-    """Let the same users read and write a file as another one, or fewer of them."""
-    facts = os.stat(like)
-    for owner in ((-1, facts.st_gid), (facts.st_uid, -1)):
-        with suppress(OSError):
-            os.fchown(handle, *owner)
-    mode = facts.st_mode & 0o777
-    if os.fstat(handle).st_gid != facts.st_gid or not _has_access_list(handle, like):
-        # Members of another group are treated like everyone else.
-        mode = mode & 0o707 | (mode & 0o007) << 3
-    os.fchmod(handle, mode)
-
-
-def _has_access_list(handle: int, like: Path) -> bool:
-    """Copy the access control list of a file; True if it has none."""
-    try:
-        rights = os.getxattr(like, _ACCESS_LIST)
-    except (OSError, AttributeError):
-        return True
-    try:
-        os.setxattr(handle, _ACCESS_LIST, rights)
-    except OSError:
-        return False
-    return True
 
 
 # Locks on a folder, against two changes of its files at the same time.
@@ -396,7 +385,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises `StoreUnavailable` if another process holds it for `_LOCK_SECONDS`.
     """
-    with _lock(folder, os.O_RDONLY | os.O_DIRECTORY, folder):
+    with _lock(folder, lambda: platform.open_folder(folder, follow=True), folder):
         yield
 
 
@@ -406,22 +395,25 @@ def locked_by(file: Path) -> Iterator[None]:
 
     The file is made if it is missing. Raises `StoreUnavailable`.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    with _lock(file, flags, file.parent):
+    flags = os.O_RDWR | os.O_CREAT | platform.NOFOLLOW | platform.NONBLOCK | platform.PRIVATE
+    with _lock(file, lambda: os.open(file, flags, 0o666), file.parent):
         yield
 
 
 @contextmanager
-def _lock(path: Path, flags: int, folder: Path) -> Iterator[None]:
+def _lock(path: Path, open_: Callable[[], int | None], folder: Path) -> Iterator[None]:
     try:
-        handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        handle = open_()
     except OSError as error:
         raise StoreUnavailable(f"cannot open '{path}': {reason_of(error)}") from error
+    if handle is None:
+        yield
+        return
     try:
         until = time.monotonic() + _LOCK_SECONDS
         while True:
             with suppress(BlockingIOError):
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                platform.lock(handle)
                 break
             if time.monotonic() > until:
                 raise StoreUnavailable(

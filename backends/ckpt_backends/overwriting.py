@@ -6,15 +6,13 @@ and overwrites them later, when no other process reads them any more.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import signal
 import stat
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from ckpt_backends import platform
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remaining, Remains
 from ckpt_backends.errors import Closing, reason_of
 from ckpt_backends.files import not_regular, sync_folder
@@ -103,7 +101,7 @@ def overwrite_left(path: Path, label: str, unused: float = 0) -> tuple[Remaining
 
 
 def _opened_for_overwriting(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.open(path, os.O_WRONLY | platform.NOFOLLOW | platform.NONBLOCK | platform.PRIVATE)
 
 
 def _is_at(handle: int, path: Path) -> bool:
@@ -133,21 +131,11 @@ def _is_unread(handle: int) -> bool:
     Overwriting it earlier would show zeros to an application that is reading it.
     """
     until = time.monotonic() + _WAIT_SECONDS
-    while True:
-        try:
-            # Linux grants this lease only if the file is not open anywhere else.
-            fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)
-            fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        except (OSError, AttributeError) as error:
-            if getattr(error, "errno", None) != errno.EAGAIN:
-                return True
-        else:
-            with suppress(OSError):
-                fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-            return True
+    while platform.is_open_elsewhere(handle):
         if time.monotonic() > until:
             return False
         time.sleep(_PAUSE_SECONDS)
+    return True
 
 
 def _fill(handle: int) -> None:

@@ -16,6 +16,7 @@ from ckpt_backends.changes import Change
 from ckpt_backends.memory import MemoryStore
 from ckpt_backends.model import Capability, CheckpointKey, in_chunks
 from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.platform import ENDING
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_memory, open_store
 from ckpt_backends.rows import compare
@@ -49,10 +50,10 @@ from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added, r
 
 @contextmanager
 def collected_signals() -> Iterator[list[int]]:
-    """Collect SIGINT, SIGTERM and SIGHUP instead of acting on them."""
+    """Collect Ctrl-C and the signals that end a process instead of acting on them."""
     caught: list[int] = []
     keep: Callable[..., None] = lambda number, frame: caught.append(number)  # noqa: E731, ARG005
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ending = (signal.SIGINT, *ENDING)
     heeded = [one for one in ending if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, keep) for one in heeded}
     try:

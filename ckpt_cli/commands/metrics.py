@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Context, Option
 
+from ckpt_backends import platform
 from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import writing
 from ckpt_cli.diagnostics import progress
@@ -90,6 +90,6 @@ def _print(session: Session, found: StoreMetrics | None, out: Path | None) -> No
     try:
         with writing(out) as file:
             file.write(text.encode())
-            os.fchmod(file.fileno(), _READABLE)
+            platform.set_mode(file.fileno(), _READABLE)
     except OSError as error:
         raise StoreUnavailable(f"cannot write '{out}': {reason_of(error)}") from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from typer import Argument, Context, Option
 
+from ckpt_backends import platform
 from ckpt_backends.errors import (
     CkptError,
     MissingDependency,
@@ -330,7 +331,8 @@ def private_history() -> Path:
     path = history_file()
     try:
         make_private_folder(path.parent)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | platform.NOFOLLOW
+        os.close(os.open(path, flags, 0o600))
         os.chmod(path, 0o600, follow_symlinks=True)
     except OSError as error:
         raise UsageError(f"cannot write the history '{path}': {reason_of(error)}") from error

@@ -15,10 +15,11 @@ from typer import Context, Option
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import CheckpointKey
+from ckpt_backends.platform import ENDING
 from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
 from ckpt_cli.config.store_names import memory_place
-from ckpt_cli.ending import ENDING, Ended, restored
+from ckpt_cli.ending import Ended, restored
 from ckpt_cli.options import AsOf, OptionalThread
 from ckpt_cli.session import Session
 from ckpt_cli.tui.serving import SERVED

@@ -12,7 +12,7 @@ from errno import ELOOP
 from hashlib import sha256
 from pathlib import Path
 
-from ckpt_backends import shell
+from ckpt_backends import platform, shell
 from ckpt_backends.declaration import backend_of, bundled
 from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import check_regular, make_private_folder, open_regular, writing
@@ -33,7 +33,8 @@ def fault_of(path: Path, opened: os.stat_result, mine: frozenset[int] | None = N
     """Return why another user could have written an open file; None if no other user could.
 
     `opened` is the state of the open file, `mine` the ids of the users that are trusted: by default
-    this user, root, and the user who called sudo. Raises `OSError`.
+    this user, root, and the user who called sudo. Where files have no owner, nobody else could.
+    Raises `OSError`.
     """
     mine = _mine() if mine is None else mine
     place, state = path, opened
@@ -49,7 +50,7 @@ def fault_of_file(path: Path, opened: os.stat_result) -> str | None:
 
 
 def _mine() -> frozenset[int]:
-    user, caller = os.geteuid(), os.environ.get("SUDO_UID", "")
+    user, caller = platform.user_id(), os.environ.get("SUDO_UID", "")
     return frozenset({user, 0, *([int(caller)] if user == 0 and caller.isdecimal() else ())})
 
 
@@ -77,46 +78,19 @@ def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _fault(state: os.stat_result, place: Path, mine: frozenset[int]) -> str | None:
+    if not platform.has_owners():
+        return None
     if state.st_uid not in mine:
-        return f"belongs to user '{_user(state.st_uid)}'"
+        return f"belongs to user '{platform.user_name(state.st_uid)}'"
     mode = state.st_mode
     if stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
         return None
     if mode & stat.S_IWOTH:
         return "can be written by every user"
-    if mode & stat.S_IWGRP and not (_is_private(state) and not _has_acl(place)):
+    is_private = platform.is_group_of_owner(state) and not platform.has_access_list(place)
+    if mode & stat.S_IWGRP and not is_private:
         return "can be written by other users of its group"
     return None
-
-
-def _is_private(state: os.stat_result) -> bool:
-    """Whether a file's group has no member except the file's owner."""
-    import grp
-    import pwd
-
-    try:
-        owner, group = pwd.getpwuid(state.st_uid), grp.getgrgid(state.st_gid)
-    except KeyError:
-        return False
-    members = {one.pw_uid for one in pwd.getpwall() if one.pw_gid == state.st_gid}
-    return members == {state.st_uid} and set(group.gr_mem) <= {owner.pw_name}
-
-
-def _has_acl(place: Path) -> bool:
-    """Whether an access control list may name more users: its limit is in the group's bits."""
-    try:
-        return hasattr(os, "listxattr") and "system.posix_acl_access" in os.listxattr(place)
-    except OSError:
-        return True
-
-
-def _user(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 # What a profile of a configuration that nobody trusted may do: open a local store beside it.

@@ -21,9 +21,10 @@ from mcp.shared.exceptions import MCPError
 
 from ckpt_backends import shell
 from ckpt_backends.errors import CkptError, NotFound, UsageError
+from ckpt_backends.platform import ENDING
 from ckpt_cli.api.opening import Script
 from ckpt_cli.config.store_names import StoreNames
-from ckpt_cli.ending import ENDING, heed, leave, restored
+from ckpt_cli.ending import heed, leave, restored
 from ckpt_cli.mcp.tools import (
     TOOLS,
     Asked,

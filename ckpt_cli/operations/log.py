@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
 
+from ckpt_backends import platform
 from ckpt_backends.changes import Change, change_from_record, change_record
 from ckpt_backends.declaration import backend_of
 from ckpt_backends.errors import Refused, StoreUnavailable, UsageError, reason_of
@@ -41,7 +41,7 @@ def lock(file: IO[bytes]) -> None:
     until = time.monotonic() + _PATIENCE
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            platform.lock(file.fileno())
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise OSError(errno.EAGAIN, "another process keeps it locked") from None
@@ -52,9 +52,9 @@ def lock(file: IO[bytes]) -> None:
 
 def is_locked(path: Path) -> bool:
     """Return whether a process holds a lock on a file. Raises `OSError` if it cannot be opened."""
-    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDWR | platform.NOFOLLOW | platform.NONBLOCK | platform.PRIVATE)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        platform.lock(handle)
     except BlockingIOError:
         return True
     finally:
@@ -64,7 +64,7 @@ def is_locked(path: Path) -> bool:
 
 def _opened(path: Path, more: int = 0) -> BinaryIO:
     """Open a file of this user to read and to write. No link is followed. Raises `OSError`."""
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | more
+    flags = os.O_RDWR | platform.NOFOLLOW | platform.PRIVATE | more
     return os.fdopen(os.open(path, flags, 0o600), "r+b")
 
 
@@ -88,7 +88,7 @@ def user_name() -> str:
 
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
+    except (KeyError, OSError, ImportError):  # Where there is no list of users.
         return ""
 
 
@@ -508,7 +508,7 @@ def _lines_in(path: Path) -> list[bytes]:
 
 def check_owner(path: Path, file: IO[bytes]) -> None:
     """Raise `UsageError` if another user owns a file of the log: its steps would be carried out."""
-    if os.fstat(file.fileno()).st_uid not in {os.geteuid(), 0}:
+    if os.fstat(file.fileno()).st_uid not in {platform.user_id(), 0}:
         raise UsageError(
             f"cannot use '{path}': another user owns it", hint="export XDG_STATE_HOME=FOLDER"
         )
@@ -613,7 +613,7 @@ class Journal:
         try:
             make_private_folder(self._path.parent)
             self._file = _opened(self._path, os.O_CREAT | os.O_EXCL)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            platform.lock(self._file.fileno(), wait=True)
             first = {**to_record(planned), **({"audit": audit} if audit else {})}
             self._write([compact_json(first)])
             sync_folder(self._path.parent)
@@ -638,6 +638,8 @@ class Journal:
 
     def close(self, *, keep: bool) -> None:
         """Remove the file; `keep` moves the steps to where those of the log are."""
+        if not platform.moves_open_files():
+            self._file.close()
         with suppress(OSError):
             close_journal(self._log, self._path, keep=keep)
         self._file.close()
@@ -728,6 +730,8 @@ class Claim:
 
     def close(self, *, keep: bool) -> None:
         """Remove the file, or keep the steps. Raises `UsageError`."""
+        if not platform.moves_open_files():
+            self.file.close()
         try:
             close_journal(self.log, self.path, keep=keep)
         except OSError as error:
@@ -758,9 +762,9 @@ def claims(log: OperationLog, place: str) -> Iterator[Claim]:
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO | None]:
     """Lock a file; None if another process settles it, or did."""
-    with _opened(path, os.O_NONBLOCK) as file:
+    with _opened(path, platform.NONBLOCK) as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            platform.lock(file.fileno())
             is_ours = os.path.samestat(os.stat(path), os.fstat(file.fileno()))
         except OSError:
             is_ours = False
@@ -841,7 +845,7 @@ class AuditFile:
     def _opened(self) -> Iterator[BinaryIO]:
         if self.path.is_symlink():
             raise OSError(errno.ELOOP, "it is a symbolic link")
-        with _opened(self.path, os.O_CREAT | os.O_APPEND | os.O_NONBLOCK) as file:
+        with _opened(self.path, os.O_CREAT | os.O_APPEND | platform.NONBLOCK) as file:
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
                 raise OSError(0, "not a regular file")

@@ -9,7 +9,7 @@ import traceback
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context, resource_tracker
@@ -21,8 +21,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_backends.platform import ENDING, let_signals_through, signals_held
 from ckpt_backends.protocol import Store
-from ckpt_cli.ending import ENDING, heed, leave
+from ckpt_cli.ending import heed, leave
 
 if TYPE_CHECKING:
     from ckpt_cli.reading.store import Opening
@@ -365,8 +366,7 @@ def serve(
     """Work on the pieces that come through a connection, until it says that there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     heed(leave)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    let_signals_through(ENDING)
     pieces: SimpleQueue[Any] = SimpleQueue()
     Thread(target=_listen, args=(connection, pieces), daemon=True).start()
     do = _begun(opening, work, at_once)
@@ -527,19 +527,11 @@ def _away_from_this_folder() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-@contextmanager
-def _while_deaf() -> Iterator[None]:
+def _while_deaf() -> AbstractContextManager[None]:
     """Signals that end this process wait until the context ends: a child process that is only half
     started could not be stopped.
 
     Child processes started here never receive Ctrl-C; this process stops them instead. They
     receive the other signals once they can clean up.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ENDING})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return signals_held((signal.SIGINT, *ENDING))

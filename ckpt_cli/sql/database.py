@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,13 +14,12 @@ from decimal import Decimal
 from functools import partial
 from itertools import chain, islice
 from math import isfinite
-from pathlib import Path
 from threading import Event
 from threading import Thread as ThreadingThread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ckpt_backends import errors
+from ckpt_backends import errors, platform
 from ckpt_backends.files import TemporaryFolder
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import Thread
@@ -49,30 +47,6 @@ if TYPE_CHECKING:
 
 _ROOM = 3 * 2**29
 """Bytes that a query may allocate: what DuckDB may hold, and a value with its copy."""
-
-
-@contextmanager
-def bounded_allocation() -> Iterator[None]:
-    """Let this process allocate only so many bytes more, on Linux.
-
-    Other systems do not tell or do not keep such a limit. What is larger raises `MemoryError`, or
-    the error of the library that asked for it.
-    """
-    if sys.platform != "linux":
-        yield
-        return
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-    limit = pages * resource.getpagesize() + _ROOM
-    if before[0] != resource.RLIM_INFINITY:
-        limit = min(limit, before[0])
-    resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 _KIND = re.compile(r"^[A-Za-z ]+ Error: ")
@@ -444,7 +418,7 @@ class BoundedAnswer:
                 is_done.set()
 
         began = monotonic()
-        with bounded_allocation():
+        with platform.limited_allocation(_ROOM):
             ThreadingThread(target=work, name="sql", daemon=True).start()
             try:
                 # Not `join`: a signal makes Python 3.11 believe that the thread has ended.

@@ -24,7 +24,7 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.ending import ENDING
+from ckpt_backends.platform import ENDING
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.context import RememberedLook, ScreenContext, read_look, write_look
 from ckpt_cli.tui.reading import MOST, ScreenMessage, share_often

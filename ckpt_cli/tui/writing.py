@@ -30,12 +30,13 @@ from textual.worker import WorkerCancelled
 from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import TemporaryFolder, read_regular, writing
 from ckpt_backends.model import CheckpointKey
+from ckpt_backends.platform import ENDING
 from ckpt_backends.protocol import Store
 from ckpt_cli.apply.changes import carry_out
 from ckpt_cli.apply.purge import run_purge
 from ckpt_cli.apply.recording import Recorder
 from ckpt_cli.core.retention import PurgeReport
-from ckpt_cli.ending import ENDING, heed, restored, unwind
+from ckpt_cli.ending import heed, restored, unwind
 from ckpt_cli.operations.log import user_name
 from ckpt_cli.plans.purge import Policy
 from ckpt_cli.render.purge import RemovedThreads, removal_lines

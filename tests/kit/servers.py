@@ -7,7 +7,6 @@ from the system. Each test creates a separate database in it.
 import ctypes
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -350,6 +349,8 @@ def _unprivileged() -> dict[str, Any]:
     """Return the user for servers: PostgreSQL and MariaDB refuse to run as root."""
     if os.geteuid() != 0:
         return {}
+    import pwd  # late: not every system has it
+
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ckpt_backends import files as atomic_write
+from ckpt_backends import platform
 from ckpt_backends.files import TemporaryFolder, create_part, remove_all, remove_unfinished, writing
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
@@ -363,7 +363,7 @@ def test_the_members_of_another_group_gain_nothing(
     def denied(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(atomic_write, "_has_access_list", lambda *_: False)
+    monkeypatch.setattr(platform, "_copied_access_list", lambda *_: False)
     monkeypatch.setattr(os, "fchown", denied)
     part, file = create_part(tmp_path / "new", like=like)
     file.close()

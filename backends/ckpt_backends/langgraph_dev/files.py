@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, TypeVar
 
-from ckpt_backends import shell
+from ckpt_backends import platform, shell
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.json import integer
 from ckpt_backends.codec.pickle import (
@@ -738,8 +738,8 @@ _PACKAGES = ("@langchain/langgraph-api/", "@langchain/langgraph-cli/")
 
 def running(folder: Path, files: Iterable[str] = SERVERS_FILES) -> str:
     """Why a server probably runs on the folder; `''` if none does. `files` are those of its own."""
-    for pid, words in _processes():
-        if _is_server(words) and _is_in(pid, folder):
+    for pid, words in platform.processes():
+        if _is_server(words) and platform.works_in(pid, folder.parent):
             return f"process {pid} is its server"
     for name in files:
         try:
@@ -751,30 +751,9 @@ def running(folder: Path, files: Iterable[str] = SERVERS_FILES) -> str:
     return ""
 
 
-def _processes() -> Iterator[tuple[str, list[str]]]:
-    """On Linux, the visible processes: (process id, arguments of the command line)."""
-    try:
-        pids = [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return
-    for pid in pids:
-        try:
-            line = Path("/proc", pid, "cmdline").read_bytes()
-        except OSError:
-            continue
-        yield pid, os.fsdecode(line).split("\0")
-
-
 def _is_server(words: list[str]) -> bool:
     """Whether a command line is that of `langgraph dev` or of a process that it starts."""
     if any(word.startswith(_MODULES) or any(one in word for one in _PACKAGES) for word in words):
         return True
     names = [os.path.basename(word) for word in words]
     return "langgraph" in names and "dev" in names[names.index("langgraph") :]
-
-
-def _is_in(pid: str, folder: Path) -> bool:
-    try:
-        return os.path.samefile(f"/proc/{pid}/cwd", folder.parent)
-    except OSError:
-        return False

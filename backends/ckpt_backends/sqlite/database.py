@@ -19,6 +19,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
+from ckpt_backends import platform
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError, reason_of
 from ckpt_backends.files import not_regular, open_regular
 from ckpt_backends.model import Fault, Space
@@ -261,7 +262,7 @@ def _check_writable(path: Path) -> None:
         what, where = f"permission denied for its folder '{folder}'", folder
     else:
         return
-    if os.statvfs(where).f_flag & os.ST_RDONLY:
+    if platform.is_on_read_only_system(where):
         what = "read-only file system"
     raise StoreUnavailable(
         f"cannot write to '{path}': {what}", hint="--dry-run shows the plan without writing"

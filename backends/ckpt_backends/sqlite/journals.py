@@ -16,7 +16,7 @@ from pathlib import Path
 from struct import iter_unpack, unpack
 from typing import BinaryIO
 
-from ckpt_backends import shell
+from ckpt_backends import platform, shell
 from ckpt_backends.errors import (
     FILE_DAMAGED,
     ForeignFile,
@@ -463,7 +463,7 @@ _TRIES = 3
 _DATABASE_HEADER = 100
 """Bytes of a database's header, which contains the change counter. Logs have a shorter header."""
 _PIECE = 1 << 20
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | platform.NOFOLLOW | platform.PRIVATE
 
 Connect = Callable[[Path, str], sqlite3.Connection]
 

@@ -24,7 +24,7 @@ import textual_serve
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from ckpt_backends.errors import UsageError, reason_of
-from ckpt_cli.ending import ENDING
+from ckpt_backends.platform import ENDING
 from ckpt_cli.tui.serving import SERVED
 
 LOOPBACK = "127.0.0.1"
