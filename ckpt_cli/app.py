@@ -125,7 +125,7 @@ def root() -> Group:
         cls=Group,
         callback=global_options,
         help=HELP,
-        no_args_is_help=True,
+        invoke_without_command=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=MARKUP,

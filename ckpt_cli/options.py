@@ -56,6 +56,7 @@ def _show_version(value: bool) -> None:
 
 
 def global_options(
+    ctx: Context,
     store: Annotated[
         _Text,
         _shared("URL", "SQLite file, store URL or profile [env: CKPT_STORE].", "-s", "--store"),
@@ -117,6 +118,10 @@ def global_options(
     ] = False,
 ) -> None:
     """Options of every command. Callbacks keep them, since they may stand behind its name."""
+    if ctx.invoked_subcommand is None:
+        from ckpt_cli.commands.overview import overview
+
+        overview(ctx)
 
 
 Thread = Annotated[

@@ -43,6 +43,12 @@ def install_command(requirement: str, prefix: str = sys.prefix) -> str:
     return command("pip", "install", requirement)
 
 
+def run_words(prefix: str = sys.prefix) -> list[str]:
+    """Return the words that run this `ckpt`: without an installation, those of uvx or pipx."""
+    ways = {"uvx": ["uvx", DISTRIBUTION], "pipx run": ["pipx", "run", DISTRIBUTION]}
+    return ways.get(_installer(Path(prefix)), ["ckpt"])
+
+
 def upgrade_command(prefix: str = sys.prefix) -> str:
     """Return the command that installs the newest `ckpt` here, or runs it."""
     where = Path(prefix)

@@ -15,8 +15,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path  # the start of the program has no time for it
 
 
 def _module(name: str) -> Any:
@@ -218,7 +220,8 @@ def limited_allocation(room: int) -> Iterator[None]:
         yield
         return
     before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[0])
     limit = pages * resource.getpagesize() + room
     if before[0] != resource.RLIM_INFINITY:
         limit = min(limit, before[0])
@@ -240,7 +243,8 @@ def processes() -> Iterator[tuple[str, list[str]]]:
         return
     for pid in pids:
         try:
-            line = Path("/proc", pid, "cmdline").read_bytes()
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                line = file.read()
         except OSError:
             continue
         yield pid, os.fsdecode(line).split("\0")

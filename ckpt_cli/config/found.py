@@ -163,8 +163,7 @@ def only_store(folder: Path) -> StoreHere | None:
     """
     here = [*_local(folder), *_dev_server(folder)]
     where = "here" if here else "in the usual places"
-    here = here or [*_below(folder)] or [*_usual(folder)]
-    found = [one for one in here if one.has_threads] or here
+    found = _with_threads(here) or _elsewhere(folder)
     if len(found) > 1:
         raise errors.UsageError(
             f"no store given, and there are {len(found)} {where}", hint=_choice(found)
@@ -177,6 +176,24 @@ def only_store(folder: Path) -> StoreHere | None:
                 hint=f"read the file, then run `ckpt trust {shell.word(source)}`; or use -s URL",
             )
     return found[0] if found else None
+
+
+def found_in(folder: Path) -> list[StoreHere]:
+    """Return the stores of a folder, or else those in the usual places, as `only_store` looks.
+
+    Raises `UsageError` if too many files may be one.
+    """
+    return _with_threads([*_local(folder), *_dev_server(folder)]) or _elsewhere(folder)
+
+
+def _elsewhere(folder: Path) -> list[StoreHere]:
+    """Return those below a folder, or else those of applications."""
+    return _with_threads([*_below(folder)] or [*_usual(folder)])
+
+
+def _with_threads(found: list[StoreHere]) -> list[StoreHere]:
+    """Return those that hold threads, or else all."""
+    return [one for one in found if one.has_threads] or found
 
 
 def _choice(found: Sequence[StoreHere]) -> str:

@@ -72,7 +72,7 @@ def test_one_group_has_what_erases_and_encrypts() -> None:
     assert [one for one in names if one in COMMANDS] == ["secrets", "erase", "rekey"]
 
 
-@pytest.mark.parametrize("group", ["", "threads", "memory"])
+@pytest.mark.parametrize("group", ["threads", "memory"])
 def test_a_group_alone_prints_its_help(group: str) -> None:
     answer = ckpt(*group.split())
     assert (answer.code, answer.err) == (2, "")

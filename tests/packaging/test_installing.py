@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.release
 TOOLS = Path(sys.executable).parent
 PACKAGE = "langgraph-ckpt"
 SHOW = "-s agent.db show --tree"
+SECONDS = 15
+"""In which a stranger has a first answer, with everything downloaded."""
 SETTINGS = ("PIP_", "UV_", "SSL_CERT_")
 """How this machine reaches the package index."""
 
@@ -73,4 +76,10 @@ def test_two_commands_lead_to_the_tree_of_a_store(install: str, shell: Shell) ->
 
 @pytest.mark.parametrize("run", ["pipx run", "uvx"])
 def test_one_command_does_it_without_installing(run: str, shell: Shell) -> None:
+    begun = monotonic()
+    found = shell(f"{TOOLS}/{run} {PACKAGE}")
+    took = monotonic() - begun
+    assert "./agent.db  8 threads" in found
+    assert f"  {run} {PACKAGE} -s ./agent.db threads list" in found
+    assert took < SECONDS
     assert shows_tree(shell(f"{TOOLS}/{run} {PACKAGE} {SHOW}"))
