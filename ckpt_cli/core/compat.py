@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from ckpt_backends.codec.values import Tagged, Value, items_of
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, is_reserved
 from ckpt_cli.core.lineage import namespace_in
@@ -181,6 +181,8 @@ class GraphFile(NamedTuple):
     schemas: Mapping[str, Any]
     classes: Mapping[str, GraphClass]
     """By `module.Class`."""
+    fingerprints: Mapping[str, str]
+    """What tells each graph from its other versions, by its name."""
 
 
 def read_graphs(data: bytes, name: str) -> GraphFile:
@@ -203,7 +205,12 @@ def read_graphs(data: bytes, name: str) -> GraphFile:
     if not graphs:
         raise UsageError(f"'{name}' describes no graph")
     classes = {str(key): _class(one) for key, one in _map(found.get("classes")).items()}
-    return GraphFile(graphs, parts, _map(found.get("schemas")), classes)
+    marks = {
+        str(graph): mark
+        for graph, mark in _map(found.get("fingerprints")).items()
+        if isinstance(mark, str)
+    }
+    return GraphFile(graphs, parts, _map(found.get("schemas")), classes, marks)
 
 
 def _graph(told: object) -> Graph:
@@ -293,6 +300,7 @@ class StoredHead(NamedTuple):
     """The nodes that called it, outermost first; empty for the root."""
     key: CheckpointKey
     body: Body
+    metadata: Mapping[str, Value]
     step: Step
     number: int
     """The step of its checkpoint."""
@@ -388,6 +396,16 @@ class Judging(NamedTuple):
                 old = self.old_file.parts[before[0][0]]
         return self._replace(graph=self.file.parts[inner[0][0]], old=old)
 
+    def schema(self, key: object) -> Any:
+        """Return a JSON Schema of the new graph."""
+        return self.file.schemas.get(_text(key))
+
+    def is_same_schema(self, key: object) -> bool:
+        """Return whether a JSON Schema is that of the old graph, too."""
+        return self.old_file is not None and self.old_file.schemas.get(_text(key)) == self.schema(
+            key
+        )
+
 
 _KEEP_NODE = "keep the node under its old name until these threads are done"
 _KEEP_EDGE = "keep the edge until these threads are done"
@@ -395,14 +413,37 @@ _KEEP_KEY = "keep the key until these threads are done"
 _TRY = "resume a copy of one of these threads in a test"
 
 
+def findings_of(level: StoredHead, judging: Judging) -> list[Incompatibility]:
+    """Return what differs when a thread goes on in the new graph; only its state if it is done."""
+    if level.body.is_javascript:
+        text = "LangGraph.js wrote the thread, whose graphs compute their tasks in another way"
+        return [_foreign(level, "javascript", text)]
+    if level.step.next != ():
+        if level.body.v in _FORMATS_OF_NODES:
+            text = "a release before 0.3.15 wrote it, which named the channels of edges otherwise"
+            return [_foreign(level, "old-format", text), *state_of(level, judging)]
+        return judge(level, judging)
+    return [
+        *(one for one in deferral_of(level, judging) if one.verdict is CompatVerdict.BREAKS),
+        *state_of(level, judging),
+    ]
+
+
+_FORMATS_OF_NODES = {1, 2}
+"""Formats of bodies whose edges have other channels, which `_migrate_checkpoint` in
+`langgraph/graph/state.py` renames."""
+
+
+def _foreign(level: StoredHead, code: str, reason: str) -> Incompatibility:
+    return Incompatibility(CompatVerdict.CANNOT_TELL, code, level.place("?"), reason, _TRY)
+
+
 def judge(level: StoredHead, judging: Judging) -> list[Incompatibility]:
     """Return what differs when a thread with this head is resumed in the new graph."""
     found = [*deferral_of(level, judging), *_tasks(level, judging), *_new_tasks(level, judging)]
     found += _joins(level, judging)
     found += _routes(level, judging)
-    found += state_of(level, judging.graph, judging.file.schemas)
-    found += schemas_of(level, judging.graph, judging.file.schemas)
-    found += objects_of(level, judging)
+    found += state_of(level, judging)
     found += _memory(level, judging)
     found += _tools(level, judging.graph)
     return found
@@ -908,17 +949,68 @@ def _unknown(level: StoredHead, name: str, reason: str) -> Incompatibility:
 # The state: what is stored in channels that the new graph has not, or has in another way.
 
 _CONTAINERS: Mapping[str, type] = {"list": list, "dict": dict, "str": str, "int": int}
+_PLAIN_KINDS = {"LastValue", "AnyValue"}
+"""Kinds of channels that hold what was written last, so that its type is the key's."""
 
 
-def state_of(
-    level: StoredHead, graph: Graph, schemas: Mapping[str, Any]
-) -> Iterator[Incompatibility]:
-    """Yield keys of the state that are dropped, or that the new graph cannot read."""
+def values_needed(judging: Judging) -> frozenset[str]:
+    """Return the keys of the state whose values tell what the new graph makes of them.
+
+    What is as in the old graph breaks nothing that was not broken before, so these are all keys
+    with a type that tells something only if the old graph is not known.
+    """
+    channels = {
+        name: channel
+        for name, channel in judging.graph.channels.items()
+        if not is_reserved(name) and not channel.kind.startswith(("Ephemeral", "NamedBarrier"))
+    }
+    if _changed_classes(judging):
+        return frozenset(channels)
+    before = {} if judging.old is None else judging.old.channels
+    found = {
+        name
+        for name, channel in channels.items()
+        if channel.container in _CONTAINERS
+        or channel.classes
+        or (channel.kind in _PLAIN_KINDS and channel.schema)
+        if before.get(name) != channel or not judging.is_same_schema(channel.schema)
+    }
+    for node in judging.graph.nodes.values():
+        if _is_checked(node) and not _was_checked(judging, node):
+            found |= _map(_map(judging.schema(node.needs.get("schema"))).get("properties")).keys()
+    return frozenset(found)
+
+
+def _changed_classes(judging: Judging) -> bool:
+    """Return whether stored objects may be of classes that are new or have other fields."""
+    before = {} if judging.old_file is None else judging.old_file.classes
+    return any(before.get(name) != one for name, one in judging.file.classes.items())
+
+
+def _is_checked(node: GraphNode) -> bool:
+    """Return whether the state of a node is made by a class, which checks it."""
+    return node.needs.get("kind") in {"pydantic", "dataclass"}
+
+
+def _was_checked(judging: Judging, node: GraphNode) -> bool:
+    """Return whether a node of the old graph has the same state."""
+    if judging.old is None or not judging.is_same_schema(node.needs.get("schema")):
+        return False
+    return any(one.needs == node.needs for one in judging.old.nodes.values())
+
+
+def state_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield keys of the state that are dropped, or that the new graph cannot read, and nodes that
+    cannot.
+
+    Only `values_needed` are looked at; others may be missing.
+    """
+    wanted = values_needed(judging)
     written = {one.channel for task in level.step.tasks for one in task.writes if task.finished}
     for name in sorted({*level.body.values, *level.deltas, *written} - CONTROL):
-        if is_reserved(name) or name in graph.nodes:
+        if is_reserved(name) or name in judging.graph.nodes:
             continue
-        channel, place = graph.channels.get(name), level.place(name)
+        channel, place = judging.graph.channels.get(name), level.place(name)
         if channel is None:
             yield Incompatibility(
                 *(CompatVerdict.LOSES, "key-gone", place),
@@ -926,13 +1018,15 @@ def state_of(
                 _KEEP_KEY,
             )
         elif name in level.deltas:
-            yield from _delta(level, name, channel, place)
-        elif name in level.body.values:
-            yield from _value(level.body.values[name], channel, place, schemas)
+            yield from _delta(level, name, channel, place, is_wanted=name in wanted)
+        elif name in level.body.values and name in wanted:
+            yield from _value(level.body.values[name], channel, place, judging)
+    yield from _schemas(level, judging)
+    yield from _objects_of(level, judging, wanted)
 
 
 def _delta(
-    level: StoredHead, name: str, channel: GraphChannel, place: str
+    level: StoredHead, name: str, channel: GraphChannel, place: str, *, is_wanted: bool
 ) -> Iterator[Incompatibility]:
     """Yield what becomes of a key whose value is rebuilt from writes: only keys with a reducer are.
 
@@ -945,33 +1039,36 @@ def _delta(
             " empty",
             "keep the DeltaChannel until these threads are done",
         )
-    elif (container := _CONTAINERS.get(channel.container)) is not None:
+    elif is_wanted and (container := _CONTAINERS.get(channel.container)) is not None:
         value = level.rebuilt(name)
         if not _is_a(value, container):
             yield from _other_container(channel, place)
 
 
-def schemas_of(
-    level: StoredHead, graph: Graph, schemas: Mapping[str, Any]
-) -> Iterator[Incompatibility]:
+def _schemas(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
     """Yield nodes ahead whose state is a class that what is stored does not make.
 
     A thread that is done begins again, so all nodes are ahead of it.
     """
+    graph, old = judging.graph, judging.old
+    if not any(map(_is_checked, graph.nodes.values())):
+        return
     ahead = needed(level, graph) if level.step.tasks else graph.reached_from([START], {})
     told: set[str] = set()
     for name in sorted(ahead & graph.nodes.keys()):
-        needs = graph.nodes[name].needs
+        node = graph.nodes[name]
+        needs, was_checked = node.needs, _was_checked(judging, node)
         kind = _text(needs.get("name"))
-        if needs.get("kind") not in {"pydantic", "dataclass"} or kind in told:
+        is_same = was_checked and old is not None and name in old.nodes
+        if not _is_checked(node) or kind in told or is_same:
             continue
         told.add(kind)
         missing = [one for one in _list(needs.get("required")) if one not in level.body.values]
-        properties = _map(_map(schemas.get(_text(needs.get("schema")))).get("properties"))
+        properties = _map(_map(judging.schema(needs.get("schema"))).get("properties"))
         misfits = [
             key
             for key, value in level.body.values.items()
-            if key in properties and not _fits(value, properties[key])
+            if key in properties and not was_checked and not _fits(value, properties[key])
         ]
         if missing or misfits:
             lacks = f"lacks {', '.join(map(str, missing))}" if missing else ""
@@ -985,14 +1082,18 @@ def schemas_of(
 
 
 def _value(
-    value: Value, channel: GraphChannel, place: str, schemas: Mapping[str, Any]
+    value: Value, channel: GraphChannel, place: str, judging: Judging
 ) -> Iterator[Incompatibility]:
     container = _CONTAINERS.get(channel.container)
-    if container is not None and not _is_a(value, container):
+    if isinstance(value, Opaque | Cut):
+        yield Incompatibility(
+            *(CompatVerdict.CANNOT_TELL, "unread", place),
+            "its type may have changed, and what is stored cannot be read here",
+            "give the key of encrypted values, or keep the type until these threads are done",
+        )
+    elif container is not None and not _is_a(value, container):
         yield from _other_container(channel, place)
-    elif channel.kind in {"LastValue", "AnyValue"} and not _fits(
-        value, schemas.get(channel.schema)
-    ):
+    elif channel.kind in _PLAIN_KINDS and not _fits(value, judging.schema(channel.schema)):
         yield Incompatibility(
             *(CompatVerdict.CHANGES, "type", place),
             "what is stored does not fit the type that the key has now",
@@ -1008,7 +1109,9 @@ def _other_container(channel: GraphChannel, place: str) -> Iterator[Incompatibil
     )
 
 
-def objects_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+def _objects_of(
+    level: StoredHead, judging: Judging, wanted: Collection[str]
+) -> Iterator[Incompatibility]:
     """Yield keys with objects that the classes of the new graph do not make.
 
     LangGraph reads plain data in place of an object whose class or value is gone, or whose
@@ -1017,7 +1120,7 @@ def objects_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]
     keep = "keep the class as it was until these threads are done"
     for name, value in sorted(level.body.values.items()):
         channel = judging.graph.channels.get(name)
-        if channel is None or is_reserved(name):
+        if channel is None or name not in wanted:
             continue
         before = None if judging.old is None else judging.old.channels.get(name)
         place, told = level.place(name), set[str]()
@@ -1123,7 +1226,7 @@ _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 def _fits(value: Value, schema: Any) -> bool:
     """Return whether a plain value may be of a JSON Schema; True for all that is not plain."""
-    if not isinstance(schema, dict) or isinstance(value, Tagged):
+    if not isinstance(schema, dict) or isinstance(value, Tagged | Opaque | Cut):
         return True
     if any_of := _list(schema.get("anyOf")):
         return any(_fits(value, one) for one in any_of)

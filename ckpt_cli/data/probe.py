@@ -48,8 +48,9 @@ def main(words):
         "schemas": described.schemas,
         "classes": described.classes,
     }
-    for part in document["parts"]:
-        part["fingerprint"] = digest(json.dumps(part, sort_keys=True))
+    document["fingerprints"] = {
+        name: described.fingerprint(number) for name, number in document["graphs"].items()
+    }
     json.dump(document, sys.stdout, indent=1, sort_keys=True)
     print()
     return 0
@@ -170,6 +171,27 @@ class Description:
         if builder is not None:
             part.update(edges(builder))
         return number
+
+    def fingerprint(self, number):
+        """Return a digest of a graph with all that it calls, wherever it stands among others."""
+        parts, told = [number], []
+        for one in parts:
+            nodes = {}
+            for name, node in self.parts[one]["nodes"].items():
+                inner = []
+                for each in node.get("subgraphs", ()):
+                    if each["part"] not in parts:
+                        parts.append(each["part"])
+                    inner.append({**each, "part": parts.index(each["part"])})
+                nodes[name] = {**node, "subgraphs": inner}
+            told.append({**self.parts[one], "nodes": nodes})
+        named = {
+            name: self.classes[name]
+            for part in told
+            for channel in part["channels"].values()
+            for name in channel.get("classes", ())
+        }
+        return digest(json.dumps([told, named], sort_keys=True))
 
     def node(self, name, node, builder):
         told = {"triggers": sorted(map(str, getattr(node, "triggers", ())))}

@@ -1120,9 +1120,12 @@ def heads_with(
     writes: Mapping[CheckpointKey, Sequence[Write]],
     inference: TriggerInference,
     *,
-    state: bool = False,
+    state: bool | Collection[str] = False,
 ) -> Iterator[Moment]:
-    """Yield the heads whose writes are given, of these threads, as `read_heads` does."""
+    """Yield the heads whose writes are given, of these threads, as `read_heads` does.
+
+    `state` may name the channels wanted.
+    """
     if not writes:
         return
     listed = {one.thread_id: one for one in threads}

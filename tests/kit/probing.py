@@ -19,14 +19,20 @@ from tests.kit.agents.small import running
 CONFIG: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 40}
 
 
-def described(graph: Any) -> GraphFile:
-    """What the probe says of a graph, as `ckpt` reads it."""
+def document_of(graph: Any) -> dict[str, Any]:
+    """What the probe says of a graph."""
     program: Any = probe
     told = program.Description()
-    compiled = graph.compile() if hasattr(graph, "compile") else graph
-    document = {"ckpt_graph": program.FORMAT, "graphs": {"graph": told.graph(compiled)}}
+    number = told.graph(graph.compile() if hasattr(graph, "compile") else graph)
+    document = {"ckpt_graph": program.FORMAT, "graphs": {"graph": number}}
     document |= {"parts": told.parts, "schemas": told.schemas, "classes": told.classes}
-    return read_graphs(json.dumps(document).encode(), "graph.json")
+    document["fingerprints"] = {"graph": told.fingerprint(number)}
+    return document
+
+
+def described(graph: Any) -> GraphFile:
+    """The same, as `ckpt` reads it."""
+    return read_graphs(json.dumps(document_of(graph)).encode(), "graph.json")
 
 
 def stopped(path: Path, graph: Any, given: Any, answers: Sequence[str] = ()) -> Path:

@@ -9,7 +9,7 @@ from ckpt_cli.render.compat import Compatibility, compatibility_lines
 
 NODE = GraphNode((), False, (), "", (), True, (), True, None, None, {})
 GRAPH = Graph("g", False, {"ask": NODE, "old": NODE}, {}, {}, {}, frozenset())
-FILE = GraphFile({"g": 0}, (GRAPH,), {}, {})
+FILE = GraphFile({"g": 0}, (GRAPH,), {}, {}, {})
 
 
 def found(name: str) -> Incompatibility:

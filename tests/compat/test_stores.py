@@ -1,0 +1,201 @@
+"""Stores of other engines, languages and releases, and which graph a thread belongs to."""
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.redis import RedisSaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+
+from ckpt_backends.base import WrappedStore
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.url import parse_url
+from ckpt_cli.queries.compat import JudgedThread, judged_threads
+from tests.kit.agents.small import Log, chain, running
+from tests.kit.command import FIXTURES
+from tests.kit.probing import described
+
+
+def say(_: Any) -> Any:
+    return {"log": ["said"]}
+
+
+def ask(state: Any) -> Any:
+    return {"log": [interrupt("sure?") if state["log"] == ["ask"] else "no"]}
+
+
+def fail(_: Any) -> Any:
+    raise ValueError("no")
+
+
+def talk(name: str = "ask", schema: Any = Log) -> Any:
+    return chain(schema, {"start": lambda _: {}, name: ask, "end": say})
+
+
+def beside(name: str = "worker") -> Any:
+    built: Any = StateGraph(Log)
+    for one in (name, "broken"):
+        built.add_node(one, fail if one == "broken" else say).add_edge(START, one)
+    return built.add_edge([name, "broken"], "broken")
+
+
+def drive(graph: Any, *threads: str) -> None:
+    """Run a thread for each text: `ask` stops at a question."""
+    for one in threads:
+        config: Any = {"configurable": {"thread_id": one}}
+        with suppress(ValueError):
+            graph.invoke({"log": [one]}, config, durability="sync")
+
+
+def judged(store: Store, new: Any, old: Any) -> Mapping[str, JudgedThread]:
+    found = judged_threads(store, store.threads(), described(new), old and described(old))
+    return {one.thread_id: one for one in found}
+
+
+def verdicts(url: str, new: Any, old: Any) -> dict[str, str]:
+    with open_store(parse_url(url)) as store:
+        return {name: str(one.verdict) for name, one in judged(store, new, old).items()}
+
+
+SAVERS: Mapping[str, Callable[[str], AbstractContextManager[Any]]] = {
+    "postgres_url": PostgresSaver.from_conn_string,
+    "redis_stack_url": RedisSaver.from_conn_string,
+}
+
+
+@pytest.mark.parametrize("server", SAVERS)
+def test_other_engines_say_the_same(server: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(server)
+    with SAVERS[server](url) as saver:
+        saver.setup()
+        drive(talk().compile(checkpointer=saver), "ask", "done")
+        drive(beside().compile(checkpointer=saver), "half")
+    same = {"ask": "ok", "done": "ok"}
+    assert verdicts(url, talk(), talk()) == {**same, "half": "another graph"}
+    assert verdicts(url, talk("new"), talk()) == {**same, "ask": "loses", "half": "another graph"}
+    assert verdicts(url, beside("new"), beside())["half"] == "loses"
+    assert verdicts(url, beside(), beside())["half"] == "ok"
+
+
+def of_era(name: str) -> list[JudgedThread]:
+    """What the graphs of scenarios do to the threads that a release wrote with them."""
+    found: list[JudgedThread] = []
+    with quiet(), open_store(parse_url(str(FIXTURES / name / "store.db"))) as store:
+        for thread in store.threads():
+            if thread.thread_id in SCENARIOS:
+                graph = described(SCENARIOS[thread.thread_id].build(InMemorySaver()))
+                found += judged_threads(store, [thread], graph, graph)
+    assert len(found) > 60
+    return found
+
+
+@pytest.mark.parametrize("name", ["lg-0.6.11", "lg-1.0.10"])
+def test_what_an_earlier_release_wrote_is_judged_as_today(name: str) -> None:
+    assert {str(one.verdict) for one in of_era(name)} == {"ok"}
+
+
+def test_of_the_first_format_it_is_not_told_what_runs() -> None:
+    found = of_era("lg-0.2.70")
+    assert {one.code for thread in found for one in thread.findings} == {"old-format"}
+    assert any(thread.verdict == "ok" for thread in found)
+
+
+def test_javascript_is_refused_with_its_reason() -> None:
+    for thread in of_era("js-1.7.3"):
+        assert [(str(one.verdict), one.code) for one in thread.findings] == [
+            ("cannot tell", "javascript")
+        ]
+
+
+class Open(Log, total=False):
+    k: Any
+
+
+class Numbered(Log, total=False):
+    k: int
+
+
+class Watched(WrappedStore):
+    """Notes which values of heads are read."""
+
+    asked: frozenset[str] = frozenset()
+
+    def checkpoints_at(self, keys: Any, **options: Any) -> Any:
+        self.asked |= frozenset(options.get("values") or ())
+        return self.inner.checkpoints_at(keys, **options)
+
+
+def test_of_a_done_thread_only_what_changed_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with running(path, talk(schema=Open)) as agent:
+        for name, value in (("a", 3), ("b", "text"), ("c", 4)):
+            agent.invoke({"log": ["x"], "k": value}, {"configurable": {"thread_id": name}})
+    with open_store(parse_url(str(path))) as inner:
+        store = Watched(inner)
+        same = judged(store, talk("new", Open), talk(schema=Open))
+        assert {str(one.verdict) for one in same.values()} == {"ok"}
+        assert store.asked == frozenset()
+        found = judged(store, talk(schema=Numbered), talk(schema=Open))
+        assert store.asked == {"k"}
+    verdicts = {name: str(one.verdict) for name, one in found.items()}
+    assert verdicts == {"a": "ok", "b": "changes", "c": "ok"}
+
+
+def test_encrypted_values_cannot_be_told(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with closing(sqlite3.connect(path, check_same_thread=False)) as db:
+        drive(talk().compile(checkpointer=SqliteSaver(db, serde=serde)), "done")
+    assert verdicts(str(path), talk(), talk()) == {"done": "cannot tell"}
+
+
+def stamped(path: Path, graph: Any, mark: str | None = None) -> None:
+    """Run a thread whose application tells which version of its graph ran."""
+    own = described(graph).fingerprints["graph"]
+    with running(path, graph) as agent:
+        told = {"graph_fingerprint": own if mark is None else mark}
+        config: Any = {"configurable": {"thread_id": mark or "own"}, "metadata": told}
+        agent.invoke({"log": ["ask"]}, config)
+
+
+def test_a_thread_belongs_to_the_graph_that_its_metadata_names(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    stamped(path, talk())
+    stamped(path, talk(), "of another")
+    # With its own version for the old one, a thread is judged like any; without it, it is foreign.
+    new = talk("new")
+    assert verdicts(str(path), new, talk()) == {"own": "loses", "of another": "another graph"}
+    assert verdicts(str(path), new, talk("x")) == dict.fromkeys(
+        ("own", "of another"), "another graph"
+    )
+    assert verdicts(str(path), new, None) == dict.fromkeys(("own", "of another"), "loses")
+    assert verdicts(str(path), talk(), talk("x")) == {"own": "ok", "of another": "another graph"}
+
+
+def test_a_fingerprint_tells_what_a_graph_calls_and_not_where_it_stands() -> None:
+    def outer(inner: Any, *before: Any) -> Any:
+        return chain(Log, {"a": inner, **{f"b{n}": one for n, one in enumerate(before)}})
+
+    marks = [
+        described(one).fingerprints["graph"]
+        for one in (
+            talk(),
+            talk(),
+            talk("new"),
+            outer(talk().compile()),
+            outer(talk("n").compile()),
+        )
+    ]
+    assert marks[0] == marks[1]
+    assert len(set(marks)) == 4
