@@ -18,6 +18,7 @@ from langgraph.types import Command
 import ckpt_cli
 from ckpt_backends.testing.harness import Harness
 from tests.kit.agents.small import chain, run, running
+from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.tiers import FAST
@@ -247,14 +248,12 @@ sys.exit(VERDICT)
 """A command that writes down what it gets, and exits with a verdict about the state."""
 
 
-@pytest.mark.parametrize(
-    ("verdict", "step", "skipped"),
-    [
-        ("count > 1", 4, 0),
-        ("127 if count > 1 else 0", 4, 0),
-        ("125 if count == 1 else count == 2", 4, 3),
-        ("state.get('plan') is None", 7, 0),
-    ],
+@cases(
+    "verdict step skipped",
+    ("count > 1", 4, 0),
+    ("127 if count > 1 else 0", 4, 0),
+    ("125 if count == 1 else count == 2", 4, 3),
+    ("state.get('plan') is None", 7, 0),
 )
 def test_a_command_judges_each_state(
     job: Path,
@@ -278,17 +277,15 @@ def test_a_command_judges_each_state(
         assert (thread, state) == ("job", shown["values"])
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "said"),
-    [
-        ("true", 1, "holds at none of 9 checkpoints"),
-        ("exit 125", 1, "9 checkpoints could not be judged"),
-        ("false", 0, "holds from the start"),
-        ("no-such-command-anywhere", 2, "cannot run 'no-such-command-anywhere' (exit code 127)"),
-        ("kill -9 $$", 7, "was killed by signal 9 at checkpoint"),
-        ("exit 128", 7, "ended with exit code 128 at checkpoint"),
-        ("exec sleep \0", 2, "cannot run"),
-    ],
+@cases(
+    "line code said",
+    ("true", 1, "holds at none of 9 checkpoints"),
+    ("exit 125", 1, "9 checkpoints could not be judged"),
+    ("false", 0, "holds from the start"),
+    ("no-such-command-anywhere", 2, "cannot run 'no-such-command-anywhere' (exit code 127)"),
+    ("kill -9 $$", 7, "was killed by signal 9 at checkpoint"),
+    ("exit 128", 7, "ended with exit code 128 at checkpoint"),
+    ("exec sleep \0", 2, "cannot run"),
 )
 def test_the_exit_code_of_a_command_decides(job: Path, line: str, code: int, said: str) -> None:
     found = bisect(job, "--exec", line)
@@ -320,17 +317,15 @@ def test_python_code_may_test_states(job: Path) -> None:
             store["job"].bisect()
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "either CONDITION or --exec"),
-        (["step > 1", "--exec", "true"], "either CONDITION or --exec"),
-        (["--exec", "false", "--redact"], "--redact"),
-        (["idle > 2h"], "cannot ask about 'idle'"),
-        (["step >"], "cannot read the filter"),
-        (["plan = b"], "no field 'plan'"),
-        (["step > 1", "--until", "2001-01-01"], "no checkpoint is in the range"),
-    ],
+@cases(
+    "words said",
+    ([], "either CONDITION or --exec"),
+    (["step > 1", "--exec", "true"], "either CONDITION or --exec"),
+    (["--exec", "false", "--redact"], "--redact"),
+    (["idle > 2h"], "cannot ask about 'idle'"),
+    (["step >"], "cannot read the filter"),
+    (["plan = b"], "no field 'plan'"),
+    (["step > 1", "--until", "2001-01-01"], "no checkpoint is in the range"),
 )
 def test_what_makes_no_sense_is_refused(job: Path, words: list[str], said: str) -> None:
     refused = bisect(job, *words)

@@ -16,6 +16,7 @@ import pytest
 from langgraph.store.sqlite import SqliteStore
 
 from ckpt_cli import complete
+from tests.kit.cases import cases
 from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store, first_now
 from tests.kit.hostile.corpus import DDL
 from tests.kit.terminal_shell import SHELLS, TerminalShell, check_installed
@@ -76,28 +77,26 @@ def bash(line: str) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-@pytest.mark.parametrize(
-    ("line", "offers"),
-    [
-        ("ckpt ops v", ["verify"]),
-        ("ckpt threads list --sort b", ["bytes"]),
-        ("ckpt show --as", ["--ascii", "--as-of"]),
-        ("ckpt -s {store} show tr", ["trip-to-kyoto"]),
-        ("ckpt -s {store} show trip-to-kyoto --at he", ["head"]),
-        ("ckpt -s {store} blame trip-to-kyoto mess", ["messages"]),
-        ("ckpt --store {store} messages ref", ["refund-4711"]),
-        ("ckpt threads list --where x --stat", ["--status"]),
-        ("ckpt grep a --where check", ["checkpoints"]),
-        ("ckpt du --where meta", ["metadata."]),
-        ("ckpt -s mongodb", ["mongodb+srv://", "mongodb://"]),
-        ("ckpt --store sqli", ["sqlite://"]),
-        ("ckpt stores --la", ["--layouts"]),
-        ("ckpt stats --by mo", ["model"]),
-        ("ckpt stats --by model,d", ["model,day"]),
-        ("ckpt stats --by=node,ch", ["node,channel"]),
-        ("ckpt grep ", [""]),
-        ("ckpt -s none.db show ", [""]),
-    ],
+@cases(
+    "line offers",
+    ("ckpt ops v", ["verify"]),
+    ("ckpt threads list --sort b", ["bytes"]),
+    ("ckpt show --as", ["--ascii", "--as-of"]),
+    ("ckpt -s {store} show tr", ["trip-to-kyoto"]),
+    ("ckpt -s {store} show trip-to-kyoto --at he", ["head"]),
+    ("ckpt -s {store} blame trip-to-kyoto mess", ["messages"]),
+    ("ckpt --store {store} messages ref", ["refund-4711"]),
+    ("ckpt threads list --where x --stat", ["--status"]),
+    ("ckpt grep a --where check", ["checkpoints"]),
+    ("ckpt du --where meta", ["metadata."]),
+    ("ckpt -s mongodb", ["mongodb+srv://", "mongodb://"]),
+    ("ckpt --store sqli", ["sqlite://"]),
+    ("ckpt stores --la", ["--layouts"]),
+    ("ckpt stats --by mo", ["model"]),
+    ("ckpt stats --by model,d", ["model,day"]),
+    ("ckpt stats --by=node,ch", ["node,channel"]),
+    ("ckpt grep ", [""]),
+    ("ckpt -s none.db show ", [""]),
 )
 def test_bash_completes(sample: Path, line: str, offers: list[str]) -> None:
     assert sorted(bash(line.format(store=sample))) == sorted(offers)
@@ -126,12 +125,10 @@ def test_what_is_undone_is_offered_for_a_redo(sample: Path) -> None:
     assert bash(f"ckpt -s {sample} redo {undo[:6]}") == [undo]
 
 
-@pytest.mark.parametrize(
+@cases(
     "kind",
-    [
-        *("thread", "target", "ref", "ns", "channel", "store", "item", "session", "op"),
-        *("undone", "change", "bogus"),
-    ],
+    *("thread", "target", "ref", "ns", "channel", "store", "item", "session", "op"),
+    *("undone", "change", "bogus"),
 )
 def test_an_error_is_silent(kind: str, tmp_path: Path) -> None:
     for store in ("", str(tmp_path), str(tmp_path / "none.db"), "oracle://x:secret@y/z"):
@@ -154,18 +151,16 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("text", "offers"),
-    [
-        ("@", ["@stuck", "@ours"]),
-        ("status = error and @o", ["status = error and @ours"]),
-        ("not (la", ["not (last_at"]),
-        ("status=e", ["status=error", "status=empty"]),
-        ("status not in (error,p", ["status not in (error,pending"]),
-        ("next = s", []),
-        ("status = error s", []),
-        ("user = anna and st", ["user = anna and status", "user = anna and step"]),
-    ],
+@cases(
+    "text offers",
+    ("@", ["@stuck", "@ours"]),
+    ("status = error and @o", ["status = error and @ours"]),
+    ("not (la", ["not (last_at"]),
+    ("status=e", ["status=error", "status=empty"]),
+    ("status not in (error,p", ["status not in (error,pending"]),
+    ("next = s", []),
+    ("status = error s", []),
+    ("user = anna and st", ["user = anna and status", "user = anna and step"]),
 )
 def test_a_filters_last_word_is_offered(configured: Path, text: str, offers: list[str]) -> None:
     assert [line.partition("\t")[0] for line in offered("filter", text, "xyz")] == offers
@@ -271,42 +266,40 @@ def shown(text: str) -> set[str]:
     return set(re.split(r"[^\w-]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b.", " ", text)))
 
 
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ("ckpt show anna@ex", "anna@example.com"),
-        ('ckpt show "berta l', "berta lee"),
-        ("ckpt show o", "o'brien"),
-        ("ckpt show tenant:7:u", "tenant:7:user:anna"),
-        (r"ckpt show \$", "$(touch pwned)"),
-        *with_engines(
-            ("ckpt show ann", "anna@example.com"),
-            ("ckpt show ber", "berta lee"),
-            (r"ckpt show berta\ l", "berta lee"),
-            ("ckpt show 'berta l", "berta lee"),
-            ('ckpt show "o', "o'brien"),
-            ("ckpt show sa", 'say "hi"'),
-            ('ckpt show "sa', 'say "hi"'),
-            ("ckpt show 'say \"", 'say "hi"'),
-            ("ckpt show ten", "tenant:7:user:anna"),
-            ('ckpt show "tenant:7', "tenant:7:user:anna"),
-            ("ckpt show user=", "user=7;b"),
-            ("ckpt show '$", "$(touch pwned)"),
-            (r'ckpt show "\$', "$(touch pwned)"),
-            (r"ckpt show \`", "`touch pwned`"),
-            ("ckpt show k", "k;touch pwned"),
-            ('ckpt show "k', "k;touch pwned"),
-            ("ckpt show wo", "wow!now"),
-            ("ckpt show 'wo", "wow!now"),
-            ("ckpt show back", "back\\slash"),
-            ("ckpt show 'back", "back\\slash"),
-            ("ckpt show v", "v&w|x<y>z"),
-            (r"ckpt show \{", "{1,2}"),
-            ("ckpt show ü", "ünï"),
-            (r"ckpt show zoe@x\ ", "zoe@x y"),
-            ("ckpt threads delete -- -d", "-dash"),
-        ),
-    ],
+@cases(
+    "line word",
+    ("ckpt show anna@ex", "anna@example.com"),
+    ('ckpt show "berta l', "berta lee"),
+    ("ckpt show o", "o'brien"),
+    ("ckpt show tenant:7:u", "tenant:7:user:anna"),
+    (r"ckpt show \$", "$(touch pwned)"),
+    *with_engines(
+        ("ckpt show ann", "anna@example.com"),
+        ("ckpt show ber", "berta lee"),
+        (r"ckpt show berta\ l", "berta lee"),
+        ("ckpt show 'berta l", "berta lee"),
+        ('ckpt show "o', "o'brien"),
+        ("ckpt show sa", 'say "hi"'),
+        ('ckpt show "sa', 'say "hi"'),
+        ("ckpt show 'say \"", 'say "hi"'),
+        ("ckpt show ten", "tenant:7:user:anna"),
+        ('ckpt show "tenant:7', "tenant:7:user:anna"),
+        ("ckpt show user=", "user=7;b"),
+        ("ckpt show '$", "$(touch pwned)"),
+        (r'ckpt show "\$', "$(touch pwned)"),
+        (r"ckpt show \`", "`touch pwned`"),
+        ("ckpt show k", "k;touch pwned"),
+        ('ckpt show "k', "k;touch pwned"),
+        ("ckpt show wo", "wow!now"),
+        ("ckpt show 'wo", "wow!now"),
+        ("ckpt show back", "back\\slash"),
+        ("ckpt show 'back", "back\\slash"),
+        ("ckpt show v", "v&w|x<y>z"),
+        (r"ckpt show \{", "{1,2}"),
+        ("ckpt show ü", "ünï"),
+        (r"ckpt show zoe@x\ ", "zoe@x y"),
+        ("ckpt threads delete -- -d", "-dash"),
+    ),
 )
 def test_an_id_is_inserted_as_one_word(shell: TerminalShell, line: str, word: str) -> None:
     typed = shell.type(line).line
@@ -314,51 +307,47 @@ def test_an_id_is_inserted_as_one_word(shell: TerminalShell, line: str, word: st
     assert not list(shell.home.glob("**/pwned"))
 
 
-@pytest.mark.parametrize(
-    ("line", "whole"),
-    [
-        ("ckpt -s $SAMPLE show trip-to-kyoto@b95", "ckpt -s $SAMPLE show trip-to-kyoto@b955d"),
-        ("ckpt --store=$SAMPLE show refu", "ckpt --store=$SAMPLE show refund-4711"),
-        *with_engines(
-            ("ckpt sho", "ckpt show"),
-            ("ckpt -s $SAMPLE diff trip-to-kyoto he", "ckpt -s $SAMPLE diff trip-to-kyoto head"),
-            ("ckpt show anna@example.com@he", "ckpt show anna@example.com@head"),
-            (
-                "ckpt -s $SAMPLE show refund-4711 --channel mess",
-                "ckpt -s $SAMPLE show refund-4711 --channel messages",
-            ),
-            (
-                "ckpt -s $SAMPLE show refund-4711 --channel=mess",
-                "ckpt -s $SAMPLE show refund-4711 --channel=messages",
-            ),
-            ("ckpt -o nd", "ckpt -o ndjson"),
-            ("ckpt --output=nd", "ckpt --output=ndjson"),
-            ("ckpt gc --scope w", "ckpt gc --scope writes"),
-            ("ckpt completion f", "ckpt completion fish"),
-            ("ckpt export anna@example.com ber", r"ckpt export anna@example.com berta\ lee"),
-            ("ckpt grep x anna@e", "ckpt grep x anna@example.com"),
-            ("ckpt memory show users/anna/pro", "ckpt memory show users/anna/profile"),
-            ("ckpt memory list us", "ckpt memory list users/anna"),
-            (
-                "ckpt memory show --namespace users/anna pro",
-                "ckpt memory show --namespace users/anna profile",
-            ),
-            ("ckpt -s sett", "ckpt -s settings"),
-            ("ckpt import sett", "ckpt import settings"),
+@cases(
+    "line whole",
+    ("ckpt -s $SAMPLE show trip-to-kyoto@b95", "ckpt -s $SAMPLE show trip-to-kyoto@b955d"),
+    ("ckpt --store=$SAMPLE show refu", "ckpt --store=$SAMPLE show refund-4711"),
+    *with_engines(
+        ("ckpt sho", "ckpt show"),
+        ("ckpt -s $SAMPLE diff trip-to-kyoto he", "ckpt -s $SAMPLE diff trip-to-kyoto head"),
+        ("ckpt show anna@example.com@he", "ckpt show anna@example.com@head"),
+        (
+            "ckpt -s $SAMPLE show refund-4711 --channel mess",
+            "ckpt -s $SAMPLE show refund-4711 --channel messages",
         ),
-    ],
+        (
+            "ckpt -s $SAMPLE show refund-4711 --channel=mess",
+            "ckpt -s $SAMPLE show refund-4711 --channel=messages",
+        ),
+        ("ckpt -o nd", "ckpt -o ndjson"),
+        ("ckpt --output=nd", "ckpt --output=ndjson"),
+        ("ckpt gc --scope w", "ckpt gc --scope writes"),
+        ("ckpt completion f", "ckpt completion fish"),
+        ("ckpt export anna@example.com ber", r"ckpt export anna@example.com berta\ lee"),
+        ("ckpt grep x anna@e", "ckpt grep x anna@example.com"),
+        ("ckpt memory show users/anna/pro", "ckpt memory show users/anna/profile"),
+        ("ckpt memory list us", "ckpt memory list users/anna"),
+        (
+            "ckpt memory show --namespace users/anna pro",
+            "ckpt memory show --namespace users/anna profile",
+        ),
+        ("ckpt -s sett", "ckpt -s settings"),
+        ("ckpt import sett", "ckpt import settings"),
+    ),
 )
 def test_a_word_is_completed(shell: TerminalShell, line: str, whole: str) -> None:
     assert shell.type(line).line.rstrip() == whole
 
 
-@pytest.mark.parametrize(
-    ("group", "commands"),
-    [
-        ("", {"threads", "show", "memory", "demo"}),
-        ("threads ", {"list", "delete"}),
-        ("memory ", {"list", "show", "search", "export", "edit", "delete", "import", "sessions"}),
-    ],
+@cases(
+    "group commands",
+    ("", {"threads", "show", "memory", "demo"}),
+    ("threads ", {"list", "delete"}),
+    ("memory ", {"list", "show", "search", "export", "edit", "delete", "import", "sessions"}),
 )
 def test_a_group_offers_its_commands(shell: TerminalShell, group: str, commands: set[str]) -> None:
     assert commands <= shown(shell.type(f"ckpt {group}").shown)
@@ -366,16 +355,14 @@ def test_a_group_offers_its_commands(shell: TerminalShell, group: str, commands:
 
 @pytest.mark.in_ci("COMP_WORDBREAKS=${COMP_WORDBREAKS//:}", "set -u")
 @pytest.mark.engines
-@pytest.mark.parametrize(
+@cases(
     "setting",
-    [
-        "set -u",
-        "shopt -u hostcomplete",
-        "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}",
-        "COMP_WORDBREAKS=${COMP_WORDBREAKS//[@:=]}",
-        "shopt -s nullglob failglob nocasematch",
-        "IFS=:@",
-    ],
+    "set -u",
+    "shopt -u hostcomplete",
+    "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}",
+    "COMP_WORDBREAKS=${COMP_WORDBREAKS//[@:=]}",
+    "shopt -s nullglob failglob nocasematch",
+    "IFS=:@",
 )
 def test_bash_completes_with_other_settings(folder: Path, tmp_path: Path, setting: str) -> None:
     script = FOLDER / SCRIPTS["bash"]

@@ -16,6 +16,7 @@ from ckpt_backends.redis.engine.connection import PARAMS as REDIS
 from ckpt_cli.config.found import only_store, parse_variables, server_named_in
 from ckpt_cli.config.profiles import expand_url
 from ckpt_cli.config.trust import read
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt
 from tests.kit.hostile.standin import standin
 
@@ -128,9 +129,7 @@ def test_only_this_folder_is_searched(folder: Path, monkeypatch: pytest.MonkeyPa
     assert "21 files here may be one" in listed()
 
 
-@pytest.mark.parametrize(
-    "inside", ["data", "backend/data", ".deepagents", "backend/.deer-flow/data"]
-)
+@cases("inside", "data", "backend/data", ".deepagents", "backend/.deer-flow/data")
 def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path) -> None:
     put(folder / inside / "checkpoints.sqlite")
     said = f"'./{inside}/checkpoints.sqlite', the only store in '{inside}'"
@@ -160,13 +159,11 @@ def test_memory_is_found_if_no_threads_are_here(folder: Path) -> None:
     assert "using './store.db'" in listed()
 
 
-@pytest.mark.parametrize(
-    ("place", "whose"),
-    [
-        (".deepagents/.state/sessions.db", "where dcode of Deep Agents keeps its sessions"),
-        (".deepagents/sessions.db", "where Deep Agents kept its sessions until 2026"),
-        (".evoscientist/sessions.db", "where EvoScientist keeps its sessions"),
-    ],
+@cases(
+    "place whose",
+    (".deepagents/.state/sessions.db", "where dcode of Deep Agents keeps its sessions"),
+    (".deepagents/sessions.db", "where Deep Agents kept its sessions until 2026"),
+    (".evoscientist/sessions.db", "where EvoScientist keeps its sessions"),
 )
 def test_where_applications_keep_stores(place: str, whose: str, folder: Path, home: Path) -> None:
     put(home / place)
@@ -187,21 +184,19 @@ def test_several_applications_have_stores(folder: Path, home: Path) -> None:
     assert str(places[1]) in answer.err
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        "rollback trip-to-kyoto --steps 1 --yes",
-        "rollback trip-to-kyoto --steps 1 --plan-out plan.json",
-        "threads delete trip-to-kyoto --yes",
-        "purge --match * --yes",
-        "gc --scope all --yes",
-        "undo trip-to-kyoto --yes",
-        "undo --yes",
-        "repair messages --all --yes",
-        "replay trip-to-kyoto --repair --yes",
-        "erase trip-to-kyoto --yes",
-        "rekey --all --decrypt --yes",
-    ],
+    "rollback trip-to-kyoto --steps 1 --yes",
+    "rollback trip-to-kyoto --steps 1 --plan-out plan.json",
+    "threads delete trip-to-kyoto --yes",
+    "purge --match * --yes",
+    "gc --scope all --yes",
+    "undo trip-to-kyoto --yes",
+    "undo --yes",
+    "repair messages --all --yes",
+    "replay trip-to-kyoto --repair --yes",
+    "erase trip-to-kyoto --yes",
+    "rekey --all --decrypt --yes",
 )
 def test_what_changes_a_store_needs_its_name(project: Path, words: str) -> None:
     answer = ckpt(*words.split())
@@ -250,31 +245,25 @@ def test_a_local_store_and_a_server_are_two(project: Path) -> None:
     assert ("there are 2 here" in said, "hunter2" in said) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("files", "variables", "key"),
-    [
-        ({}, "POSTGRES_URI=postgres://h/db", "POSTGRES_URI"),
-        ({"env": "prod.env"}, "DATABASE_URI=redis://h/1", None),
-        ({"env": {"POSTGRES_URI_CUSTOM": "postgres://h/db"}}, "", "POSTGRES_URI_CUSTOM"),
-        ({"checkpointer": {"backend": "mongo"}}, "MONGODB_URI=mongodb://h/db", "MONGODB_URI"),
-        ({"checkpointer": {"backend": "mongo"}}, "DATABASE_URI=postgres://h/db", None),
-        ({"checkpointer": {"backend": "mongo", "uri": "mongodb://h/db"}}, "", "checkpointer.uri"),
-        (
-            {},
-            "LS_DEFAULT_CHECKPOINTER_BACKEND=mongo\nLS_MONGODB_URI=mongodb://h/db",
-            "LS_MONGODB_URI",
-        ),
-        # It names code, which is not run, so where the checkpoints are is not known.
-        ({"checkpointer": {"path": "./own.py:saver"}}, "DATABASE_URI=postgres://h/db", None),
-        # A broker that holds no checkpoints; a file; an URL in pieces; no URL.
-        ({}, "REDIS_URI=redis://h/0", None),
-        ({}, "DATABASE_URI=sqlite:///agent.db", None),
-        ({}, "DATABASE_URI=postgres://${HOST}/db", None),
-        ({}, "DATABASE_URI=agent.db", None),
-        ({"env": "../.env"}, "", None),
-        ({"env": ["DATABASE_URI"]}, "", None),
-        ([], "", None),
-    ],
+@cases(
+    "files variables key",
+    ({}, "POSTGRES_URI=postgres://h/db", "POSTGRES_URI"),
+    ({"env": "prod.env"}, "DATABASE_URI=redis://h/1", None),
+    ({"env": {"POSTGRES_URI_CUSTOM": "postgres://h/db"}}, "", "POSTGRES_URI_CUSTOM"),
+    ({"checkpointer": {"backend": "mongo"}}, "MONGODB_URI=mongodb://h/db", "MONGODB_URI"),
+    ({"checkpointer": {"backend": "mongo"}}, "DATABASE_URI=postgres://h/db", None),
+    ({"checkpointer": {"backend": "mongo", "uri": "mongodb://h/db"}}, "", "checkpointer.uri"),
+    ({}, "LS_DEFAULT_CHECKPOINTER_BACKEND=mongo\nLS_MONGODB_URI=mongodb://h/db", "LS_MONGODB_URI"),
+    # It names code, which is not run, so where the checkpoints are is not known.
+    ({"checkpointer": {"path": "./own.py:saver"}}, "DATABASE_URI=postgres://h/db", None),
+    # A broker that holds no checkpoints; a file; an URL in pieces; no URL.
+    ({}, "REDIS_URI=redis://h/0", None),
+    ({}, "DATABASE_URI=sqlite:///agent.db", None),
+    ({}, "DATABASE_URI=postgres://${HOST}/db", None),
+    ({}, "DATABASE_URI=agent.db", None),
+    ({"env": "../.env"}, "", None),
+    ({"env": ["DATABASE_URI"]}, "", None),
+    ([], "", None),
 )
 def test_which_server_the_files_of_an_application_name(
     folder: Path, files: object, variables: str, key: str | None
@@ -349,32 +338,27 @@ def test_a_profile(project: Path, monkeypatch: pytest.MonkeyPatch, name: str) ->
 UNKNOWN = "unknown key 'retentoin' in profile 'x' in 'ckpt.toml'\nhint: did you mean 'retention'?"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[stores.x]\n", "profile 'x' in 'ckpt.toml' has no url"),
-        ("stores = 1\n", "a table [stores.NAME]"),
-        (
-            "[store.x]\nurl = 'a'\n",
-            "unknown key 'store' in 'ckpt.toml'\nhint: did you mean 'stores'?",
-        ),
-        ("retentoin = '90d'\n", "did you mean 'retention'? it belongs in a table [stores.NAME]"),
-        ("colour = 1\n", "unknown key 'colour' in 'ckpt.toml'\nhint: known: default, filters, "),
-        (X + "retentoin = '90d'\n", UNKNOWN),
-        (X + "retention = 90\n", "retention is not text in profile 'x'"),
-        (X + "[stores.x.reducer]\nnotes = 'append'\n", "did you mean 'reducers'?"),
-        (X + "[stores.x.reducers]\nnotes = 1\n", "reducers are not a table of names"),
-        (X + "[stores.x.reducers]\nnotes = 'apend'\n", "unknown reducer 'apend'"),
-        (X + "[stores.x.reducers]\nnotes = 'apend'\n", "did you mean 'append'?"),
-        (X + "[stores.x.tables]\n", "unknown key 'tables' in profile 'x'"),
-        ("default = 'x'\n" + X + "colour = 1\n", "unknown parameter 'colour' of a SQLite store"),
-        ("default = 'x'\n" + X + "colour = 1\n", "(profile 'x' in ckpt.toml)"),
-        ("filters = 1\n", "filters are not a table of texts in 'ckpt.toml'"),
-        (X + "filters.a = 1\n", "write [stores.x.filters] and stuck ="),
-        ("[filters]\n'a b' = 'idle > 1h'\n", "cannot name a filter 'a b' in 'ckpt.toml'"),
-        ("filter = 1\n", "hint: did you mean 'filters'?"),
-        ("= broken", "cannot read"),
-    ],
+@cases(
+    "text says",
+    ("[stores.x]\n", "profile 'x' in 'ckpt.toml' has no url"),
+    ("stores = 1\n", "a table [stores.NAME]"),
+    ("[store.x]\nurl = 'a'\n", "unknown key 'store' in 'ckpt.toml'\nhint: did you mean 'stores'?"),
+    ("retentoin = '90d'\n", "did you mean 'retention'? it belongs in a table [stores.NAME]"),
+    ("colour = 1\n", "unknown key 'colour' in 'ckpt.toml'\nhint: known: default, filters, "),
+    (X + "retentoin = '90d'\n", UNKNOWN),
+    (X + "retention = 90\n", "retention is not text in profile 'x'"),
+    (X + "[stores.x.reducer]\nnotes = 'append'\n", "did you mean 'reducers'?"),
+    (X + "[stores.x.reducers]\nnotes = 1\n", "reducers are not a table of names"),
+    (X + "[stores.x.reducers]\nnotes = 'apend'\n", "unknown reducer 'apend'"),
+    (X + "[stores.x.reducers]\nnotes = 'apend'\n", "did you mean 'append'?"),
+    (X + "[stores.x.tables]\n", "unknown key 'tables' in profile 'x'"),
+    ("default = 'x'\n" + X + "colour = 1\n", "unknown parameter 'colour' of a SQLite store"),
+    ("default = 'x'\n" + X + "colour = 1\n", "(profile 'x' in ckpt.toml)"),
+    ("filters = 1\n", "filters are not a table of texts in 'ckpt.toml'"),
+    (X + "filters.a = 1\n", "write [stores.x.filters] and stuck ="),
+    ("[filters]\n'a b' = 'idle > 1h'\n", "cannot name a filter 'a b' in 'ckpt.toml'"),
+    ("filter = 1\n", "hint: did you mean 'filters'?"),
+    ("= broken", "cannot read"),
 )
 def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str) -> None:
     (project / "ckpt.toml").write_text(text)
@@ -408,12 +392,10 @@ def test_the_hints_of_a_profile_are_about_its_name_and_its_server(project: Path)
     assert (answer.code, "check that the server is running" in answer.err) == (4, True)
 
 
-@pytest.mark.parametrize(
+@cases(
     "url",
-    [
-        *("sqlite:///store.db", "postgresql://u@127.0.0.1:1/db", "mysql://u@127.0.0.1:1/db"),
-        *("redis://127.0.0.1:1/0", "mongodb://127.0.0.1:1/db"),
-    ],
+    *("sqlite:///store.db", "postgresql://u@127.0.0.1:1/db", "mysql://u@127.0.0.1:1/db"),
+    *("redis://127.0.0.1:1/0", "mongodb://127.0.0.1:1/db"),
 )
 def test_an_unknown_parameter_of_a_url_is_refused(project: Path, url: str) -> None:
     answer = ckpt("-s", f"{url}?colour=1", "threads", "list")
@@ -433,16 +415,14 @@ def test_what_a_variable_puts_into_a_url_is_quoted() -> None:
     assert expand_url("${HOST}/store.db", environment) == "db/store.db"
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
-    [
-        "host=127.0.0.1 password=hunter2 dbname=x",
-        "dbname = x password = 'hunter2'",
-        "postgres:/u:hunter2@h/db",
-        "postgresql:u:hunter2@h/db",
-        " postgresql://u:hunter2@h/db",
-        "redis:hunter2@h",
-    ],
+    "host=127.0.0.1 password=hunter2 dbname=x",
+    "dbname = x password = 'hunter2'",
+    "postgres:/u:hunter2@h/db",
+    "postgresql:u:hunter2@h/db",
+    " postgresql://u:hunter2@h/db",
+    "redis:hunter2@h",
 )
 def test_what_is_almost_a_url_is_refused_without_its_secrets(project: Path, name: str) -> None:
     (project / "ckpt.toml").write_text(f'[stores.x]\nurl = "{name}"\n')

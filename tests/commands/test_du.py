@@ -5,9 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.commands.words import refusals
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 
@@ -15,9 +14,7 @@ def du(store: Path, *words: str) -> Any:
     return ckpt("-s", store, "du", *words, "-o", "json").json
 
 
-@pytest.mark.parametrize(
-    ("by", "part"), [("thread", "threads"), ("ns", "namespaces"), ("type", "types")]
-)
+@cases("by part", ("thread", "threads"), ("ns", "namespaces"), ("type", "types"))
 def test_each_part_holds_every_byte_once(sample: Path, by: str, part: str) -> None:
     whole = du(sample)
     rows = du(sample, "--by", by)

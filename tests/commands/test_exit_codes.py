@@ -13,6 +13,7 @@ import pytest
 
 from ckpt_cli import __version__
 from tests.commands.words import refuses
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 WRONG = {
@@ -62,16 +63,14 @@ def test_an_error_is_one_json_line_if_json_is_wanted(sample: Path, words: str, f
     assert {"error", "message", "hint"} <= set(error)
 
 
-@pytest.mark.parametrize(
-    ("store", "words", "code", "said"),
-    [
-        ("mistyped.db", "threads list", 4, "no such file"),
-        ("notes.db", "threads list", 4, "not a SQLite database"),
-        (".", "threads list", 4, "it is a folder"),
-        ("store.db", "-o xml threads list", 2, "'xml' is not one of"),
-        ("store.db", "--config none.toml threads list", 2, "cannot read 'none.toml'"),
-        ("oracle://scott:tiger@db/x", "threads list", 2, "oracle://"),
-    ],
+@cases(
+    "store words code said",
+    ("mistyped.db", "threads list", 4, "no such file"),
+    ("notes.db", "threads list", 4, "not a SQLite database"),
+    (".", "threads list", 4, "it is a folder"),
+    ("store.db", "-o xml threads list", 2, "'xml' is not one of"),
+    ("store.db", "--config none.toml threads list", 2, "cannot read 'none.toml'"),
+    ("oracle://scott:tiger@db/x", "threads list", 2, "oracle://"),
 )
 def test_a_store_that_cannot_be_opened_is_not_made(
     sample: Path, monkeypatch: pytest.MonkeyPatch, store: str, words: str, code: int, said: str
@@ -84,14 +83,12 @@ def test_a_store_that_cannot_be_opened_is_not_made(
     assert not Path("mistyped.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("ddl", "says"),
-    [
-        ("CREATE TABLE songs (name TEXT)", "found songs"),
-        ("CREATE TABLE checkpoints (thread_id TEXT, thread_ts TEXT)", "thread_ts"),
-        ("CREATE TABLE checkpoints (thread_id TEXT, checkpoint BLOB)", "unknown layout"),
-        ("", "no tables at all"),
-    ],
+@cases(
+    "ddl says",
+    ("CREATE TABLE songs (name TEXT)", "found songs"),
+    ("CREATE TABLE checkpoints (thread_id TEXT, thread_ts TEXT)", "thread_ts"),
+    ("CREATE TABLE checkpoints (thread_id TEXT, checkpoint BLOB)", "unknown layout"),
+    ("", "no tables at all"),
 )
 def test_a_database_of_another_layout(path: Path, ddl: str, says: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
@@ -105,12 +102,10 @@ def test_no_store_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (answer.code, "ckpt demo" in answer.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "asked", "zone"),
-    [
-        ([], "2020-01-01T00:00:00+05:45", "+05:45"),
-        (["--utc"], "2020-01-01T00:00:00+00:00", "+00:00"),
-    ],
+@cases(
+    "words asked zone",
+    ([], "2020-01-01T00:00:00+05:45", "+05:45"),
+    (["--utc"], "2020-01-01T00:00:00+00:00", "+00:00"),
 )
 def test_an_error_about_a_time_is_in_the_zone_of_the_answer(
     words: list[str], asked: str, zone: str, sample: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,9 +7,8 @@ from shutil import copy
 from types import FrameType
 from typing import Any
 
-import pytest
-
 import ckpt_cli
+from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
 
 FOLDER = Path(ckpt_cli.__file__).parent
@@ -37,17 +36,15 @@ def files_of(*words: str | Path) -> set[str]:
     return {Path(one).relative_to(FOLDER).as_posix() for one in files}
 
 
-@pytest.mark.parametrize(
-    ("words", "most"),
-    [
-        ("threads list", 25),
-        ("show trip-to-kyoto --tree", 32),
-        ("diff trip-to-kyoto --writes", 30),
-        ("replay trip-to-kyoto --verify", 32),
-        ("rollback --match trip-* --at ~1 --yes", 46),
-        ("purge --keep-last 2 --yes", 30),
-        ("erase trip-to-kyoto --yes", 40),
-    ],
+@cases(
+    "words most",
+    ("threads list", 25),
+    ("show trip-to-kyoto --tree", 32),
+    ("diff trip-to-kyoto --writes", 30),
+    ("replay trip-to-kyoto --verify", 32),
+    ("rollback --match trip-* --at ~1 --yes", 46),
+    ("purge --keep-last 2 --yes", 30),
+    ("erase trip-to-kyoto --yes", 40),
 )
 def test_a_command_runs_through_few_files(words: str, most: int, tmp_path: Path) -> None:
     for name in ("first.db", "second.db"):

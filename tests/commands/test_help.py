@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ckpt_cli.app import root
+from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
 
 ROOT = root()
@@ -122,28 +123,23 @@ MEMORY = {"ckpt_backends.memory", "ckpt_cli.api.memory"}
 LISTS = {"rich", "asyncio", "psycopg", "redis", *ONE_THREAD, *MEMORY}
 
 
-@pytest.mark.parametrize(
-    ("words", "used", "unused"),
-    [
-        *((one, set(), HEAVY) for one in ("--help", "--bogus", "bogus")),
-        ("--version", set(), HEAVY | BASIC),
-        ("show trip-to-kyoto@~1", set(), CHANGING),  # at the head, it also looks for memory
-        (
-            "show trip-to-kyoto -o json",
-            {"ckpt_cli.commands.show"},
-            {"rich", "psycopg", "Crypto", "pickletools", "asyncio", *CHANGING}
-            | {"ckpt_backends.postgres.connect", "ckpt_cli.config.profiles"}
-            | {
-                f"ckpt_cli.{one}"
-                for one in ("core.tree", "core.diff", "core.search", "render.tree")
-            },
-        ),
-        ("threads list", DECODERS, CHANGING | LISTS),
-        ("threads list --all", {"ckpt_cli.queries.threads"}, CHANGING),
-        ("threads list --all -o json", {"ckpt_cli.queries.threads"}, DECODERS | LISTS),
-        ("history trip-to-kyoto", set(), CHANGING),
-        ("interrupts", set(), CHANGING),
-    ],
+@cases(
+    "words used unused",
+    *((one, set(), HEAVY) for one in ("--help", "--bogus", "bogus")),
+    ("--version", set(), HEAVY | BASIC),
+    ("show trip-to-kyoto@~1", set(), CHANGING),  # at the head, it also looks for memory
+    (
+        "show trip-to-kyoto -o json",
+        {"ckpt_cli.commands.show"},
+        {"rich", "psycopg", "Crypto", "pickletools", "asyncio", *CHANGING}
+        | {"ckpt_backends.postgres.connect", "ckpt_cli.config.profiles"}
+        | {f"ckpt_cli.{one}" for one in ("core.tree", "core.diff", "core.search", "render.tree")},
+    ),
+    ("threads list", DECODERS, CHANGING | LISTS),
+    ("threads list --all", {"ckpt_cli.queries.threads"}, CHANGING),
+    ("threads list --all -o json", {"ckpt_cli.queries.threads"}, DECODERS | LISTS),
+    ("history trip-to-kyoto", set(), CHANGING),
+    ("interrupts", set(), CHANGING),
 )
 def test_a_command_loads_only_what_it_uses(
     words: str, used: set[str], unused: set[str], monkeypatch: pytest.MonkeyPatch

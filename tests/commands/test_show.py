@@ -17,6 +17,7 @@ from ckpt_cli.render.show import literal
 from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, chain, joined, run, running, saver_of
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.reports import data_of
 
@@ -33,26 +34,24 @@ def shown(store: Path, *words: str) -> list[str]:
     return ckpt("-s", store, "show", *words, "-o", "table").out.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("thread", "lines"),
-    [
-        (
-            "anna@example.com",
-            [
-                "status   pending",
-                "         runs send_mail",
-                "         first make sure that no run is in progress",
-            ],
-        ),
-        (
-            "invoice-import",
-            [
-                "next     match_supplier",
-                "         uses the saved result of extract_lines without running it",
-                "size     2.2 KiB in 3 checkpoints and 8 writes",
-            ],
-        ),
-    ],
+@cases(
+    "thread lines",
+    (
+        "anna@example.com",
+        [
+            "status   pending",
+            "         runs send_mail",
+            "         first make sure that no run is in progress",
+        ],
+    ),
+    (
+        "invoice-import",
+        [
+            "next     match_supplier",
+            "         uses the saved result of extract_lines without running it",
+            "size     2.2 KiB in 3 checkpoints and 8 writes",
+        ],
+    ),
 )
 def test_it_says_what_runs_and_what_is_kept(sample: Path, thread: str, lines: list[str]) -> None:
     assert set(lines) <= set(shown(sample, thread))
@@ -100,13 +99,11 @@ def test_a_ref_is_a_word_of_its_own_or_follows_the_thread(sample: Path) -> None:
     assert show(sample, "trip-to-kyoto", "step:3") == show(sample, "trip-to-kyoto@step:3")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("gather:327f5b0c…", NS),
-        ("gather:327f5b0c…|search_web:e58bae74…", INNER),
-        ("search_web:e58bae74…", INNER),
-    ],
+@cases(
+    "text expected",
+    ("gather:327f5b0c…", NS),
+    ("gather:327f5b0c…|search_web:e58bae74…", INNER),
+    ("search_web:e58bae74…", INNER),
 )
 def test_a_namespace_is_found_as_it_is_shown(sample: Path, text: str, expected: str) -> None:
     assert show(sample, "research-agent", "--ns", text)["checkpoint_ns"] == expected
@@ -143,17 +140,15 @@ def _resumed(graph: Any, printed: dict[str, str]) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize(
-    ("build", "marks", "does", "log"),
-    [
-        (agents.crashed, 1, "runs crash again", ["crash"]),
-        (agents.two_failed, 2, "runs first, second again", ["first", "second"]),
-        (agents.question, 1, "answers the question", ["yes"]),
-        (agents.two_questions, 2, "answers the 2 questions", ["yes", "yes"]),
-        (agents.inner_question, 1, "answers the question", ["yes"]),
-        (agents.inner_crash, 1, "runs research > inner > crash again", ["crash"]),
-        (agents.error_and_question, 2, "runs ask, crash again", ["yes", "crash"]),
-    ],
+@cases(
+    "build marks does log",
+    (agents.crashed, 1, "runs crash again", ["crash"]),
+    (agents.two_failed, 2, "runs first, second again", ["first", "second"]),
+    (agents.question, 1, "answers the question", ["yes"]),
+    (agents.two_questions, 2, "answers the 2 questions", ["yes", "yes"]),
+    (agents.inner_question, 1, "answers the question", ["yes"]),
+    (agents.inner_crash, 1, "runs research > inner > crash again", ["crash"]),
+    (agents.error_and_question, 2, "runs ask, crash again", ["yes", "crash"]),
     ids=lambda one: one.__name__ if callable(one) else "",
 )
 def test_the_printed_call_resumes_the_thread(
@@ -216,9 +211,7 @@ def test_a_join_that_waits_is_listed(tmp_path: Path) -> None:
     assert "join     offer waits for price; stock came" in shown(path, "one")
 
 
-@pytest.mark.parametrize(
-    ("ran_before", "waits_for"), [([], ["c", "d"]), (["c+d"], ["c+d"])], ids=["unknown", "known"]
-)
+@cases("ran_before waits_for", ([], ["c", "d"]), (["c+d"], ["c+d"]), ids=["unknown", "known"])
 def test_names_may_have_a_plus(tmp_path: Path, ran_before: list[str], waits_for: list[str]) -> None:
     """What arrived is known; of the others, another thread may tell the names."""
     path, graph = tmp_path / "agent.db", joined(["a+b", "c+d"])
@@ -249,24 +242,25 @@ def dropped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("thread", "nodes"),
-    [
-        ("input-sync", ["plan"]),
-        ("input-exit", ["__start__", "plan"]),
-        ("again-exit", ["__start__", "plan"]),
-        ("answer-exit", ["ask", "fine"]),
-        ("answer-sync", ["ask", "fine"]),
-    ],
+@cases(
+    "thread nodes",
+    ("input-sync", ["plan"]),
+    ("input-exit", ["__start__", "plan"]),
+    ("again-exit", ["__start__", "plan"]),
+    ("answer-exit", ["ask", "fine"]),
+    ("answer-sync", ["ask", "fine"]),
 )
 def test_only_nodes_that_ran_made_it(dropped: Path, thread: str, nodes: list[str]) -> None:
     (newest,) = ckpt("-s", dropped, "history", thread, "-n", "1", "-o", "json").json
     assert sorted(newest["nodes"]) == nodes
 
 
-@pytest.mark.parametrize(
-    ("thread", "is_dropped"),
-    [("again-sync", True), ("again-exit", True), ("answer-sync", False), ("answer-exit", False)],
+@cases(
+    "thread is_dropped",
+    ("again-sync", True),
+    ("again-exit", True),
+    ("answer-sync", False),
+    ("answer-exit", False),
 )
 def test_writes_that_an_input_dropped_say_so(dropped: Path, thread: str, is_dropped: bool) -> None:
     ref = f"{thread}@step:1"

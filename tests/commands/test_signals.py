@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.ending import Ended
+from tests.kit.cases import cases
 from tests.kit.command import first_now, later
 
 pytestmark = pytest.mark.usefixtures("heeded_signals")
@@ -205,9 +206,10 @@ def test_a_parent_process_may_have_it_ignored(sample: Path, number: signal.Signa
     assert "trip-to-kyoto" in done.out
 
 
-@pytest.mark.parametrize(
-    ("program", "words", "said"),
-    [(IN_THE_MIDDLE_OF_A_CHECK, "doctor", ""), (AGAIN_AND_AGAIN, SHOW, "pressed\n" * 3)],
+@cases(
+    "program words said",
+    (IN_THE_MIDDLE_OF_A_CHECK, "doctor", ""),
+    (AGAIN_AND_AGAIN, SHOW, "pressed\n" * 3),
     ids=["in the middle of a check", "again and again while it ends"],
 )
 def test_ctrl_c_at_any_moment(sample: Path, program: str, words: str, said: str) -> None:
@@ -215,14 +217,12 @@ def test_ctrl_c_at_any_moment(sample: Path, program: str, words: str, said: str)
 
 
 @pytest.mark.parametrize("entry", [SCRIPT, MODULE], ids=["script", "module"])
-@pytest.mark.parametrize(
+@cases(
     "module",
-    [
-        *("ckpt_cli.run", "typer", "ckpt_cli.commands.show", "sqlite3"),
-        *later("ckpt_cli.session", "ckpt_backends.errors", "typer.core", "ckpt_cli.app"),
-        *later("ckpt_cli.output", "ckpt_cli.reading.store", "ckpt_backends.sqlite.store"),
-        *later("ckpt_cli.reading.thread", "ormsgpack", "json"),
-    ],
+    *("ckpt_cli.run", "typer", "ckpt_cli.commands.show", "sqlite3"),
+    *later("ckpt_cli.session", "ckpt_backends.errors", "typer.core", "ckpt_cli.app"),
+    *later("ckpt_cli.output", "ckpt_cli.reading.store", "ckpt_backends.sqlite.store"),
+    *later("ckpt_cli.reading.thread", "ormsgpack", "json"),
 )
 def test_ctrl_c_at_any_import(sample: Path, entry: list[str], module: str) -> None:
     assert Ran(entry, sample, SHOW, AT_AN_IMPORT, CKPT_TEST_PRESSED_AT=module).ended == (130, "")
@@ -241,9 +241,7 @@ def test_jobs_leave_no_copies(sample: Path) -> None:
 
 
 @SIGNALS
-@pytest.mark.parametrize(
-    ("program", "custom"), [("", IN_A_JOB), (WHILE_STARTING_A_JOB, "")], ids=["at work", "starting"]
-)
+@cases("program custom", ("", IN_A_JOB), (WHILE_STARTING_A_JOB, ""), ids=["at work", "starting"])
 def test_jobs_end_with_it(sample: Path, number: signal.Signals, program: str, custom: str) -> None:
     done = run(program, sample, JOBS, number, custom=custom)
     assert (done.ended, done.left) == ((-number, ""), [])

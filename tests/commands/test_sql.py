@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.commands.words import refusals
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 
@@ -15,13 +14,11 @@ def test_a_query_is_answered_in_each_form(sample: Path) -> None:
     assert ckpt("-s", sample, *query).out == "thread_id\tstatus\ninvoice-import\terror\n"
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("SELEC", 'syntax error at or near "SELEC"'),
-        ("DELETE FROM threads", "cannot run DELETE here"),
-        ("SELECT nothing FROM threads", 'column "nothing" not found'),
-    ],
+@cases(
+    "query said",
+    ("SELEC", 'syntax error at or near "SELEC"'),
+    ("DELETE FROM threads", "cannot run DELETE here"),
+    ("SELECT nothing FROM threads", 'column "nothing" not found'),
 )
 def test_a_wrong_query_is_shown_with_its_place(sample: Path, query: str, said: str) -> None:
     answer = ckpt("-s", sample, "sql", query)

@@ -15,6 +15,7 @@ import ckpt_cli
 from ckpt_backends.testing.harness import Harness
 from tests.commands.counting_model import SPENT, Chat, agent, talk
 from tests.kit.agents.small import chain, nested, saver_of
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store, first_now
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.postgres import PostgresHarness
@@ -206,12 +207,10 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(
-    ("schema", "say"),
-    [
-        (Listed, lambda state: {"messages": [*state["messages"], SAID]}),
-        (Added, lambda state: {"messages": [SAID]}),
-    ],
+@cases(
+    "schema say",
+    (Listed, lambda state: {"messages": [*state["messages"], SAID]}),
+    (Added, lambda state: {"messages": [SAID]}),
     ids=["the whole list is written", "what is new is written"],
 )
 def test_messages_without_an_id_count_once_for_each_place(
@@ -291,15 +290,13 @@ def test_prices_need_no_trusted_file(asked: Path, monkeypatch: pytest.MonkeyPatc
     assert one.err == own.err == ""
 
 
-@pytest.mark.parametrize(
-    ("prices", "said"),
-    [
-        ("[prices.big]\ninput = 1\n", "lack input or output"),
-        ("[prices.big]\ninput = 1\noutput = -1\n", "is not a price"),
-        ("[prices.big]\ninput = 1\noutput = 1\nother = 1\n", "unknown key 'other'"),
-        ("prices = 1\n", "not a table"),
-        ("[prices]\ncurrency = 1\n", "currency is not text"),
-    ],
+@cases(
+    "prices said",
+    ("[prices.big]\ninput = 1\n", "lack input or output"),
+    ("[prices.big]\ninput = 1\noutput = -1\n", "is not a price"),
+    ("[prices.big]\ninput = 1\noutput = 1\nother = 1\n", "unknown key 'other'"),
+    ("prices = 1\n", "not a table"),
+    ("[prices]\ncurrency = 1\n", "currency is not text"),
 )
 def test_prices_that_cannot_be_read_are_named(path: Path, prices: str, said: str) -> None:
     config = path.with_name("ckpt.toml")
@@ -314,15 +311,13 @@ def test_models_are_hidden_with_redact(asked: Path) -> None:
     assert found["messages"] == 3
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--by", "month"], "cannot group by 'month'"),
-        (["--by", "channel,model"], "cannot group by channel and model"),
-        (["--time"], "use `ckpt stats`"),
-        (["--tokens"], f"use `ckpt -s {SAMPLE} stats --by model`"),
-        ([TRIP, "--match", "c*"], "cannot be combined with --match"),
-    ],
+@cases(
+    "words said",
+    (["--by", "month"], "cannot group by 'month'"),
+    (["--by", "channel,model"], "cannot group by channel and model"),
+    (["--time"], "use `ckpt stats`"),
+    (["--tokens"], f"use `ckpt -s {SAMPLE} stats --by model`"),
+    ([TRIP, "--match", "c*"], "cannot be combined with --match"),
     ids=str,
 )
 def test_options_that_do_not_fit_are_refused(words: list[str], said: str) -> None:

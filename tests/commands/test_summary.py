@@ -6,8 +6,6 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.findings import Severity
 from ckpt_cli.core.retention import PurgeReport, PurgeSums, RemovalSum
@@ -15,6 +13,7 @@ from ckpt_cli.core.tasks import Question
 from ckpt_cli.queries.incidents import Failure, Waiting
 from ckpt_cli.render.purge import PURGE_SUMMARY, PurgeSummary
 from ckpt_cli.render.summaries import doctor_summary, error_class, errors_summary
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 NOW = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
@@ -88,31 +87,27 @@ def test_many_kinds_are_cut() -> None:
     assert text.endswith("code-5 5, others 9")
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("ValueError('a: b')", "ValueError"),
-        ("botocore.exceptions.ClientError: x", "ClientError"),
-        ("no class here: x", "other"),
-        ("", "other"),
-        ("Ä" * 90 + "()", "other"),
-    ],
+@cases(
+    "text name",
+    ("ValueError('a: b')", "ValueError"),
+    ("botocore.exceptions.ClientError: x", "ClientError"),
+    ("no class here: x", "other"),
+    ("", "other"),
+    ("Ä" * 90 + "()", "other"),
 )
 def test_the_class_of_an_error_is_found(text: str, name: str) -> None:
     assert error_class(text) == name
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        ["errors"],
-        ["errors", "--exit-code"],
-        ["doctor"],
-        ["doctor", "--deep", "--strict"],
-        ["purge", "--older-than", "1h", "--dry-run"],
-        ["purge", "--older-than", "1h", "--yes"],
-        ["purge", "--keep-last", "2"],
-    ],
+    ["errors"],
+    ["errors", "--exit-code"],
+    ["doctor"],
+    ["doctor", "--deep", "--strict"],
+    ["purge", "--older-than", "1h", "--dry-run"],
+    ["purge", "--older-than", "1h", "--yes"],
+    ["purge", "--keep-last", "2"],
     ids=" ".join,
 )
 def test_it_is_one_line_without_ids_and_the_same_exit_code(words: list[str], sample: Path) -> None:

@@ -22,6 +22,7 @@ from ckpt_cli.app import root
 from ckpt_cli.core.filters import parse_filter
 from ckpt_cli.queries.threads import Selection, list_threads, selected_threads
 from tests.kit.agents.small import chain, running
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, CommandResult, ckpt
 from tests.kit.hostile.corpus import HOSTILE_ID, Row, build_store, ordinary_body
 
@@ -185,12 +186,10 @@ def test_a_profile_has_its_own_filters_and_pyproject_has_some_too(folder: Path) 
     assert "@ours and status = done" in ckpt("trust", "--yes").out
 
 
-@pytest.mark.parametrize(
-    ("text", "at", "problem", "hint"),
-    [
-        ("idle > 1h or @stuk", 13, "no filter '@stuk'", "use @chosen, @asks, @wrong"),
-        ("status error", 7, "expected an operator after 'status'", OPERATORS),
-    ],
+@cases(
+    "text at problem hint",
+    ("idle > 1h or @stuk", 13, "no filter '@stuk'", "use @chosen, @asks, @wrong"),
+    ("status error", 7, "expected an operator after 'status'", OPERATORS),
 )
 def test_an_error_tells_what_may_stand_there(
     folder: Path, text: str, at: int, problem: str, hint: str
@@ -205,13 +204,11 @@ def test_an_error_tells_what_may_stand_there(
     assert (answer.code, answer.err.splitlines()) == (2, said)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown", "above"),
-    [
-        ("user = '漢字' and x = 1", "user = '漢字' and x = 1", "                  ^"),
-        ("user = '\x1b[31m' x", r"user = '\x1b[31m' x", "                  ^"),
-        (f"user = {'a' * 200} {'b' * 200}", f"…{'a' * 48} {'b' * 24}…", " " * 50 + "^"),
-    ],
+@cases(
+    "text shown above",
+    ("user = '漢字' and x = 1", "user = '漢字' and x = 1", "                  ^"),
+    ("user = '\x1b[31m' x", r"user = '\x1b[31m' x", "                  ^"),
+    (f"user = {'a' * 200} {'b' * 200}", f"…{'a' * 48} {'b' * 24}…", " " * 50 + "^"),
     ids=["wide", "escaped", "long"],
 )
 def test_the_caret_stands_under_the_place(sample: Path, text: str, shown: str, above: str) -> None:
@@ -232,27 +229,25 @@ WAITING = {"refund-4711", "anna@example.com"}
 SHORT, LONG = {"refund-4711", "support-live-chat"}, {"trip-to-kyoto", "research-agent"}
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (["status = error"], {"invoice-import"}),
-        (["status in (interrupted, pending)"], WAITING),
-        (["next = send_mail"], {"anna@example.com"}),
-        (["next ~ '^(ask|send)_'"], WAITING),
-        (["question.options[] = approve and question.order > 4700"], {"refund-4711"}),
-        (["question ~ Refund or question.gone != null"], set()),
-        (["error ~ 'Error'"], {"invoice-import"}),
-        (["checkpoints > 16"], LONG),
-        (["bytes > 20KiB"], LONG),
-        (["thread like '%@%'"], {"anna@example.com"}),
-        (["user_id=mara"], {"trip-to-kyoto"}),
-        (["metadata.priority >= 2"], {"refund-4711"}),
-        (["metadata.priority = '2'"], set()),
-        (["values.messages[1].content ~ '(?i)kyoto'"], {"trip-to-kyoto"}),
-        (["values.messages[].type = ai", "--where", "bytes < 20KiB"], SHORT),
-        (["status = error or values.hotel != null"], {"invoice-import", "trip-to-kyoto"}),
-        (["thread like 't%'", "--status", "error"], set()),
-    ],
+@cases(
+    "words found",
+    (["status = error"], {"invoice-import"}),
+    (["status in (interrupted, pending)"], WAITING),
+    (["next = send_mail"], {"anna@example.com"}),
+    (["next ~ '^(ask|send)_'"], WAITING),
+    (["question.options[] = approve and question.order > 4700"], {"refund-4711"}),
+    (["question ~ Refund or question.gone != null"], set()),
+    (["error ~ 'Error'"], {"invoice-import"}),
+    (["checkpoints > 16"], LONG),
+    (["bytes > 20KiB"], LONG),
+    (["thread like '%@%'"], {"anna@example.com"}),
+    (["user_id=mara"], {"trip-to-kyoto"}),
+    (["metadata.priority >= 2"], {"refund-4711"}),
+    (["metadata.priority = '2'"], set()),
+    (["values.messages[1].content ~ '(?i)kyoto'"], {"trip-to-kyoto"}),
+    (["values.messages[].type = ai", "--where", "bytes < 20KiB"], SHORT),
+    (["status = error or values.hotel != null"], {"invoice-import", "trip-to-kyoto"}),
+    (["thread like 't%'", "--status", "error"], set()),
     ids=lambda one: " ".join(one if isinstance(one, list) else sorted(one)),
 )
 def test_a_filter_finds_threads(sample: Path, words: list[str], found: set[str]) -> None:
@@ -337,22 +332,20 @@ class CountingStore(WrappedStore):
         self.inner.close()
 
 
-@pytest.mark.parametrize(
-    ("text", "counts"),
-    [
-        ("checkpoints > 16", {}),
-        ("checkpoints > 16 and status = done", {"heads": 2}),
-        ("status = done and checkpoints > 16", {"heads": 2}),
-        ("not (checkpoints <= 16 or status = error)", {"heads": 2}),
-        ("thread = nobody and values.hotel = x", {}),
-        ("bytes > 20KiB", {"sizes": 8}),
-        ("bytes > 20KiB and source = update", {"heads": 8, "sizes": 1}),
-        ("status = error", {"heads": 1}),
-        ("status in (error, interrupted) and thread != nobody", {"heads": 2}),
-        ("not (status != interrupted or step < 0)", {"heads": 1}),
-        ("status = error or step < 0", {"heads": 8}),
-        ("checkpoints > 16 and step > 10 and bytes > 0", {"heads": 2, "sizes": 1}),
-    ],
+@cases(
+    "text counts",
+    ("checkpoints > 16", {}),
+    ("checkpoints > 16 and status = done", {"heads": 2}),
+    ("status = done and checkpoints > 16", {"heads": 2}),
+    ("not (checkpoints <= 16 or status = error)", {"heads": 2}),
+    ("thread = nobody and values.hotel = x", {}),
+    ("bytes > 20KiB", {"sizes": 8}),
+    ("bytes > 20KiB and source = update", {"heads": 8, "sizes": 1}),
+    ("status = error", {"heads": 1}),
+    ("status in (error, interrupted) and thread != nobody", {"heads": 2}),
+    ("not (status != interrupted or step < 0)", {"heads": 1}),
+    ("status = error or step < 0", {"heads": 8}),
+    ("checkpoints > 16 and step > 10 and bytes > 0", {"heads": 2, "sizes": 1}),
 )
 def test_only_what_decides_is_read(sample: Path, text: str, counts: dict[str, int]) -> None:
     with CountingStore(sample) as store:
@@ -378,9 +371,11 @@ def watch(seen: list[str]) -> Callable[[Iterable[Thread]], Iterator[Thread]]:
     return watched
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("checkpoints > 16", 2), ("status = done and checkpoints > 16", 2), ("status = done", 8)],
+@cases(
+    "text number",
+    ("checkpoints > 16", 2),
+    ("status = done and checkpoints > 16", 2),
+    ("status = done", 8),
 )
 def test_progress_counts_what_is_chosen_or_must_be_read(
     sample: Path, text: str, number: int, seen: list[str], watch: Any

@@ -50,6 +50,7 @@ from tests.copy.official_readers import (
     same,
     typed,
 )
+from tests.kit.cases import cases
 
 WHERE = "channel 'a' of checkpoint 'b'"
 REDIS_JSON = "redis-json"
@@ -296,27 +297,25 @@ def nested(levels: int) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (
-            zoo_types.Customer("A", zoo_types.Address("s", "c"), []),
-            "'zoo_types.Address': if it is not a dataclass",
-        ),
-        (zoo_types.Order(number=1, items=[]), "'zoo_types.Order'"),
-        ([zoo_types.Color.RED], "'zoo_types.Color'"),
-        ({"a": {1: "x"}}, "cannot become JSON"),
-        ([float("nan")], "cannot become JSON"),
-        ({"a": {"__bytes__": "x"}}, "would take for an object"),
-        ([{"lc": 1, "type": "constructor", "id": ["a", "b"]}], "would take for an object"),
-        ({"__send__": True, "node": "a", "arg": 1}, "would take for an object"),
-        (HumanMessage("x", additional_kwargs={"raw": b"x"}), "bytes inside"),
-        ({(1, 2)}, "items that a set cannot have"),
-        (numpy.array([1]), "an array of numpy"),
-        (0.23566079292726638, "RedisJSON does not store exactly"),
-        (AIMessage.model_construct(content=None), "unusual fields"),
-        (nested(130), "levels deep"),
-    ],
+@cases(
+    "value reason",
+    (
+        zoo_types.Customer("A", zoo_types.Address("s", "c"), []),
+        "'zoo_types.Address': if it is not a dataclass",
+    ),
+    (zoo_types.Order(number=1, items=[]), "'zoo_types.Order'"),
+    ([zoo_types.Color.RED], "'zoo_types.Color'"),
+    ({"a": {1: "x"}}, "cannot become JSON"),
+    ([float("nan")], "cannot become JSON"),
+    ({"a": {"__bytes__": "x"}}, "would take for an object"),
+    ([{"lc": 1, "type": "constructor", "id": ["a", "b"]}], "would take for an object"),
+    ({"__send__": True, "node": "a", "arg": 1}, "would take for an object"),
+    (HumanMessage("x", additional_kwargs={"raw": b"x"}), "bytes inside"),
+    ({(1, 2)}, "items that a set cannot have"),
+    (numpy.array([1]), "an array of numpy"),
+    (0.23566079292726638, "RedisJSON does not store exactly"),
+    (AIMessage.model_construct(content=None), "unusual fields"),
+    (nested(130), "levels deep"),
     ids=lambda value: type(value).__name__,
 )
 def test_what_redis_would_give_back_as_something_else_is_refused(value: Any, reason: str) -> None:
@@ -324,16 +323,14 @@ def test_what_redis_would_give_back_as_something_else_is_refused(value: Any, rea
         as_type(typed(value), REDIS_JSON, WHERE)
 
 
-@pytest.mark.parametrize(
-    ("stored", "tag"),
-    [
-        (TypedBytes("bytearray", b"x"), REDIS_JSON),
-        (TypedBytes("bytes", b"x"), "json"),
-        (TypedBytes("msgpack", b"\x01"), "json"),
-        (TypedBytes("msgpack+aes", b"x"), REDIS_JSON),
-        (TypedBytes("msgpack", b"\x92\x01"), REDIS_JSON),
-        (TypedBytes("json", b"{"), "msgpack"),
-    ],
+@cases(
+    "stored tag",
+    (TypedBytes("bytearray", b"x"), REDIS_JSON),
+    (TypedBytes("bytes", b"x"), "json"),
+    (TypedBytes("msgpack", b"\x01"), "json"),
+    (TypedBytes("msgpack+aes", b"x"), REDIS_JSON),
+    (TypedBytes("msgpack", b"\x92\x01"), REDIS_JSON),
+    (TypedBytes("json", b"{"), "msgpack"),
 )
 def test_a_type_without_a_form_in_a_body_is_refused(stored: TypedBytes, tag: str) -> None:
     with pytest.raises(CannotHold, match=WHERE):
@@ -365,16 +362,14 @@ def test_values_of_old_releases_become_msgpack() -> None:
         assert same(read_typed(made), read_typed(stored))
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        '{"lc": 2, "type": "constructor", "id": ["zoo_types", "Order"], "kwargs": {"number": 1}}',
-        '{"lc": 2, "type": "constructor", "id": ["datetime", "datetime"],'
-        ' "method": "fromisoformat", "args": ["2026-01-01T00:00:00"]}',
-        '{"lc": 1, "type": "constructor", "id": ["os", "system"], "kwargs": {}}',
-        "[123456789012345678901234567890]",
-        "[NaN]",
-    ],
+    '{"lc": 2, "type": "constructor", "id": ["zoo_types", "Order"], "kwargs": {"number": 1}}',
+    '{"lc": 2, "type": "constructor", "id": ["datetime", "datetime"],'
+    ' "method": "fromisoformat", "args": ["2026-01-01T00:00:00"]}',
+    '{"lc": 1, "type": "constructor", "id": ["os", "system"], "kwargs": {}}',
+    "[123456789012345678901234567890]",
+    "[NaN]",
 )
 def test_json_that_langgraph_reads_in_another_way_is_refused(text: str) -> None:
     with pytest.raises(CannotHold, match=WHERE):
@@ -438,16 +433,14 @@ def ext_in_ext(code: int, levels: int) -> bytes:
     return data
 
 
-@pytest.mark.parametrize(
-    ("stored", "tag"),
-    [
-        (TypedBytes("msgpack", ext_in_ext(7, 2000)), REDIS_JSON),
-        (TypedBytes("msgpack", ext_in_ext(5, 300)), REDIS_JSON),
-        (TypedBytes("msgpack", b"\x91" * 100_000 + b"\xc0"), REDIS_JSON),
-        (TypedBytes("json", b"[" * 100_000 + b"]" * 100_000), "msgpack"),
-        (TypedBytes("json", b'{"lc":1,"a":' * 5000 + b"1" + b"}" * 5000), "msgpack"),
-        (TypedBytes("pickle", b"\x80\x04" + b"]" * 10_000 + b"a" * 9_999 + b"."), "msgpack"),
-    ],
+@cases(
+    "stored tag",
+    (TypedBytes("msgpack", ext_in_ext(7, 2000)), REDIS_JSON),
+    (TypedBytes("msgpack", ext_in_ext(5, 300)), REDIS_JSON),
+    (TypedBytes("msgpack", b"\x91" * 100_000 + b"\xc0"), REDIS_JSON),
+    (TypedBytes("json", b"[" * 100_000 + b"]" * 100_000), "msgpack"),
+    (TypedBytes("json", b'{"lc":1,"a":' * 5000 + b"1" + b"}" * 5000), "msgpack"),
+    (TypedBytes("pickle", b"\x80\x04" + b"]" * 10_000 + b"a" * 9_999 + b"."), "msgpack"),
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_that_is_nested_without_end_is_refused(stored: TypedBytes, tag: str) -> None:
@@ -495,24 +488,22 @@ for _ in range(40):
     HUGE = [HUGE, HUGE]
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (int, "a class or function"),
-        (zoo_types.Address("s", "c"), "'zoo_types.Address'"),
-        (zoo_types.Unserializable("x", [1]), "'zoo_types.Unserializable'"),
-        (datetime(2026, 1, 1, fold=1), "fold=1"),  # noqa: DTZ001
-        (datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Rome")), "an object"),
-        (defaultdict(list, a=[1]), "'collections.defaultdict'"),
-        (OrderedDict(a=1), "'collections.OrderedDict'"),
-        ([2**64], "cannot become msgpack"),
-        ("\ud800", "cannot become msgpack"),
-        ({b"a": 1}, "keys"),
-        (Exploit(), "getcwd'"),
-        (ExploitWithText(), "not copied"),
-        (ITSELF, "contains itself"),
-        (HUGE, "too often"),
-    ],
+@cases(
+    "value reason",
+    (int, "a class or function"),
+    (zoo_types.Address("s", "c"), "'zoo_types.Address'"),
+    (zoo_types.Unserializable("x", [1]), "'zoo_types.Unserializable'"),
+    (datetime(2026, 1, 1, fold=1), "fold=1"),  # noqa: DTZ001
+    (datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Rome")), "an object"),
+    (defaultdict(list, a=[1]), "'collections.defaultdict'"),
+    (OrderedDict(a=1), "'collections.OrderedDict'"),
+    ([2**64], "cannot become msgpack"),
+    ("\ud800", "cannot become msgpack"),
+    ({b"a": 1}, "keys"),
+    (Exploit(), "getcwd'"),
+    (ExploitWithText(), "not copied"),
+    (ITSELF, "contains itself"),
+    (HUGE, "too often"),
     ids=lambda value: type(value).__name__,
 )
 def test_a_pickled_value_without_an_equal_form_is_refused(value: Any, reason: str) -> None:

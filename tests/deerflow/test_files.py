@@ -17,6 +17,7 @@ from ckpt_cli.api.opening import open_memory as open_memory_of
 from ckpt_cli.queries.memory import FoundItem
 from ckpt_cli.render.memory import tree_lines
 from ckpt_cli.render.text import Ui, cell_len
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.savers.deerflow import BODY, FRONT, fact, memory, read, save, write_fact
 
@@ -70,16 +71,14 @@ def test_a_fact_as_markdown_is_read_whole(tmp_path: Path, created: str) -> None:
     assert "users/anna/agents/coder/facts/" in ckpt("-s", base, "memory", "show").out
 
 
-@pytest.mark.parametrize(
-    ("front", "why"),
-    [
-        ("a: &a [1, 2]\nb: [*a, *a]", "aliases are not allowed"),
-        ("a: !!python/object/apply:os.system ['true']", "is not allowed"),
-        ("- " * 3000, "nested too deeply"),
-        ("a: [", "not YAML at line 1"),
-        ("just text", "not a map"),
-        ("id: " + "x" * (1 << 21), "too long"),
-    ],
+@cases(
+    "front why",
+    ("a: &a [1, 2]\nb: [*a, *a]", "aliases are not allowed"),
+    ("a: !!python/object/apply:os.system ['true']", "is not allowed"),
+    ("- " * 3000, "nested too deeply"),
+    ("a: [", "not YAML at line 1"),
+    ("just text", "not a map"),
+    ("id: " + "x" * (1 << 21), "too long"),
 )
 def test_a_hostile_fact_is_shown_for_what_it_is(tmp_path: Path, front: str, why: str) -> None:
     base = tmp_path / ".deer-flow"
@@ -94,17 +93,15 @@ def test_a_hostile_fact_is_shown_for_what_it_is(tmp_path: Path, front: str, why:
     assert "not read" in answer.out
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "the file is empty"),
-        ("[]", "neither facts"),
-        ('{"facts": []', "not JSON at line 1 column 13"),
-        ('{"facts": [], "facts": [1]}', "duplicate key"),
-        ('{"facts": ' + "[" * 100_000, "nested too deeply"),
-        ('{"facts": [' + "9" * 5000 + "]}", "digits"),
-        (b"\xff\xfe", "decode"),
-    ],
+@cases(
+    "text why",
+    ("", "the file is empty"),
+    ("[]", "neither facts"),
+    ('{"facts": []', "not JSON at line 1 column 13"),
+    ('{"facts": [], "facts": [1]}', "duplicate key"),
+    ('{"facts": ' + "[" * 100_000, "nested too deeply"),
+    ('{"facts": [' + "9" * 5000 + "]}", "digits"),
+    (b"\xff\xfe", "decode"),
 )
 def test_a_file_that_is_no_memory_is_told(tmp_path: Path, text: str | bytes, why: str) -> None:
     path = tmp_path / "memory.json"

@@ -10,6 +10,7 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
 import ckpt_cli
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.savers.deerflow import LATER, THREAD, TURNS, memory, save
 
@@ -65,15 +66,13 @@ def test_the_whole_memory_reads_as_columns_of_a_terminal(root: Path) -> None:
     assert lines[4] == "user/"
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--source", THREAD], [GO, MOVE]),
-        (["--source", "another"], []),
-        (["--category", "goal"], [MOVE]),
-        (["--min-confidence", "0.93"], [GO]),
-        (["--orphans"], []),
-    ],
+@cases(
+    "words expected",
+    (["--source", THREAD], [GO, MOVE]),
+    (["--source", "another"], []),
+    (["--category", "goal"], [MOVE]),
+    (["--min-confidence", "0.93"], [GO]),
+    (["--orphans"], []),
 )
 def test_facts_are_selected(root: Path, words: list[str], expected: list[str]) -> None:
     assert keys(root, *words) == expected
@@ -82,17 +81,15 @@ def test_facts_are_selected(root: Path, words: list[str], expected: list[str]) -
 SQLITE = "checkpointer:\n  type: sqlite\n  connection_string: "
 
 
-@pytest.mark.parametrize(
+@cases(
     "settings",
-    [
-        f"{SQLITE}data/deerflow.db\n",
-        f"{SQLITE}.deer-flow/data/deerflow.db\n",
-        f"{SQLITE}$CHECKPOINTS\n",
-        f"{SQLITE}$CHECKPOINTS\ndatabase: {{backend: memory}}\n",
-        "models: []\n",
-        "a: &a [1, 2]\nb: [*a, *a]\ndatabase: {backend: sqlite, sqlite_dir: ./.deer-flow/data}\n",
-        None,
-    ],
+    f"{SQLITE}data/deerflow.db\n",
+    f"{SQLITE}.deer-flow/data/deerflow.db\n",
+    f"{SQLITE}$CHECKPOINTS\n",
+    f"{SQLITE}$CHECKPOINTS\ndatabase: {{backend: memory}}\n",
+    "models: []\n",
+    "a: &a [1, 2]\nb: [*a, *a]\ndatabase: {backend: sqlite, sqlite_dir: ./.deer-flow/data}\n",
+    None,
 )
 def test_deerflows_own_settings_name_the_checkpoints(
     root: Path, store: Path, settings: str | None
@@ -122,17 +119,15 @@ def test_the_settings_may_lie_above_the_folder_or_be_named(
     assert "in memory only" in origin(inner)["remark"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ("checkpointer: {type: memory}\n", "in memory only"),
-        ("checkpointer: {type: sqlite, connection_string: $NOT_SET}\n", "'NOT_SET' is not set"),
-        ("database: {backend: postgres}\n", "no connection string"),
-        ("checkpointer: {type: oracle, connection_string: x}\n", "unknown type 'oracle'"),
-        ("a: [\n", "not YAML at line 2"),
-        ("- " * 3000, "nested too deeply"),
-        ("checkpointer: {type: sqlite, connection_string: gone.db}\n", "no such file"),
-    ],
+@cases(
+    "settings why",
+    ("checkpointer: {type: memory}\n", "in memory only"),
+    ("checkpointer: {type: sqlite, connection_string: $NOT_SET}\n", "'NOT_SET' is not set"),
+    ("database: {backend: postgres}\n", "no connection string"),
+    ("checkpointer: {type: oracle, connection_string: x}\n", "unknown type 'oracle'"),
+    ("a: [\n", "not YAML at line 2"),
+    ("- " * 3000, "nested too deeply"),
+    ("checkpointer: {type: sqlite, connection_string: gone.db}\n", "no such file"),
 )
 def test_what_cannot_be_told_is_said(root: Path, settings: str, why: str) -> None:
     (root / "config.yaml").write_text(settings)

@@ -23,6 +23,7 @@ from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.scenarios.graphs import chat
 from ckpt_cli.core.doctor.findings import Severity
 from tests.doctor.asking import faults_of_all, left_in
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, agents, ckpt, copy_store, eras, later
 from tests.kit.eras import with_engines
 from tests.kit.harness.dynamodb import DynamoDbHarness
@@ -115,12 +116,10 @@ def test_a_folder_of_the_development_server(tmp_path: Path) -> None:
 
 @pytest.mark.engines
 @pytest.mark.in_ci("js-1")
-@pytest.mark.parametrize(
-    ("era", "shared"),
-    [
-        ("js-0.2.74", {("fork-update", "items"), ("fork-chat", "messages")}),
-        ("js-1.7.3", {("fork-asking", "items")}),
-    ],
+@cases(
+    "era shared",
+    ("js-0.2.74", {("fork-update", "items"), ("fork-chat", "messages")}),
+    ("js-1.7.3", {("fork-asking", "items")}),
 )
 def test_a_postgres_database_of_javascript(
     era: str, shared: set[tuple[str, str]], postgres_url: str
@@ -153,13 +152,11 @@ SLOW = pytest.mark.nightly
 savers wrote, and what a change leaves is compared row by row on each of them."""
 
 
-@pytest.mark.parametrize(
+@cases(
     "kind",
-    [
-        SqliteHarness,
-        *later(PostgresHarness),
-        *(pytest.param(kind, marks=SLOW) for kind in CHANGED_LATER),
-    ],
+    SqliteHarness,
+    *later(PostgresHarness),
+    *(pytest.param(kind, marks=SLOW) for kind in CHANGED_LATER),
 )
 def test_a_store_that_ckpt_changed(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
@@ -267,8 +264,8 @@ def test_a_store_that_its_saver_pruned(
 # Encrypted threads
 
 
-@pytest.mark.parametrize(
-    "kind", [SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, PlainRedisHarness)]
+@cases(
+    "kind", SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, PlainRedisHarness)
 )
 def test_an_encrypted_store(
     kind: type[Harness],
@@ -297,13 +294,11 @@ def test_an_encrypted_store(
 
 
 @pytest.mark.in_ci("Sqlite")
-@pytest.mark.parametrize(
+@cases(
     "kind",
-    [
-        SqliteHarness,
-        *later(PostgresHarness, RedisHarness),
-        *(pytest.param(kind, marks=SLOW) for kind in (MongoHarness, MySQLHarness)),
-    ],
+    SqliteHarness,
+    *later(PostgresHarness, RedisHarness),
+    *(pytest.param(kind, marks=SLOW) for kind in (MongoHarness, MySQLHarness)),
 )
 def test_a_store_while_an_agent_writes(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path

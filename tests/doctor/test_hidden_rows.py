@@ -13,6 +13,7 @@ from ckpt_backends.sql.database import base_of, shows_all
 from tests.doctor.engine_faults import run
 from tests.kit.agents.asking import ask, config, on_mongodb, resumes, waits
 from tests.kit.agents.steps import role, saver_of
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer
 from tests.kit.savers.three_table import ThreeTableSaver
@@ -68,9 +69,8 @@ def check_refused(url: str, why: str, *, removals: tuple[tuple[str, ...], ...] =
             assert "hint: " in refused.err
 
 
-@pytest.mark.parametrize(
-    "table", ["checkpoints", *(pytest.param(f"checkpoint_{one}", marks=pytest.mark.engines)
-                              for one in ("writes", "blobs"))]
+@cases("table", "checkpoints", *(pytest.param(f"checkpoint_{one}", marks=pytest.mark.engines)
+                              for one in ("writes", "blobs")),
 )  # fmt: skip
 def test_a_policy_on_one_table(asked_url: str, table: str) -> None:
     before = numbers(asked_url)
@@ -164,9 +164,7 @@ def views(url: str, schema: str, where: str) -> Iterator[str]:
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize(
-    "where", [" WHERE thread_id = 'globex'", " LIMIT 3", " c WHERE (SELECT true)"]
-)
+@cases("where", " WHERE thread_id = 'globex'", " LIMIT 3", " c WHERE (SELECT true)")
 def test_a_view_in_the_place_of_a_table(asked_url: str, where: str) -> None:
     run(asked_url, *views(asked_url, "shown", where))
     before = numbers(asked_url)
@@ -224,26 +222,24 @@ def test_a_view_of_documents(mongodb_url: str, *, is_kaflow: bool) -> None:
     saver.client.close()
 
 
-@pytest.mark.parametrize(
-    ("definition", "base"),
-    [
-        (" SELECT thread_id,\n    checkpoint_ns\n   FROM checkpoints;", "checkpoints"),
-        (" SELECT thread_id AS t\n   FROM public.checkpoints c;", "checkpoints"),
-        ("select `d`.`t`.`a` AS `a` from `d`.`t`", "t"),
-        (' SELECT "from here" AS x FROM t;', None),
-        (" SELECT a\n   FROM t\n  WHERE a = 1;", None),
-        (" SELECT a FROM t LIMIT 5;", None),
-        (" SELECT DISTINCT a FROM t;", None),
-        (" SELECT max(a) AS a FROM t;", None),
-        (" SELECT a FROM t UNION SELECT a FROM u;", None),
-        (" SELECT a FROM t, u;", None),
-        (" SELECT a FROM t JOIN u USING (a);", None),
-        (" SELECT a FROM t TABLESAMPLE system (5);", None),
-        ("select a from t where (a = 1)", None),
-        ("select a from t order by a limit 3", None),
-        ("WITH x AS (SELECT 1) SELECT a FROM t;", None),
-        ("", None),
-    ],
+@cases(
+    "definition base",
+    (" SELECT thread_id,\n    checkpoint_ns\n   FROM checkpoints;", "checkpoints"),
+    (" SELECT thread_id AS t\n   FROM public.checkpoints c;", "checkpoints"),
+    ("select `d`.`t`.`a` AS `a` from `d`.`t`", "t"),
+    (' SELECT "from here" AS x FROM t;', None),
+    (" SELECT a\n   FROM t\n  WHERE a = 1;", None),
+    (" SELECT a FROM t LIMIT 5;", None),
+    (" SELECT DISTINCT a FROM t;", None),
+    (" SELECT max(a) AS a FROM t;", None),
+    (" SELECT a FROM t UNION SELECT a FROM u;", None),
+    (" SELECT a FROM t, u;", None),
+    (" SELECT a FROM t JOIN u USING (a);", None),
+    (" SELECT a FROM t TABLESAMPLE system (5);", None),
+    ("select a from t where (a = 1)", None),
+    ("select a from t order by a limit 3", None),
+    ("WITH x AS (SELECT 1) SELECT a FROM t;", None),
+    ("", None),
 )
 def test_what_a_view_shows_whole(definition: str, base: str | None) -> None:
     assert base_of(definition) == base

@@ -21,6 +21,7 @@ from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_cli.mcp.tools import TOOLS
 from tests.doors.mcp_client import McpServer, each_tool, text_of
+from tests.kit.cases import cases
 from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.tiers import FAST
@@ -65,20 +66,15 @@ def test_every_tool_answers_and_changes_nothing(showing: McpServer) -> None:
     assert all(f"`{name}`" in page for name in PROMPTS)
 
 
-@pytest.mark.parametrize(
-    ("words", "tool", "arguments"),
-    [
-        ("threads list", "threads", {"sizes": True}),
-        (
-            "threads list --where status=error",
-            *("threads", {"where": "status = error", "sizes": True}),
-        ),
-        ("history trip-to-kyoto --all-ns", "history", {"thread": THREAD, "all_ns": True}),
-        ("interrupts", "interrupts", {}),
-        ("errors", "errors", {}),
-        ("errors --by node", "errors", {"by": "node"}),
-        ("grep Kyoto", "grep", {"pattern": "Kyoto"}),
-    ],
+@cases(
+    "words tool arguments",
+    ("threads list", "threads", {"sizes": True}),
+    ("threads list --where status=error", *("threads", {"where": "status = error", "sizes": True})),
+    ("history trip-to-kyoto --all-ns", "history", {"thread": THREAD, "all_ns": True}),
+    ("interrupts", "interrupts", {}),
+    ("errors", "errors", {}),
+    ("errors --by node", "errors", {"by": "node"}),
+    ("grep Kyoto", "grep", {"pattern": "Kyoto"}),
 )
 def test_lists_are_those_of_the_commands(
     showing: McpServer, words: str, tool: str, arguments: dict[str, Any]
@@ -226,17 +222,15 @@ def test_resources_and_prompts(hiding: McpServer) -> None:
             ask(client.get_prompt(prompt.name, {}))
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
-    [
-        ("show", {"thread": THREAD, "store": "/etc/passwd"}, "'store' was unexpected"),
-        ("show", {}, "'thread' is a required property"),
-        ("history", {"thread": "x" * 3000}, "is too long"),
-        ("threads", {"status": ["broken"]}, "is not one of"),
-        ("show", {"thread": "nobody"}, "no thread 'nobody'"),
-        ("threads", {"where": "status ="}, "filter"),
-        ("threads", {"cursor": "bm9uc2Vuc2U"}, "cursor"),
-    ],
+@cases(
+    "tool arguments said",
+    ("show", {"thread": THREAD, "store": "/etc/passwd"}, "'store' was unexpected"),
+    ("show", {}, "'thread' is a required property"),
+    ("history", {"thread": "x" * 3000}, "is too long"),
+    ("threads", {"status": ["broken"]}, "is not one of"),
+    ("show", {"thread": "nobody"}, "no thread 'nobody'"),
+    ("threads", {"where": "status ="}, "filter"),
+    ("threads", {"cursor": "bm9uc2Vuc2U"}, "cursor"),
 )
 def test_wrong_calls(hiding: McpServer, tool: str, arguments: dict[str, Any], said: str) -> None:
     result = hiding.call(tool, **arguments)
@@ -403,13 +397,11 @@ def test_a_call_that_takes_too_long_is_stopped(large_store: Path) -> None:
         assert server.described()
 
 
-@pytest.mark.parametrize(
+@cases(
     "end",
-    [
-        "client",
-        pytest.param(signal.SIGTERM, marks=pytest.mark.engines),
-        pytest.param(signal.SIGINT, marks=pytest.mark.engines),
-    ],
+    "client",
+    pytest.param(signal.SIGTERM, marks=pytest.mark.engines),
+    pytest.param(signal.SIGINT, marks=pytest.mark.engines),
 )
 def test_the_server_ends(end: str | signal.Signals) -> None:
     with server("-s", SAMPLE, "mcp") as process:

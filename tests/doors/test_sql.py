@@ -26,6 +26,7 @@ from ckpt_cli.session import Session
 from ckpt_cli.sql.bounds import RowBounds
 from ckpt_cli.sql.database import MAIN
 from ckpt_cli.sql.planning import QueryPlanner, TableNeed
+from tests.kit.cases import cases
 from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store, first_now
 from tests.kit.hostile.watched import in_child
 
@@ -275,35 +276,33 @@ def need(planner: QueryPlanner, query: str) -> TableNeed:
     return found
 
 
-@pytest.mark.parametrize(
-    ("condition", "bounds"),
-    [
-        ("thread_id = 'a'", RowBounds(thread_ids=frozenset("a"))),
-        ("'a' = thread_id", RowBounds(thread_ids=frozenset("a"))),
-        ("thread_id IN ('a', 'b', 'c')", RowBounds(thread_ids=frozenset("abc"))),
-        ("thread_id = 'a' OR thread_id = 'b'", RowBounds(thread_ids=frozenset("ab"))),
-        ("thread_id = 'it''s) OR (x'", RowBounds(thread_ids=frozenset({"it's) OR (x"}))),
-        ("thread_id LIKE 'user-%'", RowBounds(first_id="user-", last_id="user.")),
-        (
-            "thread_id = 'a' AND channel = 'b'",
-            RowBounds(thread_ids=frozenset("a"), channels=frozenset("b")),
-        ),
-        ("thread_id = 'a' AND upper(node) = 'B'", RowBounds(thread_ids=frozenset("a"))),
-        ("ts >= '2026-01-01 12:00+00'", RowBounds(since=NOON)),
-        ("ts < TIMESTAMPTZ '2026-01-01 12:00+00'", RowBounds(until=NOON)),
-        ("thread_id > 'm' AND thread_id <> 'q'", RowBounds(first_id="m")),
-        (
-            "thread_id IN ('a', 'optional: b') AND thread_id LIKE '%b'",
-            RowBounds(thread_ids=frozenset({"a", "optional: b"})),
-        ),
-        # What is not certain bounds nothing.
-        ("thread_id = 'a' OR node = 'b'", RowBounds()),
-        ("NOT thread_id = 'a'", RowBounds()),
-        ("thread_id <> 'a'", RowBounds()),
-        ("upper(thread_id) = 'A'", RowBounds()),
-        ("thread_id = node", RowBounds()),
-        ("idx = 3", RowBounds()),
-    ],
+@cases(
+    "condition bounds",
+    ("thread_id = 'a'", RowBounds(thread_ids=frozenset("a"))),
+    ("'a' = thread_id", RowBounds(thread_ids=frozenset("a"))),
+    ("thread_id IN ('a', 'b', 'c')", RowBounds(thread_ids=frozenset("abc"))),
+    ("thread_id = 'a' OR thread_id = 'b'", RowBounds(thread_ids=frozenset("ab"))),
+    ("thread_id = 'it''s) OR (x'", RowBounds(thread_ids=frozenset({"it's) OR (x"}))),
+    ("thread_id LIKE 'user-%'", RowBounds(first_id="user-", last_id="user.")),
+    (
+        "thread_id = 'a' AND channel = 'b'",
+        RowBounds(thread_ids=frozenset("a"), channels=frozenset("b")),
+    ),
+    ("thread_id = 'a' AND upper(node) = 'B'", RowBounds(thread_ids=frozenset("a"))),
+    ("ts >= '2026-01-01 12:00+00'", RowBounds(since=NOON)),
+    ("ts < TIMESTAMPTZ '2026-01-01 12:00+00'", RowBounds(until=NOON)),
+    ("thread_id > 'm' AND thread_id <> 'q'", RowBounds(first_id="m")),
+    (
+        "thread_id IN ('a', 'optional: b') AND thread_id LIKE '%b'",
+        RowBounds(thread_ids=frozenset({"a", "optional: b"})),
+    ),
+    # What is not certain bounds nothing.
+    ("thread_id = 'a' OR node = 'b'", RowBounds()),
+    ("NOT thread_id = 'a'", RowBounds()),
+    ("thread_id <> 'a'", RowBounds()),
+    ("upper(thread_id) = 'A'", RowBounds()),
+    ("thread_id = node", RowBounds()),
+    ("idx = 3", RowBounds()),
 )
 def test_bounds_of_a_condition(planner: QueryPlanner, condition: str, bounds: RowBounds) -> None:
     assert need(planner, f"SELECT count(*) FROM writes WHERE {condition}").bounds == bounds
@@ -390,15 +389,13 @@ def test_a_query_reaches_nothing_outside(query: str, tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize(
+@cases(
     "query",
-    [
-        "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT count(*) FROM r",
-        "WITH RECURSIVE r AS (SELECT [1] AS i UNION ALL SELECT i || i FROM r) SELECT 1 FROM r",
-        "SELECT string_agg(repeat('x', 1000000), '') FROM range(10000)",
-        "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range * b.range = 7",
-        "EXPLAIN ANALYZE SELECT string_agg(repeat('x', 1000000), '') FROM range(10000)",
-    ],
+    "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT count(*) FROM r",
+    "WITH RECURSIVE r AS (SELECT [1] AS i UNION ALL SELECT i || i FROM r) SELECT 1 FROM r",
+    "SELECT string_agg(repeat('x', 1000000), '') FROM range(10000)",
+    "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range * b.range = 7",
+    "EXPLAIN ANALYZE SELECT string_agg(repeat('x', 1000000), '') FROM range(10000)",
 )
 def test_a_query_is_bounded(query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SAMPLE.resolve()
@@ -415,9 +412,7 @@ LATE = (
 """Its first rows come at once, and then none."""
 
 
-@pytest.mark.parametrize(
-    "query", [LATE, "SELECT repeat('x', 1000000) FROM range(100000)"], ids=["time", "memory"]
-)
+@cases("query", LATE, "SELECT repeat('x', 1000000) FROM range(100000)", ids=["time", "memory"])
 def test_the_rows_of_an_answer_are_bounded_too(query: str) -> None:
     found, _ = in_child("-s", SAMPLE, "-o", "ndjson", "sql", "--timeout", "1", query, seconds=30)
     assert found.code == 5, found.err
@@ -463,13 +458,11 @@ def test_a_query_that_cannot_be_stopped_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds what a process allocates")
-@pytest.mark.parametrize(
+@cases(
     "query",
-    [
-        "SELECT length(repeat('x', 4000000000))",
-        "SELECT len(range(1000000000)) FROM threads",
-        "SELECT length(repeat('x', 4000000000 + step)) FROM threads",
-    ],
+    "SELECT length(repeat('x', 4000000000))",
+    "SELECT len(range(1000000000)) FROM threads",
+    "SELECT length(repeat('x', 4000000000 + step)) FROM threads",
 )
 def test_a_huge_value_is_refused_before_it_is_made(query: str) -> None:
     found = ckpt("-s", SAMPLE, "sql", query)

@@ -14,6 +14,7 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.registry import open_store
 from tests.kit.agents.steps import fill as fill_postgres
 from tests.kit.agents.steps import with_user
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.connecting import CANARY, QUOTED, shows_nothing
 from tests.kit.plugin import redis_of_its_own
@@ -128,14 +129,12 @@ def test_what_a_server_does_not_give(
     refused(url.format(there=there, stranger=stranger, tls=tls), code, says)
 
 
-@pytest.mark.parametrize(
+@cases(
     "url",
-    [
-        "postgresql://u:C4nary@{}/x?connect_timeout=2",
-        "mysql://u:C4nary@{}/x?connect_timeout=1",
-        "redis://:C4nary@{}/0?connect_timeout=1&socket_timeout=1",
-        "mongodb://u:C4nary@{}/x?serverSelectionTimeoutMS=300",
-    ],
+    "postgresql://u:C4nary@{}/x?connect_timeout=2",
+    "mysql://u:C4nary@{}/x?connect_timeout=1",
+    "redis://:C4nary@{}/0?connect_timeout=1&socket_timeout=1",
+    "mongodb://u:C4nary@{}/x?serverSelectionTimeoutMS=300",
 )
 def test_a_server_that_does_not_answer(url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -166,9 +165,7 @@ def _end_mysql(url: str) -> Callable[[], object]:
     return end
 
 
-@pytest.mark.parametrize(
-    ("server", "prepare"), [("postgres_url", _end_postgres), ("mysql_url", _end_mysql)]
-)
+@cases("server prepare", ("postgres_url", _end_postgres), ("mysql_url", _end_mysql))
 def test_a_server_that_goes_away_in_the_middle(
     request: pytest.FixtureRequest, server: str, prepare: Callable[[str], Callable[[], object]]
 ) -> None:
@@ -297,14 +294,12 @@ def test_no_secret_of_a_url_is_shown(secret: str) -> None:
             assert "C4nary" not in answer.out + answer.err, place
 
 
-@pytest.mark.parametrize(
-    ("driver", "extra", "url"),
-    [
-        ("psycopg", "postgres", "postgresql://u:C4nary@h/db"),
-        ("pymysql", "mysql", "mysql://u:C4nary@h/db"),
-        ("redis", "redis", "redis://u:C4nary@h/0"),
-        ("pymongo", "mongodb", "mongodb://u:C4nary@h/db"),
-    ],
+@cases(
+    "driver extra url",
+    ("psycopg", "postgres", "postgresql://u:C4nary@h/db"),
+    ("pymysql", "mysql", "mysql://u:C4nary@h/db"),
+    ("redis", "redis", "redis://u:C4nary@h/0"),
+    ("pymongo", "mongodb", "mongodb://u:C4nary@h/db"),
 )
 def test_without_the_driver_its_extra_is_named(driver: str, extra: str, url: str) -> None:
     """In a process of its own, since this one has loaded the drivers."""

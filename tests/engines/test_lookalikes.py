@@ -19,6 +19,7 @@ from ckpt_backends.mysql.database import engine_of as engine_of_mysql
 from ckpt_backends.mysql.database import is_lookalike
 from ckpt_backends.postgres.database import engine_of
 from tests.kit.agents import steps as agent
+from tests.kit.cases import cases
 from tests.kit.command import ckpt, first_now
 from tests.kit.hostile.rewriting_proxy import Rewrites, rewriting
 from tests.kit.savers import mysql
@@ -276,41 +277,37 @@ def test_tables_of_cockroachdbs_own_saver_are_read_only(postgres_server: Server)
             assert ckpt("-s", other, *WRITING[0]).code == 4
 
 
-@pytest.mark.parametrize(
-    ("version", "engine"),
-    [
-        ("PostgreSQL 18.0 on x86_64-pc-linux-gnu, compiled by gcc", "PostgreSQL 18.0"),
-        (
-            "PostgreSQL 15.5 (Debian 15.5-0+deb12u1) on x86_64-pc-linux-gnu",
-            "PostgreSQL 15.5 (Debian 15.5-0+deb12u1)",
-        ),
-        (
-            "CockroachDB CCL v22.2.17 (aarch64-unknown-linux-gnu, built 2023/11/20 16:09:42)",
-            "CockroachDB CCL v22.2.17",
-        ),
-        (
-            "PostgreSQL 15.2-YB-2.25.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang",
-            "YugabyteDB 2.25.0.0-b0 (PostgreSQL 15.2)",
-        ),
-        ("", ""),
-    ],
+@cases(
+    "version engine",
+    ("PostgreSQL 18.0 on x86_64-pc-linux-gnu, compiled by gcc", "PostgreSQL 18.0"),
+    (
+        "PostgreSQL 15.5 (Debian 15.5-0+deb12u1) on x86_64-pc-linux-gnu",
+        "PostgreSQL 15.5 (Debian 15.5-0+deb12u1)",
+    ),
+    (
+        "CockroachDB CCL v22.2.17 (aarch64-unknown-linux-gnu, built 2023/11/20 16:09:42)",
+        "CockroachDB CCL v22.2.17",
+    ),
+    (
+        "PostgreSQL 15.2-YB-2.25.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang",
+        "YugabyteDB 2.25.0.0-b0 (PostgreSQL 15.2)",
+    ),
+    ("", ""),
 )
 def test_the_engine_is_named_as_what_it_is(version: str, engine: str) -> None:
     assert engine_of(version) == engine
 
 
-@pytest.mark.parametrize(
-    ("version", "engine"),
-    [
-        ("8.4.0", "MySQL 8.4.0"),
-        ("8.0.36-0ubuntu0.22.04.1", "MySQL 8.0.36-0ubuntu0.22.04.1"),
-        ("10.11.18-MariaDB-0+deb12u1", "MariaDB 10.11.18"),
-        ("8.0.36-28.1-log", "MySQL 8.0.36-28.1-log"),
-        ("8.0.30-Vitess", "Vitess (MySQL 8.0.30)"),
-        ("8.0.11-TiDB-v7.5.0", "TiDB 7.5.0 (MySQL 8.0.11)"),
-        ("5.7.25-OceanBase-v4.2.1", "OceanBase 4.2.1 (MySQL 5.7.25)"),
-        ("5.7.25-OceanBase seekdb-v1.4.0.0", "OceanBase seekdb 1.4.0.0 (MySQL 5.7.25)"),
-    ],
+@cases(
+    "version engine",
+    ("8.4.0", "MySQL 8.4.0"),
+    ("8.0.36-0ubuntu0.22.04.1", "MySQL 8.0.36-0ubuntu0.22.04.1"),
+    ("10.11.18-MariaDB-0+deb12u1", "MariaDB 10.11.18"),
+    ("8.0.36-28.1-log", "MySQL 8.0.36-28.1-log"),
+    ("8.0.30-Vitess", "Vitess (MySQL 8.0.30)"),
+    ("8.0.11-TiDB-v7.5.0", "TiDB 7.5.0 (MySQL 8.0.11)"),
+    ("5.7.25-OceanBase-v4.2.1", "OceanBase 4.2.1 (MySQL 5.7.25)"),
+    ("5.7.25-OceanBase seekdb-v1.4.0.0", "OceanBase seekdb 1.4.0.0 (MySQL 5.7.25)"),
 )
 def test_the_mysql_engine_is_named_as_what_it_is(version: str, engine: str) -> None:
     assert engine_of_mysql(version) == engine

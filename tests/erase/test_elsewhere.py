@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from ckpt_backends.mongodb.engine import write as mongodb
 from ckpt_backends.mysql import database as mysql
 from ckpt_backends.postgres import database as postgres
+from tests.kit.cases import cases
 
 
 class Answers:
@@ -20,16 +19,14 @@ class Answers:
         return next((rows for part, rows in self._answers.items() if part in query), None)
 
 
-@pytest.mark.parametrize(
-    ("answers", "places"),
-    [
-        ({"per_table": [(1,)], "log_bin": [(0,)], "REPLICAS": []}, []),
-        (
-            {"per_table": [(0,)], "log_bin": [(1,)], "SLAVE": [(1,), (2,)], "histogram": [(1,)]},
-            ["shared tablespace (ibdata1)", "binary log", "replicas", "histograms of columns"],
-        ),
-        ({}, ["binary log", "replicas"]),
-    ],
+@cases(
+    "answers places",
+    ({"per_table": [(1,)], "log_bin": [(0,)], "REPLICAS": []}, []),
+    (
+        {"per_table": [(0,)], "log_bin": [(1,)], "SLAVE": [(1,), (2,)], "histogram": [(1,)]},
+        ["shared tablespace (ibdata1)", "binary log", "replicas", "histograms of columns"],
+    ),
+    ({}, ["binary log", "replicas"]),
     ids=["none", "all", "unknown"],
 )
 def test_places_of_mysql(answers: Any, places: list[str]) -> None:
@@ -38,17 +35,15 @@ def test_places_of_mysql(answers: Any, places: list[str]) -> None:
     assert found == ["undo, redo and doublewrite files", *places]
 
 
-@pytest.mark.parametrize(
-    ("answers", "archive", "places"),
-    [
-        ({"archive": [("off",)], "replication": [(0,)]}, "", []),
-        (
-            {"archive": [("on",)], "stat_replication": [(2,)], "slots": [(1,)]},
-            "archive_mode: on",
-            ["standby servers", "replication slots"],
-        ),
-        ({}, "archive_mode: unknown", ["standby servers", "replication slots"]),
-    ],
+@cases(
+    "answers archive places",
+    ({"archive": [("off",)], "replication": [(0,)]}, "", []),
+    (
+        {"archive": [("on",)], "stat_replication": [(2,)], "slots": [(1,)]},
+        "archive_mode: on",
+        ["standby servers", "replication slots"],
+    ),
+    ({}, "archive_mode: unknown", ["standby servers", "replication slots"]),
     ids=["none", "all", "unknown"],
 )
 def test_places_of_postgres(answers: Any, archive: str, places: list[str]) -> None:
@@ -59,17 +54,15 @@ def test_places_of_postgres(answers: Any, archive: str, places: list[str]) -> No
     assert [one.place for one in others] == places
 
 
-@pytest.mark.parametrize(
-    ("hello", "places"),
-    [
-        ({}, []),
-        ({"setName": "rs0", "hosts": ["a"]}, ["oplog"]),
-        (
-            {"setName": "rs0", "hosts": ["a", "b"], "passives": ["c"]},
-            ["oplog", "other members of the replica set"],
-        ),
-        ({"msg": "isdbgrid"}, ["oplog", "shards"]),
-    ],
+@cases(
+    "hello places",
+    ({}, []),
+    ({"setName": "rs0", "hosts": ["a"]}, ["oplog"]),
+    (
+        {"setName": "rs0", "hosts": ["a", "b"], "passives": ["c"]},
+        ["oplog", "other members of the replica set"],
+    ),
+    ({"msg": "isdbgrid"}, ["oplog", "shards"]),
     ids=["standalone", "one", "three", "sharded"],
 )
 def test_places_of_mongodb(hello: dict[str, Any], places: list[str]) -> None:
@@ -77,14 +70,12 @@ def test_places_of_mongodb(hello: dict[str, Any], places: list[str]) -> None:
     assert found == ["journal and older versions of documents", *places]
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("0 dead row versions cannot be removed yet.", ""),
-        ("1 dead row version cannot be removed yet.", "1 removed rows"),
-        ("tuples: 3 removed, 4 remain, 2 are dead but not yet removable", "2 removed rows"),
-        ("0 Zeilen können noch nicht entfernt werden", "does not say"),
-    ],
+@cases(
+    "said expected",
+    ("0 dead row versions cannot be removed yet.", ""),
+    ("1 dead row version cannot be removed yet.", "1 removed rows"),
+    ("tuples: 3 removed, 4 remain, 2 are dead but not yet removable", "2 removed rows"),
+    ("0 Zeilen können noch nicht entfernt werden", "does not say"),
 )
 def test_rows_that_vacuum_keeps(said: str, expected: str) -> None:
     from ckpt_backends.postgres.connect import Notice

@@ -15,6 +15,7 @@ from ckpt_cli.config.profiles import Profiles, store_of
 from ckpt_cli.reading.cluster import Cluster, SentRange, sent_store
 from ckpt_cli.reading.store import Opening
 from tests.executor import works
+from tests.kit.cases import cases
 
 SECRET = "hunter2-of-the-store"
 
@@ -29,14 +30,12 @@ def _variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORE_URL", f"postgresql://reader:{SECRET}@db/agents")
 
 
-@pytest.mark.parametrize(
-    ("text", "params"),
-    [
-        ("postgresql://reader:${STORE_SECRET}@db/agents", {}),
-        ("${STORE_URL}", {}),
-        ("postgresql://reader@db/agents?sslpassword=${STORE_SECRET}", {}),
-        ("postgresql://reader@db/agents", {"sslpassword": "${STORE_SECRET}"}),
-    ],
+@cases(
+    "text params",
+    ("postgresql://reader:${STORE_SECRET}@db/agents", {}),
+    ("${STORE_URL}", {}),
+    ("postgresql://reader@db/agents?sslpassword=${STORE_SECRET}", {}),
+    ("postgresql://reader@db/agents", {"sslpassword": "${STORE_SECRET}"}),
 )
 def test_variables_travel_by_name(
     text: str, params: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -54,14 +53,12 @@ def test_variables_travel_by_name(
         sent.opening()
 
 
-@pytest.mark.parametrize(
+@cases(
     "url",
-    [
-        parse_url(f"postgresql://reader:{SECRET}@db/agents"),
-        parse_url(f"postgresql://reader@db/agents?sslpassword={SECRET}"),
-        in_profile("postgresql://reader@db/agents", {"sslpassword": SECRET}),
-        in_profile("postgresql://reader:x@${HOME}/agents"),
-    ],
+    parse_url(f"postgresql://reader:{SECRET}@db/agents"),
+    parse_url(f"postgresql://reader@db/agents?sslpassword={SECRET}"),
+    in_profile("postgresql://reader@db/agents", {"sslpassword": SECRET}),
+    in_profile("postgresql://reader:x@${HOME}/agents"),
 )
 def test_what_is_written_out_is_refused(url: StoreUrl) -> None:
     with pytest.raises(UsageError, match="a password or another secret in a URL") as raised:

@@ -1,8 +1,7 @@
 """The contract about backends breaks where it must. `lint-imports` runs it on the whole program."""
 
-import pytest
-
 from ckpt_backends.declaration import Backend
+from tests.kit.cases import cases
 from tests.kit.command import ROOT
 from tests.packaging.backend_imports import Rooms, forbidden, rooms_of
 
@@ -27,53 +26,49 @@ def test_all_backends_are_found() -> None:
     assert {"ckpt_backends.redis.engine", "ckpt_backends.sql"} < set(ROOMS.engines)
 
 
-@pytest.mark.parametrize(
-    ("importer", "imported"),
-    [
-        ("ckpt_cli.queries.show", "ckpt_backends.sqlite.store"),
-        ("ckpt_cli.queries.show", "ckpt_backends.sql.store"),
-        ("ckpt_cli.queries.show", "ckpt_backends.apps.kaflow"),
-        ("ckpt_backends.base", "ckpt_backends.redis.engine.connection"),
-        ("ckpt_backends.codec.values", "ckpt_backends.postgres.store"),
-        ("ckpt_backends.base", "psycopg"),
-        ("ckpt_backends.sqlite.store", "ckpt_backends.mysql.store"),
-        ("ckpt_backends.sqlite.store", "ckpt_backends.redis.engine.connection"),
-        ("ckpt_backends.langgraph_dev.store", "ckpt_backends.apps.deerflow.memory"),
-        ("ckpt_backends.redis.hashes.layout", "ckpt_backends.redis.official.documents"),
-        ("ckpt_backends.apps.kaflow.store", "ckpt_backends.apps.deerflow.memory"),
-        ("ckpt_backends.apps.kaflow.store", "ckpt_backends.mongodb.store"),
-        ("ckpt_backends.apps.kaflow.store", "ckpt_backends.redis.engine.connection"),
-        ("ckpt_backends.apps.plainredis.layout", "ckpt_backends.mongodb.engine.store"),
-        ("ckpt_backends.apps.deerflow.memory", "ckpt_backends.redis.engine.connection"),
-        ("ckpt_backends.redis.engine.store", "ckpt_backends.redis.hashes.layout"),
-        ("ckpt_backends.redis.engine.store", "ckpt_backends.apps.plainredis.layout"),
-        ("ckpt_backends.mongodb.engine.store", "ckpt_backends.mongodb.store"),
-        ("ckpt_backends.mongodb.engine.store", "ckpt_backends.redis.engine.connection"),
-        ("ckpt_backends.sql.store", "ckpt_backends.sqlite.store"),
-        ("ckpt_cli.queries.show", "ckpt_backends.new.read"),
-        ("ckpt_backends.sqlite.store", "ckpt_backends.new"),
-        ("ckpt_backends.new.read", "ckpt_backends.sqlite.store"),
-        ("ckpt_backends.new.read", "ckpt_backends.redis.engine.connection"),
-        ("ckpt_backends.servers", "newdriver"),
-    ],
+@cases(
+    "importer imported",
+    ("ckpt_cli.queries.show", "ckpt_backends.sqlite.store"),
+    ("ckpt_cli.queries.show", "ckpt_backends.sql.store"),
+    ("ckpt_cli.queries.show", "ckpt_backends.apps.kaflow"),
+    ("ckpt_backends.base", "ckpt_backends.redis.engine.connection"),
+    ("ckpt_backends.codec.values", "ckpt_backends.postgres.store"),
+    ("ckpt_backends.base", "psycopg"),
+    ("ckpt_backends.sqlite.store", "ckpt_backends.mysql.store"),
+    ("ckpt_backends.sqlite.store", "ckpt_backends.redis.engine.connection"),
+    ("ckpt_backends.langgraph_dev.store", "ckpt_backends.apps.deerflow.memory"),
+    ("ckpt_backends.redis.hashes.layout", "ckpt_backends.redis.official.documents"),
+    ("ckpt_backends.apps.kaflow.store", "ckpt_backends.apps.deerflow.memory"),
+    ("ckpt_backends.apps.kaflow.store", "ckpt_backends.mongodb.store"),
+    ("ckpt_backends.apps.kaflow.store", "ckpt_backends.redis.engine.connection"),
+    ("ckpt_backends.apps.plainredis.layout", "ckpt_backends.mongodb.engine.store"),
+    ("ckpt_backends.apps.deerflow.memory", "ckpt_backends.redis.engine.connection"),
+    ("ckpt_backends.redis.engine.store", "ckpt_backends.redis.hashes.layout"),
+    ("ckpt_backends.redis.engine.store", "ckpt_backends.apps.plainredis.layout"),
+    ("ckpt_backends.mongodb.engine.store", "ckpt_backends.mongodb.store"),
+    ("ckpt_backends.mongodb.engine.store", "ckpt_backends.redis.engine.connection"),
+    ("ckpt_backends.sql.store", "ckpt_backends.sqlite.store"),
+    ("ckpt_cli.queries.show", "ckpt_backends.new.read"),
+    ("ckpt_backends.sqlite.store", "ckpt_backends.new"),
+    ("ckpt_backends.new.read", "ckpt_backends.sqlite.store"),
+    ("ckpt_backends.new.read", "ckpt_backends.redis.engine.connection"),
+    ("ckpt_backends.servers", "newdriver"),
 )
 def test_an_import_between_backends_is_found(importer: str, imported: str) -> None:
     assert list(forbidden(WITH_NEW, [(importer, imported)])) == [(importer, imported)]
 
 
-@pytest.mark.parametrize(
-    ("importer", "imported"),
-    [
-        ("ckpt_cli.queries.show", "ckpt_backends.protocol"),
-        ("ckpt_backends.sqlite.store", "ckpt_backends.base"),
-        ("ckpt_backends.sqlite.store", "ckpt_backends.sqlite.database"),
-        ("ckpt_backends.postgres.store", "psycopg"),
-        ("ckpt_backends.postgres.store", "ckpt_backends.sql.store"),
-        ("ckpt_backends.redis.hashes.layout", "ckpt_backends.redis.engine.connection"),
-        ("ckpt_backends.redis.official.memory", "ckpt_backends.redis.engine.connection"),
-        ("ckpt_backends.apps.kaflow.store", "ckpt_backends.mongodb.engine.store"),
-        ("ckpt_backends.new.read", "newdriver"),
-    ],
+@cases(
+    "importer imported",
+    ("ckpt_cli.queries.show", "ckpt_backends.protocol"),
+    ("ckpt_backends.sqlite.store", "ckpt_backends.base"),
+    ("ckpt_backends.sqlite.store", "ckpt_backends.sqlite.database"),
+    ("ckpt_backends.postgres.store", "psycopg"),
+    ("ckpt_backends.postgres.store", "ckpt_backends.sql.store"),
+    ("ckpt_backends.redis.hashes.layout", "ckpt_backends.redis.engine.connection"),
+    ("ckpt_backends.redis.official.memory", "ckpt_backends.redis.engine.connection"),
+    ("ckpt_backends.apps.kaflow.store", "ckpt_backends.mongodb.engine.store"),
+    ("ckpt_backends.new.read", "newdriver"),
 )
 def test_other_imports_are_allowed(importer: str, imported: str) -> None:
     assert list(forbidden(WITH_NEW, [(importer, imported)])) == []

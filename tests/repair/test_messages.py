@@ -28,6 +28,7 @@ from ckpt_cli.queries.doctor.rows import Terms, conversation_findings
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import done_lines, lines_of
 from tests.kit.agents.calling import AGENTS, agent, check_pairs, config_of
+from tests.kit.cases import cases
 from tests.kit.command import ROOT, apply_change, ckpt, first_now
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.mysql import MySQLHarness
@@ -221,10 +222,7 @@ def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
     assert one.findings() == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "asks"),
-    [("create", "ask"), ("react1", "delegate"), ("react2", "ask"), ("delta", "ask")],
-)
+@cases("kind asks", ("create", "ask"), ("react1", "delegate"), ("react2", "ask"), ("delta", "ask"))
 def test_a_call_that_waits_for_a_person_is_left_alone(store: Harness, kind: str, asks: str) -> None:
     one = AgentThread(store, f"{kind}-asks")
     one.send(f"use quick and {asks}")

@@ -26,6 +26,7 @@ from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.replay import WRITTEN
 from tests.kit.agents.small import chain, run
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.planting import steps as planting
 from tests.kit.planting.steps import Rows, make_store
@@ -82,14 +83,12 @@ def agreed(path: Path) -> list[str]:
     return [verdict for verdict, _ in first.values() if verdict != "match"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "era",
-    [
-        "lg-1.2.22-serde",
-        pytest.param("lg-0.2.14-json", marks=pytest.mark.nightly),
-        pytest.param("lg-1.2.22", marks=pytest.mark.nightly),
-        pytest.param("js-1.7.3", marks=pytest.mark.nightly),
-    ],
+    "lg-1.2.22-serde",
+    pytest.param("lg-0.2.14-json", marks=pytest.mark.nightly),
+    pytest.param("lg-1.2.22", marks=pytest.mark.nightly),
+    pytest.param("js-1.7.3", marks=pytest.mark.nightly),
 )
 def test_they_agree_on_a_fixture(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
@@ -103,13 +102,11 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@cases(
     "plant",
-    [
-        lambda rows: rows.write(6, "total", lambda n: n + 1, "%left"),
-        lambda rows: rows.swap_writes(6, "log", "left", "right"),
-        lambda rows: rows.body(7, lambda values: values.update(mood="other")),
-    ],
+    lambda rows: rows.write(6, "total", lambda n: n + 1, "%left"),
+    lambda rows: rows.swap_writes(6, "log", "left", "right"),
+    lambda rows: rows.body(7, lambda values: values.update(mood="other")),
     ids=["number", "order", "value"],
 )
 def test_they_agree_on_a_fault(plant: Callable[[Rows], Any], planted: Path, tmp_path: Path) -> None:
@@ -425,9 +422,7 @@ def test_a_thread_without_any_change_says_so(path: Path) -> None:
     assert (answer.code, "nothing to verify" in answer.err) == (0, True)
 
 
-@pytest.mark.parametrize(
-    "era", ["lg-0.2.14-json", pytest.param("lg-0.2.14", marks=pytest.mark.nightly)]
-)
+@cases("era", "lg-0.2.14-json", pytest.param("lg-0.2.14", marks=pytest.mark.nightly))
 def test_a_thread_of_an_older_release_that_goes_on(era: str, tmp_path: Path) -> None:
     """A later release takes a stored None for a value, which format 1 does not."""
     path = copy_store(FIXTURES / era / "store.db", tmp_path)

@@ -33,6 +33,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.reducers import fold
 from ckpt_cli.reading.states import StateTimeline, read_state
 from ckpt_cli.reading.thread import ThreadReader
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 SERDE = JsonPlusSerializer()
@@ -252,23 +253,21 @@ GONE, ALL = RemoveMessage("1"), RemoveMessage(REMOVE_ALL_MESSAGES)
 ONE, TWO = HumanMessage("one", id="1"), AIMessage("two", id="2")
 
 
-@pytest.mark.parametrize(
-    ("base", "writes"),
-    [
-        ([ONE, TWO], [[GONE, HumanMessage("new", id="1")]]),
-        ([ONE, TWO], [[GONE], [HumanMessage("new", id="1")]]),
-        ([ONE, ONE, TWO], [[GONE]]),
-        ([ONE, TWO], [[GONE, GONE], [RemoveMessage("unknown")]]),
-        ([ONE], [["hello", GONE]]),
-        ([ONE], ["hello", [GONE]]),
-        ([ONE], [[HumanMessage("empty", id="")], [HumanMessage("again", id="")]]),
-        ([HumanMessage("none")], [[HumanMessage("none")], [TWO]]),
-        ([ONE], [[TWO], [ALL, TWO], [ONE]]),
-        ([ONE], [[TWO, ALL]]),
-        ([{"role": "user", "content": "x", "id": "1"}], [[GONE, TWO]]),
-        ([ONE], [[{"type": "remove", "content": "", "id": "1"}], [["ai", "pair"]]]),
-        ([ONE], [["user", "hi"]]),
-    ],
+@cases(
+    "base writes",
+    ([ONE, TWO], [[GONE, HumanMessage("new", id="1")]]),
+    ([ONE, TWO], [[GONE], [HumanMessage("new", id="1")]]),
+    ([ONE, ONE, TWO], [[GONE]]),
+    ([ONE, TWO], [[GONE, GONE], [RemoveMessage("unknown")]]),
+    ([ONE], [["hello", GONE]]),
+    ([ONE], ["hello", [GONE]]),
+    ([ONE], [[HumanMessage("empty", id="")], [HumanMessage("again", id="")]]),
+    ([HumanMessage("none")], [[HumanMessage("none")], [TWO]]),
+    ([ONE], [[TWO], [ALL, TWO], [ONE]]),
+    ([ONE], [[TWO, ALL]]),
+    ([{"role": "user", "content": "x", "id": "1"}], [[GONE, TWO]]),
+    ([ONE], [[{"type": "remove", "content": "", "id": "1"}], [["ai", "pair"]]]),
+    ([ONE], [["user", "hi"]]),
 )
 def test_a_delta_channel_merges_messages_as_langgraph_does(base: Any, writes: Any) -> None:
     want = _messages_delta_reducer([*base], [*writes])
@@ -277,16 +276,14 @@ def test_a_delta_channel_merges_messages_as_langgraph_does(base: Any, writes: An
     assert to_json(got) == to_json(stored(want))
 
 
-@pytest.mark.parametrize(
-    ("writes", "name", "value"),
-    [
-        ([{"/a": {"content": "x"}, "/b": {"content": "y"}}, {"/a": None}], "dict_patch", ["/b"]),
-        ([{"a.txt": {"content": "x"}}, {"a.txt": None}], "dict_patch", []),
-        ([{"/a": None}], "dict_patch", []),
-        ([{"name": "x"}, {"name": None}], "dict_merge", ["name"]),
-        ([["a"], {"type": "override", "value": ["b"]}, ["c"]], "override", ["b", "c"]),
-        ([{"type": "override", "value": {"a": 1}}], "dict_merge", ["type", "value"]),
-    ],
+@cases(
+    "writes name value",
+    ([{"/a": {"content": "x"}, "/b": {"content": "y"}}, {"/a": None}], "dict_patch", ["/b"]),
+    ([{"a.txt": {"content": "x"}}, {"a.txt": None}], "dict_patch", []),
+    ([{"/a": None}], "dict_patch", []),
+    ([{"name": "x"}, {"name": None}], "dict_merge", ["name"]),
+    ([["a"], {"type": "override", "value": ["b"]}, ["c"]], "override", ["b", "c"]),
+    ([{"type": "override", "value": {"a": 1}}], "dict_merge", ["type", "value"]),
 )
 def test_other_libraries_reducers_are_known(writes: list[Any], name: str, value: list[str]) -> None:
     got, reducer = fold(None, [*map(stored, writes)], delta=True)

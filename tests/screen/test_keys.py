@@ -20,6 +20,7 @@ from ckpt_cli.tui.reading import LoadedObjects, say, screen_hint
 from ckpt_cli.tui.screens.dialogs import HelpScreen, KeyLine
 from ckpt_cli.tui.screens.lists import PlaceList, SearchScreen
 from ckpt_cli.tui.styles import readable
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 pytestmark = pytest.mark.engines
@@ -313,23 +314,18 @@ async def test_a_message_is_shown_over_each_screen(seat: Seat) -> None:
     assert seat.main.query_one("#body").region.bottom == 39
 
 
-@pytest.mark.parametrize(
-    ("hint", "shown"),
-    [
-        ("an agent may be running; check the thread, then run the command again", None),
-        ("new ids must sort later; override with --force", "new ids must sort later"),
-        ("leave out --redact, or use a condition", ""),
-        ("--dry-run shows the plan without writing", ""),
-        (
-            "`ckpt diff --writes THREAD@REF` shows what its tasks wrote",
-            "the tab Writes shows what its",
-        ),
-        ("`ckpt show THREAD@REF` says why", "the tab Raw"),
-        ("`ckpt rollback trip REF` goes to any checkpoint", "B on a checkpoint goes back"),
-        ("sound values: `ckpt rollback trip REF`", "sound values: press B"),
-        ("`ckpt ops list` lists all operations", "press O to list all operations"),
-        ("use step:3 or step:-1", "use step:3 or step:-1"),
-    ],
+@cases(
+    "hint shown",
+    ("an agent may be running; check the thread, then run the command again", None),
+    ("new ids must sort later; override with --force", "new ids must sort later"),
+    ("leave out --redact, or use a condition", ""),
+    ("--dry-run shows the plan without writing", ""),
+    ("`ckpt diff --writes THREAD@REF` shows what its tasks wrote", "the tab Writes shows what its"),
+    ("`ckpt show THREAD@REF` says why", "the tab Raw"),
+    ("`ckpt rollback trip REF` goes to any checkpoint", "B on a checkpoint goes back"),
+    ("sound values: `ckpt rollback trip REF`", "sound values: press B"),
+    ("`ckpt ops list` lists all operations", "press O to list all operations"),
+    ("use step:3 or step:-1", "use step:3 or step:-1"),
 )
 def test_hints_name_keys_and_no_options(hint: str, shown: str | None) -> None:
     said = screen_hint(CkptError("no", hint=hint))

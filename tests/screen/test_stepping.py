@@ -21,6 +21,7 @@ from ckpt_cli.tui.panes.tree import ScrubberLine
 from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.tabs import checkpoint
 from ckpt_cli.tui.tabs.checkpoint import read_document
+from tests.kit.cases import cases
 from tests.screen.stores import BUDGET_SET, STEPS, WRONG, budget_thread
 
 pytestmark = pytest.mark.engines
@@ -157,19 +158,17 @@ def walk(stepper: Stepper, start: str, ways: str) -> str:
     return come
 
 
-@pytest.mark.parametrize(
-    ("start", "ways", "come"),
-    [
-        ("c", "<<>>", "cbabc"),
-        # Back to where the way began, though another branch is newer.
-        ("e", "<<<<>>>>", "edcbabcde"),
-        # Without a way back, to the newest.
-        ("a", ">>>", "abfg"),
-        # A sibling ends the way: from there, forward goes along its own branch.
-        ("e", "<<}>", "edcfg"),
-        ("g", "<{>>", "gfcde"),
-        ("f", "{}{", "fcfc"),
-    ],
+@cases(
+    "start ways come",
+    ("c", "<<>>", "cbabc"),
+    # Back to where the way began, though another branch is newer.
+    ("e", "<<<<>>>>", "edcbabcde"),
+    # Without a way back, to the newest.
+    ("a", ">>>", "abfg"),
+    # A sibling ends the way: from there, forward goes along its own branch.
+    ("e", "<<}>", "edcfg"),
+    ("g", "<{>>", "gfcde"),
+    ("f", "{}{", "fcfc"),
 )
 def test_steps_lead_along_the_branch(start: str, ways: str, come: str) -> None:
     assert walk(Stepper(), start, ways) == come
@@ -182,15 +181,13 @@ def test_a_way_back_from_elsewhere_starts_anew() -> None:
     assert walk(stepper, "g", "<<>>") == "gfbfg"
 
 
-@pytest.mark.parametrize(
-    ("here", "move", "way", "said"),
-    [
-        ("a", "step", -1, "this is the first checkpoint"),
-        ("g", "step", 1, "this is the last checkpoint of its branch"),
-        ("a", "sibling", 1, "no sibling: no other checkpoint has this parent"),
-        ("c", "sibling", -1, "this is the oldest of 2 siblings"),
-        ("f", "sibling", 1, "this is the newest of 2 siblings"),
-    ],
+@cases(
+    "here move way said",
+    ("a", "step", -1, "this is the first checkpoint"),
+    ("g", "step", 1, "this is the last checkpoint of its branch"),
+    ("a", "sibling", 1, "no sibling: no other checkpoint has this parent"),
+    ("c", "sibling", -1, "this is the oldest of 2 siblings"),
+    ("f", "sibling", 1, "this is the newest of 2 siblings"),
 )
 def test_where_no_step_leads_on_it_says_why(here: str, move: str, way: int, said: str) -> None:
     steps: Callable[[Key, Parentage, int], Key | str] = getattr(Stepper(), move)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import ckpt_cli
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.secrets.credentials import credentials, inside
 from tests.secrets.filling import THREAD, fill
@@ -73,28 +74,26 @@ def test_every_kind_is_found(found: list[dict[str, Any]]) -> None:
     assert kinds == {*KNOWN, *BY_NAME, "url-password"}
 
 
-@pytest.mark.parametrize(
-    ("place", "path", "kind"),
-    [
-        ("value", "config.db.password", "password"),
-        ("value", "config.db.url", "url-password"),
-        ("value", "config.clientSecret", "secret-key"),
-        ("value", "config.headers[0].value", "api-key"),
-        ("value", "config.keys", "github-token"),
-        ("value", "messages[0].content", "openai-key"),
-        ("value", "messages[1].content", "anthropic-key"),
-        ("value", "messages[1].tool_calls[0].args.auth.access_token", "access-token"),
-        ("value", "messages[1].tool_calls[0].args.jwt", "jwt"),
-        ("value", "messages[2].content", "private-key"),
-        ("value", "messages[2].content", "slack-webhook"),
-        ("value", "log[0]", "aws-access-key"),
-        ("value", "blob", "stripe-key"),
-        ("write", "__interrupt__[0].value.draft[0]", "telegram-token"),
-        ("write", "log[0]", "aws-access-key"),
-        ("metadata", "session", "langsmith-key"),
-        ("memory", "facts[0]", "sendgrid-key"),
-        ("memory", "facts[1].deep", "azure-storage-key"),
-    ],
+@cases(
+    "place path kind",
+    ("value", "config.db.password", "password"),
+    ("value", "config.db.url", "url-password"),
+    ("value", "config.clientSecret", "secret-key"),
+    ("value", "config.headers[0].value", "api-key"),
+    ("value", "config.keys", "github-token"),
+    ("value", "messages[0].content", "openai-key"),
+    ("value", "messages[1].content", "anthropic-key"),
+    ("value", "messages[1].tool_calls[0].args.auth.access_token", "access-token"),
+    ("value", "messages[1].tool_calls[0].args.jwt", "jwt"),
+    ("value", "messages[2].content", "private-key"),
+    ("value", "messages[2].content", "slack-webhook"),
+    ("value", "log[0]", "aws-access-key"),
+    ("value", "blob", "stripe-key"),
+    ("write", "__interrupt__[0].value.draft[0]", "telegram-token"),
+    ("write", "log[0]", "aws-access-key"),
+    ("metadata", "session", "langsmith-key"),
+    ("memory", "facts[0]", "sendgrid-key"),
+    ("memory", "facts[1].deep", "azure-storage-key"),
 )
 def test_its_place_is_told(found: list[dict[str, Any]], place: str, path: str, kind: str) -> None:
     assert [one["path"] for one in found if one["place"] == place and one["kind"] == kind].count(
@@ -129,18 +128,16 @@ def test_memory_names_the_item(found: list[dict[str, Any]]) -> None:
     assert one["thread_id"] is one["value"] is one["checkpoint_id"] is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        *(["-o", name] for name in ("table", "json", "ndjson", "tsv")),
-        ["-v", "--debug"],
-        ["--redact", "-o", "json"],
-        ["--jobs", "2"],
-        [THREAD, "--debug"],
-        ["no-such-thread", "--debug"],
-        ["--where", "values.config.db.password = x", "--debug"],
-        ["--kinds"],
-    ],
+    *(["-o", name] for name in ("table", "json", "ndjson", "tsv")),
+    ["-v", "--debug"],
+    ["--redact", "-o", "json"],
+    ["--jobs", "2"],
+    [THREAD, "--debug"],
+    ["no-such-thread", "--debug"],
+    ["--where", "values.config.db.password = x", "--debug"],
+    ["--kinds"],
 )
 def test_no_secret_is_printed(store: Path, words: list[str]) -> None:
     answer = ckpt("-s", store, "secrets", *words)

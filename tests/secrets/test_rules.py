@@ -19,6 +19,7 @@ from ckpt_cli.core.secrets import (
     own_rules,
     rule_table,
 )
+from tests.kit.cases import cases
 from tests.secrets.credentials import credentials
 
 KNOWN = credentials()
@@ -51,74 +52,68 @@ def test_every_kind_of_a_rule_is_planted_somewhere() -> None:
     assert set(known_kinds()) == {*KNOWN, *by_context, *rare, *old}
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "secret"),
-    [
-        ("assigned-secret", "export DB_PASSWORD='{}'\n", "Tr0ub4dor&3x"),
-        ("assigned-secret", '{{"client_secret": "{}", "n": 1}}', "V1StGXR8Z5jdHi6BmyT"),
-        ("assigned-secret", 'args: {{\\"api_key\\": \\"{}\\"}}', "V1StGXR8Z5jdHi6BmyT"),
-        ("authorization-header", "Authorization: Bearer {}", "V1StGXR8Z5jdHi6BmyT9qL"),
-        ("authorization-header", "authorization: basic {}", "YW5uYTpUcjB1YjRkb3ImMw=="),
-        ("url-password", "see redis://:{}@cache:6379/0", "p4ss-w0rd"),
-        ("aws-secret-key", KNOWN["aws-access-key"] + " {} us", "wJa1rXUtnFEMIK7MDENG" * 2),
-        ("azure-sas", "https://x.blob.core.windows.net/c?se=1&sig={}&sp=r", "aB3" * 14 + "c%3D"),
-    ],
+@cases(
+    "kind text secret",
+    ("assigned-secret", "export DB_PASSWORD='{}'\n", "Tr0ub4dor&3x"),
+    ("assigned-secret", '{{"client_secret": "{}", "n": 1}}', "V1StGXR8Z5jdHi6BmyT"),
+    ("assigned-secret", 'args: {{\\"api_key\\": \\"{}\\"}}', "V1StGXR8Z5jdHi6BmyT"),
+    ("authorization-header", "Authorization: Bearer {}", "V1StGXR8Z5jdHi6BmyT9qL"),
+    ("authorization-header", "authorization: basic {}", "YW5uYTpUcjB1YjRkb3ImMw=="),
+    ("url-password", "see redis://:{}@cache:6379/0", "p4ss-w0rd"),
+    ("aws-secret-key", KNOWN["aws-access-key"] + " {} us", "wJa1rXUtnFEMIK7MDENG" * 2),
+    ("azure-sas", "https://x.blob.core.windows.net/c?se=1&sig={}&sp=r", "aB3" * 14 + "c%3D"),
 )
 def test_what_is_around_tells_a_secret(scanner: Scanner, kind: str, text: str, secret: str) -> None:
     found = {one.kind: one.text for one in scanner.parts(text.format(secret))}
     assert found[kind] == secret
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
-    [
-        *(
-            {"password": text}
-            for text in (
-                *("***", "********", "changeme", "<password>", "${DB_PASSWORD}", "{{ pw }}"),
-                *("string", "None", "REDACTED", "your-password", "DB_PASSWORD", "vault:db/pw"),
-                *("", "12345678", "the password of the user", "xxxxxxxx", "[erased]", "required"),
-                *("https://example.com/reset", "6f1b2c3d-0000-4000-8000-123456789abc", "..."),
-            )
-        ),
-        {"password": None, "secret": 4711, "api_key": True, "token": 12.5},
-        {"password": {"type": "string", "description": "The password"}},
-        {"api_key": "OPENAI_API_KEY"},
-        {"api_key": "sk-..."},
-        {"token": "hello"},
-        {"next_page_token": "CAUQAA9xkLm31mPq0LxW9"},
-        {"max_tokens": "4096", "token_count": "12"},
-        {"idempotency_key": "V1StGXR8Z5jdHi6BmyT", "cache_key": "V1StGXR8Z5jdHi6BmyT"},
-        {"id": "run--6f1b2c3d-0000-4000-8000-123456789abc", "tool": "call_V1StGXR8Z5jdHi6BmyT9qLx"},
-        {"name": "password", "value": "required"},
-        "ghp_" + "x" * 36,
-        "sk-" + "ant-api03-" + "x" * 95,
-        "postgresql://user:password@localhost/db and https://me:${TOKEN}@example.com",
-        "http://localhost:8080/@scope/name and mailto:a@example.com",
-        "Use `Authorization: Bearer <token>`, or a bearer of internationalization.",
-        "Basic information-about-2024-events, and basic internationalization2",
-        "API_KEY = get_key_of_user_42()",
-        '{"password": "string", "token": "abc", "secret_name": "db-credentials-secret"}',
-        "eyJ" + "hbGciOi.not.json",
-        "3f786850e387550fdab836ed7e6dc881de23001b",
-        "-----BEGIN PRIVATE KEY-----",
-    ],
+    *(
+        {"password": text}
+        for text in (
+            *("***", "********", "changeme", "<password>", "${DB_PASSWORD}", "{{ pw }}"),
+            *("string", "None", "REDACTED", "your-password", "DB_PASSWORD", "vault:db/pw"),
+            *("", "12345678", "the password of the user", "xxxxxxxx", "[erased]", "required"),
+            *("https://example.com/reset", "6f1b2c3d-0000-4000-8000-123456789abc", "..."),
+        )
+    ),
+    {"password": None, "secret": 4711, "api_key": True, "token": 12.5},
+    {"password": {"type": "string", "description": "The password"}},
+    {"api_key": "OPENAI_API_KEY"},
+    {"api_key": "sk-..."},
+    {"token": "hello"},
+    {"next_page_token": "CAUQAA9xkLm31mPq0LxW9"},
+    {"max_tokens": "4096", "token_count": "12"},
+    {"idempotency_key": "V1StGXR8Z5jdHi6BmyT", "cache_key": "V1StGXR8Z5jdHi6BmyT"},
+    {"id": "run--6f1b2c3d-0000-4000-8000-123456789abc", "tool": "call_V1StGXR8Z5jdHi6BmyT9qLx"},
+    {"name": "password", "value": "required"},
+    "ghp_" + "x" * 36,
+    "sk-" + "ant-api03-" + "x" * 95,
+    "postgresql://user:password@localhost/db and https://me:${TOKEN}@example.com",
+    "http://localhost:8080/@scope/name and mailto:a@example.com",
+    "Use `Authorization: Bearer <token>`, or a bearer of internationalization.",
+    "Basic information-about-2024-events, and basic internationalization2",
+    "API_KEY = get_key_of_user_42()",
+    '{"password": "string", "token": "abc", "secret_name": "db-credentials-secret"}',
+    "eyJ" + "hbGciOi.not.json",
+    "3f786850e387550fdab836ed7e6dc881de23001b",
+    "-----BEGIN PRIVATE KEY-----",
     ids=repr,
 )
 def test_examples_are_no_secrets(scanner: Scanner, value: object) -> None:
     assert list(scanner.parts(value)) == []  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        "AKIA" + "IOSFODNN7EXAMPLE",
-        "ghp_" + "a" * 36,
-        "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789",
-        "sk-" + "ant-api03-" + "0" * 93 + "AA",
-        "hf_" + "abcdefghijklmnopqrstuvwxyzABCDEFGH",
-        "SG." + "a" * 22 + "." + "b" * 43,
-    ],
+    "AKIA" + "IOSFODNN7EXAMPLE",
+    "ghp_" + "a" * 36,
+    "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789",
+    "sk-" + "ant-api03-" + "0" * 93 + "AA",
+    "hf_" + "abcdefghijklmnopqrstuvwxyzABCDEFGH",
+    "SG." + "a" * 22 + "." + "b" * 43,
 )
 def test_a_token_that_could_be_real_is_found_however_plain(scanner: Scanner, text: str) -> None:
     assert [one.text for one in scanner.parts(f"use {text} now")] == [text]
@@ -161,21 +156,19 @@ def test_a_secret_is_found_wherever_long_texts_are_cut(scanner: Scanner) -> None
     assert [one.text for one in scanner.parts(spread)] == tokens
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        "eyJ" * 100_000,
-        "//_authToken=" * 20_000,
-        "-----BEGIN PRIVATE KEY-----" * 10_000,
-        "AKIA" + "Q" * 200_000,
-        "a://a:" * 40_000,
-        '"api_key' * 30_000,
-        "bearer " * 40_000,
-        " " * 200_000 + "PASSWORD",
-        "A" * 200_000 + "_PASSWORD",
-        "xoxb-1-" * 30_000,
-        "\ud800password\x00" * 20_000,
-    ],
+    "eyJ" * 100_000,
+    "//_authToken=" * 20_000,
+    "-----BEGIN PRIVATE KEY-----" * 10_000,
+    "AKIA" + "Q" * 200_000,
+    "a://a:" * 40_000,
+    '"api_key' * 30_000,
+    "bearer " * 40_000,
+    " " * 200_000 + "PASSWORD",
+    "A" * 200_000 + "_PASSWORD",
+    "xoxb-1-" * 30_000,
+    "\ud800password\x00" * 20_000,
     ids=lambda text: text[:12],
 )
 def test_hostile_texts_are_searched_to_the_end(scanner: Scanner, text: str) -> None:

@@ -19,6 +19,7 @@ from langgraph.checkpoint.mongodb import MongoDBSaver
 
 from ckpt_backends.testing.chance import Chance
 from tests.kit.agents.steps import talk
+from tests.kit.cases import cases
 from tests.kit.command import CommandResult, first_now, later
 from tests.kit.hostile import mongodb, redis
 from tests.kit.hostile.commands import ON_SERVER
@@ -242,29 +243,27 @@ def test_a_cluster_that_lies_about_its_servers(kind: str) -> None:
     assert pretending("redis", lambda one: said.get(one[0], redis.honest(one))).code == 4
 
 
-@pytest.mark.parametrize(
+@cases(
     "claimed",
-    [
-        {"maxMessageSizeBytes": 2**31 - 1, "maxBsonObjectSize": 2**31 - 1},
-        {"maxMessageSizeBytes": "\x1b[2J"},
-        {"setName": "x", "hosts": ["evil:99999999"], "primary": "evil:1", "me": "\x1b[2J"},
-        {"topologyVersion": {"processId": bson.ObjectId("0" * 24), "counter": "x"}},
-        {"ok": {}},
-        *later(
-            {"maxMessageSizeBytes": -5},
-            {"maxBsonObjectSize": []},
-            {"maxWireVersion": 2**31 - 1, "minWireVersion": 2**31 - 1},
-            *({"maxWireVersion": one} for one in ("25", -1)),
-            {"setName": 7, "hosts": [1, 2]},
-            {"setName": "x", "hosts": "\x1b[2J:1"},
-            *({"msg": one} for one in ("isdbgrid", ["isdbgrid"])),
-            {"logicalSessionTimeoutMinutes": "x"},
-            *({one: 7} for one in ("topologyVersion", "$clusterTime", "compression", "tags")),
-            *({one: 7} for one in ("saslSupportedMechs", "speculativeAuthenticate", "lastWrite")),
-            {"ok": 0},
-            {"isWritablePrimary": "x", "ismaster": "x"},
-        ),
-    ],
+    {"maxMessageSizeBytes": 2**31 - 1, "maxBsonObjectSize": 2**31 - 1},
+    {"maxMessageSizeBytes": "\x1b[2J"},
+    {"setName": "x", "hosts": ["evil:99999999"], "primary": "evil:1", "me": "\x1b[2J"},
+    {"topologyVersion": {"processId": bson.ObjectId("0" * 24), "counter": "x"}},
+    {"ok": {}},
+    *later(
+        {"maxMessageSizeBytes": -5},
+        {"maxBsonObjectSize": []},
+        {"maxWireVersion": 2**31 - 1, "minWireVersion": 2**31 - 1},
+        *({"maxWireVersion": one} for one in ("25", -1)),
+        {"setName": 7, "hosts": [1, 2]},
+        {"setName": "x", "hosts": "\x1b[2J:1"},
+        *({"msg": one} for one in ("isdbgrid", ["isdbgrid"])),
+        {"logicalSessionTimeoutMinutes": "x"},
+        *({one: 7} for one in ("topologyVersion", "$clusterTime", "compression", "tags")),
+        *({one: 7} for one in ("saslSupportedMechs", "speculativeAuthenticate", "lastWrite")),
+        {"ok": 0},
+        {"isWritablePrimary": "x", "ismaster": "x"},
+    ),
     ids=str,
 )
 def test_a_server_that_lies_about_itself(claimed: dict[str, Any]) -> None:
@@ -273,14 +272,12 @@ def test_a_server_that_lies_about_itself(claimed: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("engine", "name"),
-    [
-        ("redis", "SCAN"),
-        pytest.param("redis", "PING", marks=pytest.mark.engines),
-        pytest.param("mongodb", "aggregate", marks=pytest.mark.engines),
-        pytest.param("mongodb", "listCollections", marks=pytest.mark.engines),
-    ],
+@cases(
+    "engine name",
+    ("redis", "SCAN"),
+    pytest.param("redis", "PING", marks=pytest.mark.engines),
+    pytest.param("mongodb", "aggregate", marks=pytest.mark.engines),
+    pytest.param("mongodb", "listCollections", marks=pytest.mark.engines),
 )
 def test_a_server_that_falls_silent(engine: str, name: str) -> None:
     server = ENGINES[engine]
@@ -342,16 +339,14 @@ def test_a_login_of_another_form(rounds: bytes) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "MONGODB-OIDC", "MONGODB-AWS"])
-@pytest.mark.parametrize(
+@cases(
     "query",
-    [
-        "",
-        "&tls=false",
-        "&tls=true&tlsInsecure=true",
-        "&tls=true&tlsAllowInvalidCertificates=true",
-        "&tls=true&tlsAllowInvalidHostnames=true",
-        "&tls=false&ssl=true",
-    ],
+    "",
+    "&tls=false",
+    "&tls=true&tlsInsecure=true",
+    "&tls=true&tlsAllowInvalidCertificates=true",
+    "&tls=true&tlsAllowInvalidHostnames=true",
+    "&tls=false&ssl=true",
 )
 def test_a_secret_is_not_sent_without_verified_tls(mechanism: str, query: str) -> None:
     requests: list[str] = []
@@ -429,14 +424,12 @@ def at_some(layout: str, *names: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("layout", "words"),
-    [
-        *(("redis", words) for words in ON_SERVER),
-        *at_some("redis-hash", "threads list", "history", "threads delete"),
-        *at_some("valkey", "threads list", "history", "threads delete"),
-        *at_some("mongodb", "threads list", "rollback"),
-    ],
+@cases(
+    "layout words",
+    *(("redis", words) for words in ON_SERVER),
+    *at_some("redis-hash", "threads list", "history", "threads delete"),
+    *at_some("valkey", "threads list", "history", "threads delete"),
+    *at_some("mongodb", "threads list", "rollback"),
 )
 def test_a_server_that_closes_early(ports: dict[str, int], layout: str, words: list[str]) -> None:
     for first in (0, 1, 2, 4, 7) if layout == "mongodb" else (0, 1, 3, 5, 8, 13, 21):

@@ -18,6 +18,7 @@ from ckpt_backends.mysql import connect as mysql_connect
 from ckpt_backends.postgres import connect as postgres_connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.chance import Chance
+from tests.kit.cases import cases
 from tests.kit.command import ckpt, first_now
 from tests.kit.hostile import mysql, postgres
 from tests.kit.hostile.commands import ON_SERVER
@@ -90,14 +91,12 @@ def answering(answer: Callable[[bytes], Parts]) -> Script:
     return script
 
 
-@pytest.mark.parametrize(
-    ("plugin", "first", "more"),
-    [
-        *((one, NATIVE, "") for one in (CLEAR, "dialog", "mysql_old_password")),
-        *((one, one, "") for one in (CLEAR, "dialog", "mysql_old_password")),
-        *((None, "", one) for one in ("", "&sslmode=allow", "&sslmode=disable")),
-        (None, "", "&hostaddr=127.0.0.1"),
-    ],
+@cases(
+    "plugin first more",
+    *((one, NATIVE, "") for one in (CLEAR, "dialog", "mysql_old_password")),
+    *((one, one, "") for one in (CLEAR, "dialog", "mysql_old_password")),
+    *((None, "", one) for one in ("", "&sslmode=allow", "&sslmode=disable")),
+    (None, "", "&hostaddr=127.0.0.1"),
 )
 def test_no_server_gets_the_password_in_clear_text(
     request: pytest.FixtureRequest, plugin: str | None, first: str, more: str
@@ -125,9 +124,10 @@ def test_no_far_server_among_several_gets_it(monkeypatch: pytest.MonkeyPatch) ->
     assert PASSWORD not in heard
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
-    [f"default-auth={CLEAR}\nenable-cleartext-plugin\n", "socket=/nowhere\nport=1\n"],
+    f"default-auth={CLEAR}\nenable-cleartext-plugin\n",
+    "socket=/nowhere\nport=1\n",
     ids=["an option for clear text", "another host"],
 )
 def test_an_option_file_changes_neither_the_method_nor_the_host(options: str) -> None:
@@ -163,13 +163,11 @@ def test_a_key_of_the_server_is_used_on_this_machine() -> None:
 
 
 @pytest.mark.usefixtures("far_away")
-@pytest.mark.parametrize(
-    ("engine", "script", "more"),
-    [
-        (MysqlWire, answering(lambda _: [mysql.OK]), ""),
-        (PostgresWire, asks_postgres(MD5), ""),
-        (PostgresWire, asks_postgres(CLEAR_TEXT), "&require_auth=password"),
-    ],
+@cases(
+    "engine script more",
+    (MysqlWire, answering(lambda _: [mysql.OK]), ""),
+    (PostgresWire, asks_postgres(MD5), ""),
+    (PostgresWire, asks_postgres(CLEAR_TEXT), "&require_auth=password"),
     ids=["mysql", "postgresql", "postgresql, where clear text is allowed"],
 )
 def test_an_unencrypted_password_is_warned_of_once(
@@ -211,9 +209,11 @@ def test_completion_prints_no_warning() -> None:
 
 
 @pytest.mark.usefixtures("far_away")
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [("PGREQUIREAUTH", "scram-sha-256"), ("PGSERVICE", "mine"), (None, "&service=mine")],
+@cases(
+    "variable value",
+    ("PGREQUIREAUTH", "scram-sha-256"),
+    ("PGSERVICE", "mine"),
+    (None, "&service=mine"),
 )
 def test_require_auth_of_the_user_stays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str | None, value: str
@@ -231,26 +231,24 @@ def test_require_auth_of_the_user_stays(
 
 
 @pytest.mark.usefixtures("far_away")
-@pytest.mark.parametrize(
-    ("more", "way", "gets_it", "warns"),
-    [
-        ("", CLEAR_TEXT, False, False),
-        ("&sslmode=require", CLEAR_TEXT, False, False),
-        ("&sslmode=verify-ca&sslrootcert={ca}", CLEAR_TEXT, False, False),
-        ("&sslmode=verify-full&sslrootcert={ca}", CLEAR_TEXT, True, False),
-        ("&sslmode=verify-full&sslrootcert={other}", CLEAR_TEXT, False, False),
-        ("&ssl_mode=preferred", CLEAR, False, False),
-        ("&ssl_mode=required", CLEAR, False, False),
-        ("&ssl_mode=verify_ca&ssl_ca={ca}", CLEAR, False, False),
-        ("&ssl_ca={ca}", CLEAR, True, False),
-        ("&ssl_ca={ca}", "dialog", True, False),
-        ("&ssl_mode=required", SHA2, True, True),
-        ("&ssl_mode=required", SHA256, True, True),
-        ("&ssl_ca={ca}", SHA256, True, False),
-        ("", SHA2, True, True),
-        ("&ssl_ca={ca}", SHA2, True, False),
-        ("&ssl_ca={other}", SHA2, False, False),
-    ],
+@cases(
+    "more way gets_it warns",
+    ("", CLEAR_TEXT, False, False),
+    ("&sslmode=require", CLEAR_TEXT, False, False),
+    ("&sslmode=verify-ca&sslrootcert={ca}", CLEAR_TEXT, False, False),
+    ("&sslmode=verify-full&sslrootcert={ca}", CLEAR_TEXT, True, False),
+    ("&sslmode=verify-full&sslrootcert={other}", CLEAR_TEXT, False, False),
+    ("&ssl_mode=preferred", CLEAR, False, False),
+    ("&ssl_mode=required", CLEAR, False, False),
+    ("&ssl_mode=verify_ca&ssl_ca={ca}", CLEAR, False, False),
+    ("&ssl_ca={ca}", CLEAR, True, False),
+    ("&ssl_ca={ca}", "dialog", True, False),
+    ("&ssl_mode=required", SHA2, True, True),
+    ("&ssl_mode=required", SHA256, True, True),
+    ("&ssl_ca={ca}", SHA256, True, False),
+    ("", SHA2, True, True),
+    ("&ssl_ca={ca}", SHA2, True, False),
+    ("&ssl_ca={other}", SHA2, False, False),
 )
 def test_inside_tls_it_goes_to_the_right_server_only(
     tmp_path: Path, more: str, way: int | str, gets_it: bool, warns: bool
@@ -467,14 +465,12 @@ def torn(engine: type[Wire], seed: int) -> Script:
 
 
 @ENGINES
-@pytest.mark.parametrize(
-    ("kind", "seed"),
-    [
-        *((odd_tables, seed) for seed in first_now(range(1))),
-        *(pytest.param(odd_tables, seed, marks=pytest.mark.engines) for seed in range(1, 8)),
-        (torn, 0),
-        *(pytest.param(torn, seed, marks=pytest.mark.engines) for seed in range(1, 4)),
-    ],
+@cases(
+    "kind seed",
+    *((odd_tables, seed) for seed in first_now(range(1))),
+    *(pytest.param(odd_tables, seed, marks=pytest.mark.engines) for seed in range(1, 8)),
+    (torn, 0),
+    *(pytest.param(torn, seed, marks=pytest.mark.engines) for seed in range(1, 4)),
 )
 def test_odd_and_torn_answers_are_errors(
     engine: type[Wire], kind: Callable[[type[Wire], int], Script], seed: int

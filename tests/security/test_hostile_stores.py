@@ -16,6 +16,7 @@ from ormsgpack import packb
 
 from ckpt_backends.codec import Opaque, decode, decode_checkpoint, to_json
 from ckpt_backends.model import TypedBytes
+from tests.kit.cases import cases
 from tests.kit.command import ROOT, CommandResult, ckpt
 from tests.kit.hostile.commands import EVERY_ROW, ON_THREAD, WHOLE, each, on
 from tests.kit.hostile.corpus import (
@@ -90,14 +91,12 @@ def shares(lines: list[list[str]], step: int, *marks: Any, by_default: int = 1) 
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "first", "step"),
-    [
-        *shares(EVERY_ROW, 10),
-        *shares(EVERY_ROW[::-1], 4, pytest.mark.engines, by_default=2),
-        *shares(ON_THREAD, len(ON_THREAD), by_default=3),
-        *shares([*EVERY_ROW, *ON_THREAD], 1, pytest.mark.nightly),
-    ],
+@cases(
+    "words first step",
+    *shares(EVERY_ROW, 10),
+    *shares(EVERY_ROW[::-1], 4, pytest.mark.engines, by_default=2),
+    *shares(ON_THREAD, len(ON_THREAD), by_default=3),
+    *shares([*EVERY_ROW, *ON_THREAD], 1, pytest.mark.nightly),
 )
 def test_rows_are_shown_or_named(hostile: Hostile, words: list[str], first: int, step: int) -> None:
     light = [one for one in hostile.stores if one not in HEAVY or step == 1]
@@ -143,9 +142,7 @@ def test_a_store_of_wrong_types_is_listed(tmp_path: Path, words: list[str]) -> N
     answered(tmp_path / "odd.db", words)
 
 
-@pytest.mark.parametrize(
-    ("words", "first", "step"), [*shares(EVERY_ROW, 1), *shares(ON_THREAD, 5, by_default=3)]
-)
+@cases("words first step", *shares(EVERY_ROW, 1), *shares(ON_THREAD, 5, by_default=3))
 def test_threads_of_wrong_types_are_shown(
     tmp_path: Path, words: list[str], first: int, step: int
 ) -> None:
@@ -233,14 +230,12 @@ def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("form", ["table", "json", "ndjson", "tsv"])
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        *each("messages", "", "--full", "--stat"),
-        *each("blame", "{} files"),
-        *each("grep", ". --match {}"),
-        *each("du", "", "--by channel"),
-    ],
+    *each("messages", "", "--full", "--stat"),
+    *each("blame", "{} files"),
+    *each("grep", ". --match {}"),
+    *each("du", "", "--by channel"),
     ids=" ".join,
 )
 def test_texts_of_a_conversation_are_shown_as_text(

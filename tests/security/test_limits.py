@@ -15,6 +15,7 @@ import pytest
 from ormsgpack import packb
 
 from ckpt_cli.run import run
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.hostile.corpus import DDL, ORDINARY_ID
 from tests.kit.hostile.mysql import END, MysqlWire, column, row
@@ -86,12 +87,10 @@ def test_half_of_the_memory_is_allowed_unless_another_limit_is_set() -> None:
     assert limits(CKPT_MEMORY_LIMIT="none") == str(resource.getrlimit(resource.RLIMIT_DATA)[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("CKPT_MEMORY_LIMIT", one) for one in ("4", "0M", "-1G", "lots", "4 G")),
-        *(("CKPT_TIME_LIMIT", one) for one in ("0", "1.5", "1h", "-3")),
-    ],
+@cases(
+    "name value",
+    *(("CKPT_MEMORY_LIMIT", one) for one in ("4", "0M", "-1G", "lots", "4 G")),
+    *(("CKPT_TIME_LIMIT", one) for one in ("0", "1.5", "1h", "-3")),
 )
 def test_a_limit_that_is_none_is_refused(
     name: str,
@@ -171,29 +170,27 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "code"),
-    [
-        ("store", "show long-write --writes", 0),
-        ("store", "grep .", 0),
-        ("store", "diff long-body", 4),
-        ("large", "history t", 0),
-        *(
-            pytest.param(*one, marks=pytest.mark.engines)
-            for one in (
-                ("store", "show long-body", 0),
-                ("store", "history long-body", 0),
-                ("store", "threads list", 0),
-                ("store", "du", 0),
-                ("store", "show long-body --raw", 4),
-                ("large", "grep x", 1),
-            )
-        ),
-        *(
-            pytest.param("large", one, 0, marks=pytest.mark.nightly)
-            for one in ("blame t n", "du", "threads list")
-        ),
-    ],
+@cases(
+    "name words code",
+    ("store", "show long-write --writes", 0),
+    ("store", "grep .", 0),
+    ("store", "diff long-body", 4),
+    ("large", "history t", 0),
+    *(
+        pytest.param(*one, marks=pytest.mark.engines)
+        for one in (
+            ("store", "show long-body", 0),
+            ("store", "history long-body", 0),
+            ("store", "threads list", 0),
+            ("store", "du", 0),
+            ("store", "show long-body --raw", 4),
+            ("large", "grep x", 1),
+        )
+    ),
+    *(
+        pytest.param("large", one, 0, marks=pytest.mark.nightly)
+        for one in ("blame t n", "du", "threads list")
+    ),
 )
 def test_memory_follows_neither_the_longest_value_nor_their_number(
     request: pytest.FixtureRequest, name: str, words: str, code: int

@@ -18,6 +18,7 @@ from bson.code import Code
 from ckpt_backends.archive import Pickles, check_bundle, is_pickle, write_bundle
 from ckpt_backends.errors import Unreadable
 from ckpt_backends.rows import Cell, Row
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
 
 THREAD = "trip-to-kyoto"
@@ -46,22 +47,20 @@ def changed(store: Path, folder: Path, change: Any) -> Path:
     return bundle
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        {"type": "pickle"},
-        {"type": b"pickle"},
-        {"type": "pickle+aes"},
-        {"type": "Pickle"},
-        {"type": "cloudpickle", "value": b"\x80\x05N."},
-        # What a saver with `serde=pickle` writes, and what such a saver would load.
-        {"type": "dict", "value": CODE[0]},
-        *({"type": "dict", "value": code} for code in BINARY),
-        *({"type": "msgpack", "value": code + b"more"} for code in BINARY),
-        *({"type": "bytes", "value": code} for code in BINARY),
-        # It has no end, so it runs before it fails.
-        {"type": "json", "value": CODE[4][:-1]},
-    ],
+    {"type": "pickle"},
+    {"type": b"pickle"},
+    {"type": "pickle+aes"},
+    {"type": "Pickle"},
+    {"type": "cloudpickle", "value": b"\x80\x05N."},
+    # What a saver with `serde=pickle` writes, and what such a saver would load.
+    {"type": "dict", "value": CODE[0]},
+    *({"type": "dict", "value": code} for code in BINARY),
+    *({"type": "msgpack", "value": code + b"more"} for code in BINARY),
+    *({"type": "bytes", "value": code} for code in BINARY),
+    # It has no end, so it runs before it fails.
+    {"type": "json", "value": CODE[4][:-1]},
 )
 def test_a_pickle_is_refused_before_anything_is_written(
     sample: Path, tmp_path: Path, change: dict[str, Cell]
@@ -83,20 +82,18 @@ def test_a_pickle_is_refused_before_anything_is_written(
     assert allowed.code == 0, allowed.err
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        {"type": "msgpack", "value": b"\x80"},
-        {"type": "msgpack", "value": b"."},
-        {"type": "msgpack", "value": b"\x82\xa1c\x05\xa1d\x06"},
-        {"type": "json", "value": b'{"type": "pickle"}'},
-        {"type": "bytes", "value": b"chapter one\ntwo\n"},
-        {"type": "bytes", "value": b"\x80 and other bytes"},
-        {"type": "null", "value": b""},
-        # Encrypted bytes may begin in any way.
-        {"type": "msgpack+aes", "value": CODE[4]},
-        {"channel": "pickle"},
-    ],
+    {"type": "msgpack", "value": b"\x80"},
+    {"type": "msgpack", "value": b"."},
+    {"type": "msgpack", "value": b"\x82\xa1c\x05\xa1d\x06"},
+    {"type": "json", "value": b'{"type": "pickle"}'},
+    {"type": "bytes", "value": b"chapter one\ntwo\n"},
+    {"type": "bytes", "value": b"\x80 and other bytes"},
+    {"type": "null", "value": b""},
+    # Encrypted bytes may begin in any way.
+    {"type": "msgpack+aes", "value": CODE[4]},
+    {"channel": "pickle"},
 )
 def test_a_value_that_is_no_pickle_needs_no_permission(
     sample: Path, tmp_path: Path, change: dict[str, Cell]
@@ -220,15 +217,13 @@ def test_a_row_of_any_layout_shows_its_pickle(row: Row, number: int) -> None:
     assert found.count == number, found.places()
 
 
-@pytest.mark.parametrize(
+@cases(
     "row",
-    [
-        document("{"),
-        document("[" * 100_000),
-        Row("checkpoints", {"bson": b"\x05\x00\x00\x00"}),
-        Row("checkpoints", {"bson": bson.encode({"a": b"x"})[:-3]}),
-        Row("checkpoints", {"bson": struct.pack("<i", 12) + b"\x05a\x00\xff\xff\xff\x7f\x00"}),
-    ],
+    document("{"),
+    document("[" * 100_000),
+    Row("checkpoints", {"bson": b"\x05\x00\x00\x00"}),
+    Row("checkpoints", {"bson": bson.encode({"a": b"x"})[:-3]}),
+    Row("checkpoints", {"bson": struct.pack("<i", 12) + b"\x05a\x00\xff\xff\xff\x7f\x00"}),
 )
 def test_a_row_that_cannot_be_looked_into_is_refused(row: Row) -> None:
     with pytest.raises(Unreadable, match="cannot read the archive 'a': a row of 'checkpoint"):

@@ -27,6 +27,7 @@ from ckpt_cli.core.tasks import _CALL
 from ckpt_cli.core.times import looks_like_time
 from ckpt_cli.core.values import parse_path
 from ckpt_cli.render.values import _SCALAR
+from tests.kit.cases import cases
 from tests.kit.command import ckpt, first_now
 from tests.kit.hostile.corpus import HOSTILE_ID, Row, build_store
 
@@ -111,13 +112,11 @@ def test_the_screen_says_that_a_search_was_stopped(store: Path) -> None:
     sit(store, look)
 
 
-@pytest.mark.parametrize(
+@cases(
     "pattern",
-    [
-        *("(((a{100}){100}){100}){100}", "a{1000000}", "(?:(?:ab){,9}){99999}c{100000}"),
-        *("(", "*", "a**", "[z-a]", r"\h", "(?R)", "(?<=a+)b", "a(?i)b", "(" * 5000 + ")" * 5000),
-        "a{" + "9" * 5000 + "}",
-    ],
+    *("(((a{100}){100}){100}){100}", "a{1000000}", "(?:(?:ab){,9}){99999}c{100000}"),
+    *("(", "*", "a**", "[z-a]", r"\h", "(?R)", "(?<=a+)b", "a(?i)b", "(" * 5000 + ")" * 5000),
+    "a{" + "9" * 5000 + "}",
 )
 def test_a_pattern_that_is_wrong_or_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(UsageError, match="cannot read the pattern"):
@@ -213,17 +212,15 @@ def test_a_hostile_ref_is_not_found(sample: Path, ref: str) -> None:
     assert answer.code in {2, 3}, answer.err[:300]
 
 
-@pytest.mark.parametrize(
-    ("front", "says"),
-    [
-        ("a: 1" + ":1" * 400_000, "too long"),
-        ("a: 1" + ":1" * 400_000 + ".5", "too long"),
-        ("a: !!bool x", "wrong value"),
-        ("a: 1" + ":1" * 1000 + ".5", "wrong value"),
-        ("a: !!python/object/apply:os.system [x]", "not allowed"),
-        ("a: !!timestamp 2001-99-99", "not allowed"),
-        ("a: !!binary aGk=", "not allowed"),
-    ],
+@cases(
+    "front says",
+    ("a: 1" + ":1" * 400_000, "too long"),
+    ("a: 1" + ":1" * 400_000 + ".5", "too long"),
+    ("a: !!bool x", "wrong value"),
+    ("a: 1" + ":1" * 1000 + ".5", "wrong value"),
+    ("a: !!python/object/apply:os.system [x]", "not allowed"),
+    ("a: !!timestamp 2001-99-99", "not allowed"),
+    ("a: !!binary aGk=", "not allowed"),
 )
 def test_front_matter_takes_no_time_and_no_types(front: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):

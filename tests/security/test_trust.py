@@ -13,6 +13,7 @@ import pytest
 
 from ckpt_cli import diagnostics
 from ckpt_cli.config.trust import fault_of
+from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, CommandResult, ckpt
 from tests.kit.hostile.standin import standin
 
@@ -69,15 +70,13 @@ def tells_no_secret(answer: CommandResult) -> bool:
     return not any(value in answer.out + answer.err for value in SECRETS.values())
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        *("threads list", "-s evil threads list", "-s plain threads list", "-s plain stores"),
-        *("-s plain memory sessions", "-s plain memory list", "-s plain import agent.db --yes"),
-        *("-s evil purge --expired --yes", "-s local purge --expired --yes"),
-        "-s local show --long trip-to-kyoto",
-        "-s ./agent.db show --long trip-to-kyoto --memory plain",
-    ],
+    *("threads list", "-s evil threads list", "-s plain threads list", "-s plain stores"),
+    *("-s plain memory sessions", "-s plain memory list", "-s plain import agent.db --yes"),
+    *("-s evil purge --expired --yes", "-s local purge --expired --yes"),
+    "-s local show --long trip-to-kyoto",
+    "-s ./agent.db show --long trip-to-kyoto --memory plain",
 )
 def test_nobody_is_told_anything_by_a_file_that_is_not_trusted(
     folder: Path, listener: Listener, words: str
@@ -230,24 +229,22 @@ def test_the_list_is_private_and_keeps_what_other_runs_add(folder: Path) -> None
     assert (refused.code, "can be written by every user" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
-        *(
-            (f"url = '{one}'", "names a file outside its folder")
-            for one in (
-                *("../other.db", "/etc/passwd", "sqlite:////etc/passwd", "deerflow:////etc"),
-                *("link.db", "links/other.db", "memories"),
-            )
-        ),
-        ("url = '${HOME}/agent.db'", "uses the environment variable 'HOME'"),
-        ("url = 'agent.db'\nlayout = '${HOME}'", "uses the environment variable 'HOME'"),
-        ("url = 'agent.db'\ncopy = true", "sets 'copy'"),
-        ("url = 'sqlite:///agent.db?copy=1'", "sets 'copy'"),
-        ("url = 'mysql://u@localhost/db'\nunix_socket = '/tmp/s'", "names a server"),
-        ("url = 'postgresql:///db?host=/tmp'", "names a server"),
-        ("url = 'somebodys+plugin://x'", "names a server"),
-    ],
+@cases(
+    "lines why",
+    *(
+        (f"url = '{one}'", "names a file outside its folder")
+        for one in (
+            *("../other.db", "/etc/passwd", "sqlite:////etc/passwd", "deerflow:////etc"),
+            *("link.db", "links/other.db", "memories"),
+        )
+    ),
+    ("url = '${HOME}/agent.db'", "uses the environment variable 'HOME'"),
+    ("url = 'agent.db'\nlayout = '${HOME}'", "uses the environment variable 'HOME'"),
+    ("url = 'agent.db'\ncopy = true", "sets 'copy'"),
+    ("url = 'sqlite:///agent.db?copy=1'", "sets 'copy'"),
+    ("url = 'mysql://u@localhost/db'\nunix_socket = '/tmp/s'", "names a server"),
+    ("url = 'postgresql:///db?host=/tmp'", "names a server"),
+    ("url = 'somebodys+plugin://x'", "names a server"),
 )
 def test_only_a_store_beside_the_file_needs_no_trust(
     folder: Path, tmp_path: Path, lines: str, why: str
@@ -264,15 +261,13 @@ def test_only_a_store_beside_the_file_needs_no_trust(
         assert f"is not trusted and {why}" in answer.err
 
 
-@pytest.mark.parametrize(
+@cases(
     "lines",
-    [
-        "url = 'agent.db'",
-        "url = './deep/../agent.db'",
-        "url = 'sqlite:///agent.db'",
-        "url = 'agent.db'\nlayout = 'sqlite'\nreducers = {notes = 'append'}",
-        "url = 'agent.db'\nmemory = 'y'\nretention = '1d'\n[stores.y]\nurl = 'agent.db'",
-    ],
+    "url = 'agent.db'",
+    "url = './deep/../agent.db'",
+    "url = 'sqlite:///agent.db'",
+    "url = 'agent.db'\nlayout = 'sqlite'\nreducers = {notes = 'append'}",
+    "url = 'agent.db'\nmemory = 'y'\nretention = '1d'\n[stores.y]\nurl = 'agent.db'",
 )
 def test_a_store_beside_the_file_needs_no_trust(folder: Path, lines: str) -> None:
     (folder / "deep").mkdir()
@@ -371,19 +366,17 @@ def test_a_file_of_another_user_is_refused(
     assert "belongs to user" in str(fault_of(path, path.stat()))
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("x = " + "[" * 100_000, "recursion"),
-        ("x = " + "9" * 10_000, "digits"),
-        ("#" * 1_000_001, "larger than"),
-        ("a" + ".a" * 100 + " = 1\n", "more than 32 parts"),
-        ("x = 1\n[" + "'a' . " * 100 + "'a']\n", "more than 32 parts"),
-        ("x = {y = 1, " + '"\\"".' * 100 + "a = 1}\n", "more than 32 parts"),
-        ("[stores.'a/b']\nurl = 'x'\n", "contains '/'"),
-        ("[stores.'a.db']\nurl = 'x'\n", "or '.'"),
-        ("[stores.'']\nurl = 'x'\n", "is empty"),
-    ],
+@cases(
+    "text says",
+    ("x = " + "[" * 100_000, "recursion"),
+    ("x = " + "9" * 10_000, "digits"),
+    ("#" * 1_000_001, "larger than"),
+    ("a" + ".a" * 100 + " = 1\n", "more than 32 parts"),
+    ("x = 1\n[" + "'a' . " * 100 + "'a']\n", "more than 32 parts"),
+    ("x = {y = 1, " + '"\\"".' * 100 + "a = 1}\n", "more than 32 parts"),
+    ("[stores.'a/b']\nurl = 'x'\n", "contains '/'"),
+    ("[stores.'a.db']\nurl = 'x'\n", "or '.'"),
+    ("[stores.'']\nurl = 'x'\n", "is empty"),
     ids=["nested", "number", "large", "dotted", "quoted", "escaped", "slash", "dot", "empty"],
 )
 def test_a_malformed_file_is_an_error_of_one_line(folder: Path, text: str, says: str) -> None:

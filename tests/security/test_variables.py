@@ -12,6 +12,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_backends.url import masked, parse_url, printable_written, split_url
 from ckpt_cli.config.profiles import Profiles, store_of
+from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, CommandResult, ckpt
 from tests.kit.hostile.standin import standin
 
@@ -33,14 +34,12 @@ def tells(answer: CommandResult, *values: str) -> bool:
     return any(value in answer.out + answer.err for value in values)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "whole"),
-    [
-        *((scheme, "") for scheme in ("postgresql", "mysql", "mongodb", "redis")),
-        ("postgresql", "whole"),
-        # Where the whole URL is one variable, the driver matters less.
-        *(pytest.param(one, "whole", marks=pytest.mark.engines) for one in LATER),
-    ],
+@cases(
+    "scheme whole",
+    *((scheme, "") for scheme in ("postgresql", "mysql", "mongodb", "redis")),
+    ("postgresql", "whole"),
+    # Where the whole URL is one variable, the driver matters less.
+    *(pytest.param(one, "whole", marks=pytest.mark.engines) for one in LATER),
 )
 def test_no_error_tells_a_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, whole: str
@@ -150,23 +149,21 @@ def test_the_folder_of_a_file_is_not_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert not tells(ckpt(*words[:2], "fork", "weekly-digest", "--dry-run"), "acme-merger")
 
 
-@pytest.mark.parametrize(
-    ("text", "raw", "shown"),
-    [
-        (
-            "postgresql://u:${PW}@${H}:${P}/db?schema=${S}",
-            "",
-            "postgresql://u:***@${H}:${P}/db?schema=${S}",
-        ),
-        ("pg://u:${PW}@h/db?schema=${S}", "", "pg://u:***@h/db?schema=***"),
-        ("pg://${U}@h/db?password=${PW}", "", "pg://${U}@h/db?password=***"),
-        ("pg://u:hunter2${X}@h/db", "", "pg://u:***@h/db"),
-        ("${D}/agent.db", "/d/agent.db", "${D}/agent.db"),
-        ("${URL}", "pg://u:p@h/db", "${URL}"),
-        ("${URL}?password=hunter2", "", "${URL}***"),
-        ("${S}://u:hunter2@h/db", "", "${S}***"),
-        ("${A}hunter2${B}", "pg://u:hunter2@h/db", "${A}***${B}"),
-    ],
+@cases(
+    "text raw shown",
+    (
+        "postgresql://u:${PW}@${H}:${P}/db?schema=${S}",
+        "",
+        "postgresql://u:***@${H}:${P}/db?schema=${S}",
+    ),
+    ("pg://u:${PW}@h/db?schema=${S}", "", "pg://u:***@h/db?schema=***"),
+    ("pg://${U}@h/db?password=${PW}", "", "pg://${U}@h/db?password=***"),
+    ("pg://u:hunter2${X}@h/db", "", "pg://u:***@h/db"),
+    ("${D}/agent.db", "/d/agent.db", "${D}/agent.db"),
+    ("${URL}", "pg://u:p@h/db", "${URL}"),
+    ("${URL}?password=hunter2", "", "${URL}***"),
+    ("${S}://u:hunter2@h/db", "", "${S}***"),
+    ("${A}hunter2${B}", "pg://u:hunter2@h/db", "${A}***${B}"),
 )
 def test_a_url_as_written(text: str, raw: str, shown: str) -> None:
     assert printable_written(text, raw) == shown
@@ -204,16 +201,14 @@ def test_messages_of_drivers_tell_no_value(monkeypatch: pytest.MonkeyPatch) -> N
 URL = "postgresql://ann:S3cret@db.example/agents"
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        *("URL threads list", "threads list URL", "threads URL", "threads list --limit URL"),
-        *("threads list --limit=URL", "threads list -nURL", "-oURL threads list", "--URL"),
-        *("-qoURL threads list", "-SURL threads list", "--stor=URL threads list"),
-        *("show URL head more", "-s none.db show URL", "export --all --format URL", "trust URL"),
-        *("completion URL", "--config URL stores", "threads list postgresql://a:S3cret's@db/x"),
-        "threads list --where id=URL'",
-    ],
+    *("URL threads list", "threads list URL", "threads URL", "threads list --limit URL"),
+    *("threads list --limit=URL", "threads list -nURL", "-oURL threads list", "--URL"),
+    *("-qoURL threads list", "-SURL threads list", "--stor=URL threads list"),
+    *("show URL head more", "-s none.db show URL", "export --all --format URL", "trust URL"),
+    *("completion URL", "--config URL stores", "threads list postgresql://a:S3cret's@db/x"),
+    "threads list --where id=URL'",
 )
 def test_no_error_prints_the_password_of_a_url(words: str) -> None:
     for form in ("table", "json"):

@@ -14,6 +14,7 @@ from ckpt_backends.postgres.database import lock_number
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.official import ScenarioStore, config_of, state
 from tests.kit.agents.asking import on_terminal
+from tests.kit.cases import cases
 from tests.kit.command import ckpt, first_now, later
 
 COMMAND = [sys.executable, "-m", "ckpt_cli"]
@@ -45,9 +46,7 @@ def test_an_agent_that_goes_on_while_the_user_thinks_wins(filled: ScenarioStore)
     assert list(filled.saver.list(config_of("ours"), filter={"forked_by": "ckpt"})) == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "code", "says"), [(b"n\n", 5, "not confirmed"), (b"y\n", 0, "")]
-)
+@cases("answer code says", (b"n\n", 5, "not confirmed"), (b"y\n", 0, ""))
 def test_the_user_decides(filled: ScenarioStore, answer: bytes, code: int, says: str) -> None:
     before = filled.harness.rows("ours")
     words = ["-s", filled.harness.url, "rollback", "ours", "step:1"]
@@ -57,9 +56,7 @@ def test_the_user_decides(filled: ScenarioStore, answer: bytes, code: int, says:
 
 
 @ENGINES
-@pytest.mark.parametrize(
-    "at_random", [*later(False), pytest.param(True, marks=pytest.mark.nightly)]
-)
+@cases("at_random", *later(False), pytest.param(True, marks=pytest.mark.nightly))
 def test_a_killed_rollback_is_whole_or_not_there(
     filled: ScenarioStore, at_random: bool, chance: Chance
 ) -> None:

@@ -30,6 +30,7 @@ from ckpt_backends.archive import (
 )
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files import writing
+from tests.kit.cases import cases
 
 HEADER = Header("user-42", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
 CELLS = (
@@ -150,25 +151,22 @@ def ids(*names: str) -> dict[str, Cell]:
     return {f".{place}": name for place, name in enumerate(names)}
 
 
-@pytest.mark.parametrize(
-    ("stored", "archived", "expected"),
-    [
-        ("c", "abc", True),
-        ("ac", "abc", True),
-        ("a", "abc", True),
-        ("abc", "abc", False),
-        ("ca", "abc", False),
-        ("cd", "abc", False),
-        ("c", "abac", False),
-    ],
+@cases(
+    "stored archived expected",
+    ("c", "abc", True),
+    ("ac", "abc", True),
+    ("a", "abc", True),
+    ("abc", "abc", False),
+    ("ca", "abc", False),
+    ("cd", "abc", False),
+    ("c", "abac", False),
 )
 def test_a_part_of_a_list_has_its_order(stored: str, archived: str, expected: bool) -> None:
     assert is_part("list", ids(*stored), ids(*archived)) is expected
 
 
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [({".a": "1"}, True), ({".a": "2"}, False), ({".a": "1", ".c": "3"}, False)],
+@cases(
+    "stored expected", ({".a": "1"}, True), ({".a": "2"}, False), ({".a": "1", ".c": "3"}, False)
 )
 def test_a_part_of_a_sorted_set_has_its_scores(stored: dict[str, Cell], expected: bool) -> None:
     assert is_part("zset", stored, {".a": "1", ".b": "2"}) is expected

@@ -16,6 +16,7 @@ from ckpt_backends.plugins import TYPES, check_declaration, field_types, missing
 from ckpt_backends.registry import open_memory, open_sessions, open_store
 from ckpt_backends.url import parse_url, printable
 from ckpt_cli.config.trust import needs_trust
+from tests.kit.cases import cases
 
 _TOY = """
 from ckpt_backends.declaration import NAME, Backend
@@ -72,9 +73,7 @@ def test_what_it_lacks_is_refused(toy: Path) -> None:
         open_store("nosuch:///x")
 
 
-@pytest.mark.parametrize(
-    ("extra", "hint"), [("", "ckpt_toy"), ("extra='box', ", "'ckpt_toy[box]'")]
-)
+@cases("extra hint", ("", "ckpt_toy"), ("extra='box', ", "'ckpt_toy[box]'"))
 def test_a_missing_driver_is_named(toy: Path, extra: str, hint: str) -> None:
     text = f"DRIVER = True\n{_TOY}".replace("driver=", f"{extra}driver=")
     (toy / "ckpt_toy.py").write_text(text)
@@ -141,32 +140,30 @@ def _fails(path: str) -> bool:
     raise ValueError("no\nsense")
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "problem"),
-    [
-        ("title", " ", "title is empty"),
-        ("schemes", "toy", "schemes must be a tuple of texts, such as ('toy',), not 'toy'"),
-        ("schemes", ("Toy",), "scheme 'Toy' must consist of a-z, 0-9, +, . and -, without ://"),
-        ("schemes", ("toy://",), "scheme 'toy://' must consist of a-z"),
-        ("schemes", (), "schemes is empty, and so is recognise: nothing can be opened"),
-        ("layouts", {"toy": "history"}, "layouts must be a dict of names to Capability values"),
-        ("layouts", {"My toy": Capability.HISTORY}, "layout 'My toy' must consist of a-z, 0-9"),
-        ("params", {"box": "["}, "pattern of parameter 'box' is not a valid regular expression"),
-        ("params", {"a b": NAME}, "parameter 'a b' must consist of letters, digits and _"),
-        ("checkpoints", "ckpt_toy.open", "checkpoints 'ckpt_toy.open' must have the form module:"),
-        ("checkpoints", "", "nothing can be opened"),
-        ("memory_changes", "ckpt_toy:write", "memory_changes needs memory"),
-        ("engine", "redis", "engine needs recognise"),
-        ("extra", "box", "extra needs driver"),
-        ("driver", "duck-db", "driver 'duck-db' is not the name of a module"),
-        ("is_local", "yes", "is_local must be True or False, not 'yes'"),
-        ("claims_path", lambda _: True, "claims_path claims any path"),
-        ("claims_path", _fails, "claims_path fails: ValueError: no sense"),
-        ("claims_path", ".toy", "claims_path must be a function or None, not '.toy'"),
-        ("file_names", ("*",), "file_names has '*', which is any file"),
-        ("schemes", ("sqlite",), "SQLite opens sqlite://, not backend 'Toy'"),
-        ("layouts", {"redis": Capability.HISTORY}, "of backend 'Toy' is already used by Redis"),
-    ],
+@cases(
+    "field value problem",
+    ("title", " ", "title is empty"),
+    ("schemes", "toy", "schemes must be a tuple of texts, such as ('toy',), not 'toy'"),
+    ("schemes", ("Toy",), "scheme 'Toy' must consist of a-z, 0-9, +, . and -, without ://"),
+    ("schemes", ("toy://",), "scheme 'toy://' must consist of a-z"),
+    ("schemes", (), "schemes is empty, and so is recognise: nothing can be opened"),
+    ("layouts", {"toy": "history"}, "layouts must be a dict of names to Capability values"),
+    ("layouts", {"My toy": Capability.HISTORY}, "layout 'My toy' must consist of a-z, 0-9"),
+    ("params", {"box": "["}, "pattern of parameter 'box' is not a valid regular expression"),
+    ("params", {"a b": NAME}, "parameter 'a b' must consist of letters, digits and _"),
+    ("checkpoints", "ckpt_toy.open", "checkpoints 'ckpt_toy.open' must have the form module:"),
+    ("checkpoints", "", "nothing can be opened"),
+    ("memory_changes", "ckpt_toy:write", "memory_changes needs memory"),
+    ("engine", "redis", "engine needs recognise"),
+    ("extra", "box", "extra needs driver"),
+    ("driver", "duck-db", "driver 'duck-db' is not the name of a module"),
+    ("is_local", "yes", "is_local must be True or False, not 'yes'"),
+    ("claims_path", lambda _: True, "claims_path claims any path"),
+    ("claims_path", _fails, "claims_path fails: ValueError: no sense"),
+    ("claims_path", ".toy", "claims_path must be a function or None, not '.toy'"),
+    ("file_names", ("*",), "file_names has '*', which is any file"),
+    ("schemes", ("sqlite",), "SQLite opens sqlite://, not backend 'Toy'"),
+    ("layouts", {"redis": Capability.HISTORY}, "of backend 'Toy' is already used by Redis"),
 )
 def test_a_wrong_field_is_named(field: str, value: object, problem: str) -> None:
     wrong = _GOOD._replace(**{field: value})  # type: ignore[arg-type]

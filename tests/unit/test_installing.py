@@ -6,6 +6,7 @@ import pytest
 
 from ckpt_backends import installing
 from ckpt_backends.installing import install_command, upgrade_command
+from tests.kit.cases import cases
 
 REQUIRES = [
     "typer>=0.27.2",
@@ -38,16 +39,14 @@ def test_pip_gets_the_extra(tmp_path: Path) -> None:
     assert upgrade_command(prefix) == "pip install -U langgraph-ckpt"
 
 
-@pytest.mark.parametrize(
-    ("requirement", "added"),
-    [
-        ("langgraph-ckpt[postgres]", "'psycopg[binary]'"),
-        ("langgraph-ckpt[sign]", "'cryptography[ssh]'"),
-        ("langgraph-ckpt[tui]", "textual"),
-        ("langgraph-ckpt[none-such]", "'langgraph-ckpt[none-such]'"),
-        ("ckpt-toy[box]", "'ckpt-toy[box]'"),
-        ("pynacl", "pynacl"),
-    ],
+@cases(
+    "requirement added",
+    ("langgraph-ckpt[postgres]", "'psycopg[binary]'"),
+    ("langgraph-ckpt[sign]", "'cryptography[ssh]'"),
+    ("langgraph-ckpt[tui]", "textual"),
+    ("langgraph-ckpt[none-such]", "'langgraph-ckpt[none-such]'"),
+    ("ckpt-toy[box]", "'ckpt-toy[box]'"),
+    ("pynacl", "pynacl"),
 )
 def test_pipx_and_uv_get_packages_of_extras(tmp_path: Path, requirement: str, added: str) -> None:
     pipx = tool(tmp_path, "pipx_metadata.json")
@@ -56,12 +55,10 @@ def test_pipx_and_uv_get_packages_of_extras(tmp_path: Path, requirement: str, ad
     assert install_command(requirement, uv) == f"uv tool install --with {added} ckpt-of-uv"
 
 
-@pytest.mark.parametrize(
-    ("mark", "folder", "install", "upgrade"),
-    [
-        ("pyvenv.cfg", "archive-v0", "uvx", "uvx langgraph-ckpt@latest"),
-        ("pipx_metadata.json", "pipx", "pipx run", "pipx run --no-cache langgraph-ckpt"),
-    ],
+@cases(
+    "mark folder install upgrade",
+    ("pyvenv.cfg", "archive-v0", "uvx", "uvx langgraph-ckpt@latest"),
+    ("pipx_metadata.json", "pipx", "pipx run", "pipx run --no-cache langgraph-ckpt"),
 )
 def test_a_run_that_installs_nothing_is_repeated_with_the_package(
     tmp_path: Path, mark: str, folder: str, install: str, upgrade: str

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-import pytest
-
+from tests.kit.cases import cases
 from tests.unit.sources import texts
 
 _PRODUCT = ("ckpt_cli", "backends/ckpt_backends")
@@ -207,31 +206,29 @@ def test_the_tests_use_none_of_a_driver() -> None:
     assert _found(_modules(_OTHERS), _DOCUMENTED | _OF_TRUTH | own, _TRUTH) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        "from redis._parsers import BaseParser",
-        "import textual._wait",
-        "from langgraph.checkpoint.serde import _msgpack",
-        "def ask(connection): return connection._parser",
-        "from pymongo import pool\npool._x = 1",
-        "import pymongo\nsetattr(pymongo.auth, '_parse_scram_response', None)",
-        "import pymongo\n_PARSE = '_parse_scram_response'\nsetattr(pymongo.auth, _PARSE, None)",
-        "from unittest.mock import patch\npatch('textual._wait.SLEEP_IDLE', 0)",
-        "from pymysql.connections import Connection\nclass A(Connection):\n"
-        "    def _read_bytes(self): pass",
-        "import pymysql\nclass A(pymysql.connections.Connection):\n"
-        "    def close(self): self._sock = None",
-        "from pymongo import auth\n_PARSE, _X = '_parse_scram_response', 1\n"
-        "setattr(auth, _PARSE, None)",
-        "from pymysql import connections\n_Driver: object = connections.Connection\n"
-        "class A(_Driver):\n    def _read_bytes(self): pass",
-        "from redis import Connection\nclass A(Connection): pass\nclass B(A):\n"
-        "    def x(self): return self._sock",
-        "from textual.driver import Driver\nclass A(Driver):\n    def x(self): self._app.exit()",
-        "from typer.core import TyperGroup\nclass A(TyperGroup):\n"
-        "    def x(self): return super()._main_shell_completion",
-    ],
+    "from redis._parsers import BaseParser",
+    "import textual._wait",
+    "from langgraph.checkpoint.serde import _msgpack",
+    "def ask(connection): return connection._parser",
+    "from pymongo import pool\npool._x = 1",
+    "import pymongo\nsetattr(pymongo.auth, '_parse_scram_response', None)",
+    "import pymongo\n_PARSE = '_parse_scram_response'\nsetattr(pymongo.auth, _PARSE, None)",
+    "from unittest.mock import patch\npatch('textual._wait.SLEEP_IDLE', 0)",
+    "from pymysql.connections import Connection\nclass A(Connection):\n"
+    "    def _read_bytes(self): pass",
+    "import pymysql\nclass A(pymysql.connections.Connection):\n"
+    "    def close(self): self._sock = None",
+    "from pymongo import auth\n_PARSE, _X = '_parse_scram_response', 1\n"
+    "setattr(auth, _PARSE, None)",
+    "from pymysql import connections\n_Driver: object = connections.Connection\n"
+    "class A(_Driver):\n    def _read_bytes(self): pass",
+    "from redis import Connection\nclass A(Connection): pass\nclass B(A):\n"
+    "    def x(self): return self._sock",
+    "from textual.driver import Driver\nclass A(Driver):\n    def x(self): self._app.exit()",
+    "from typer.core import TyperGroup\nclass A(TyperGroup):\n"
+    "    def x(self): return super()._main_shell_completion",
 )
 def test_each_way_is_noticed(text: str) -> None:
     assert _found([_read("ckpt_cli/example.py", text)], _DOCUMENTED, ())

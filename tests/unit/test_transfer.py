@@ -24,6 +24,7 @@ from ckpt_backends.transfer.convert import (
 from ckpt_backends.transfer.form import CannotHold, Form, Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.core.copying import went_on
+from tests.kit.cases import cases
 from tests.kit.strategies import few
 
 TEXTS = Form()
@@ -31,16 +32,14 @@ INTEGERS = Form(counts_with_integers=True)
 THIRD = "00000000000000000000000000000003.0.0000000000000000"
 
 
-@pytest.mark.parametrize(
-    ("version", "target", "expected"),
-    [
-        (3, TEXTS, THIRD),
-        (3.0, TEXTS, THIRD),
-        ("3", TEXTS, THIRD),
-        (THIRD, TEXTS, THIRD),
-        ("00000000000000000000000000000003.0.42", INTEGERS, 3),
-        (3, INTEGERS, 3),
-    ],
+@cases(
+    "version target expected",
+    (3, TEXTS, THIRD),
+    (3.0, TEXTS, THIRD),
+    ("3", TEXTS, THIRD),
+    (THIRD, TEXTS, THIRD),
+    ("00000000000000000000000000000003.0.42", INTEGERS, 3),
+    (3, INTEGERS, 3),
 )
 def test_one_version(version: Any, target: Form, expected: Any) -> None:
     assert converted_version(version, target, "it") == expected
@@ -185,9 +184,7 @@ def test_an_equal_value_is_not_new_nor_a_set_in_another_order(thread: SeenThread
     assert not thread.is_new(apart, TypedBytes("msgpack", b"\x91\x01"), "it")
 
 
-@pytest.mark.parametrize(
-    "other", [TypedBytes("msgpack", b"\x91\x02"), TypedBytes("bytes", b"\x91\x01"), _set("a")]
-)
+@cases("other", TypedBytes("msgpack", b"\x91\x02"), TypedBytes("bytes", b"\x91\x01"), _set("a"))
 def test_another_value_is_refused(thread: SeenThread, other: TypedBytes) -> None:
     assert thread.is_new(PLACE, TypedBytes("msgpack", b"\x91\x01"), "it")
     with pytest.raises(CannotHold, match="it has another value than version"):
@@ -207,17 +204,15 @@ def question(text: str) -> Record:
     return Record.write(KEY, "task", "", -3, "__interrupt__", value)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "has_more", "is_ahead"),
-    [
-        ([answers("a")], [answers("a", "b")], False, True),
-        ([answers("a"), question("q")], [answers("a", "b"), question("r")], False, True),
-        ([question("q")], [question("r")], True, True),
-        ([question("q")], [question("r")], False, False),
-        ([answers("a", "b")], [answers("a")], True, False),
-        ([answers("a")], [answers("b", "c")], True, False),
-        ([answers("a", task_id=NULL_TASK_ID)], [answers("b", task_id=NULL_TASK_ID)], True, True),
-    ],
+@cases(
+    "old new has_more is_ahead",
+    ([answers("a")], [answers("a", "b")], False, True),
+    ([answers("a"), question("q")], [answers("a", "b"), question("r")], False, True),
+    ([question("q")], [question("r")], True, True),
+    ([question("q")], [question("r")], False, False),
+    ([answers("a", "b")], [answers("a")], True, False),
+    ([answers("a")], [answers("b", "c")], True, False),
+    ([answers("a", task_id=NULL_TASK_ID)], [answers("b", task_id=NULL_TASK_ID)], True, True),
 )
 def test_a_thread_went_on_if_its_answers_were_only_added_to(
     old: list[Record], new: list[Record], has_more: bool, is_ahead: bool

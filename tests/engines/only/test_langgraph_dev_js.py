@@ -18,6 +18,7 @@ from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, JAVASCRIPT
 from ckpt_backends.registry import open_store
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt
 
 OLD, NEW = FIXTURES / "dev" / "js-0.0.15", FIXTURES / "dev" / "js-1.5.1"
@@ -152,18 +153,16 @@ def test_a_file_of_python_beside_it_must_be_chosen(
     assert (wrong.code, "known: langgraph-dev, langgraph-dev-js" in wrong.err) == (2, True)
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        ["rollback", "THREAD", "head", "--yes"],
-        ["copy", "THREAD", "--at", "head", "--as", "new", "--yes"],
-        ["fork", "THREAD", "head", "--dry-run"],
-        ["threads", "delete", "THREAD", "--yes"],
-        ["purge", "--match", "*", "--dry-run"],
-        ["gc", "--scope", "all", "--yes"],
-        ["erase", "THREAD", "--yes"],
-        ["repair", "messages", "THREAD", "--yes"],
-    ],
+    ["rollback", "THREAD", "head", "--yes"],
+    ["copy", "THREAD", "--at", "head", "--as", "new", "--yes"],
+    ["fork", "THREAD", "head", "--dry-run"],
+    ["threads", "delete", "THREAD", "--yes"],
+    ["purge", "--match", "*", "--dry-run"],
+    ["gc", "--scope", "all", "--yes"],
+    ["erase", "THREAD", "--yes"],
+    ["repair", "messages", "THREAD", "--yes"],
     ids=" ".join,
 )
 def test_a_change_is_refused_with_the_reason(folder: Path, words: list[str]) -> None:
@@ -288,20 +287,18 @@ def test_a_key_that_occurs_twice(folder: Path) -> None:
     assert "an earlier value of 't', which occurs twice" in said.err
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"", "it is empty"),
-        (b"{", "no JSON"),
-        (b"[]", "a list of 0 instead of an object"),
-        (b'{"json":[]}', "a list of 0 instead of an object"),
-        (b'{"json":{"storage":{}}}', "nothing instead of an object"),
-        (b'{"json":{"storage":NaN,"writes":{}}}', "no JSON: NaN"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b'{"a":' * 100_000, "nested too deeply"),
-        (b"\xff\xfe\x00", "no JSON"),
-        (b"1" * 5000, "instead of an object"),
-    ],
+@cases(
+    "data reason",
+    (b"", "it is empty"),
+    (b"{", "no JSON"),
+    (b"[]", "a list of 0 instead of an object"),
+    (b'{"json":[]}', "a list of 0 instead of an object"),
+    (b'{"json":{"storage":{}}}', "nothing instead of an object"),
+    (b'{"json":{"storage":NaN,"writes":{}}}', "no JSON: NaN"),
+    (b"[" * 100_000, "nested too deeply"),
+    (b'{"a":' * 100_000, "nested too deeply"),
+    (b"\xff\xfe\x00", "no JSON"),
+    (b"1" * 5000, "instead of an object"),
 )
 def test_a_file_that_no_server_wrote(folder: Path, data: bytes, reason: str) -> None:
     (folder / JAVASCRIPT).write_bytes(data)

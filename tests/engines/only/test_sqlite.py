@@ -22,6 +22,7 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite import journals
 from ckpt_backends.url import parse_url
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.locked import lock, unprivileged
 
@@ -190,35 +191,31 @@ def test_a_path_with_odd_characters(sample: Path, as_url: bool) -> None:
     assert "trip-to-kyoto" in threads(f"sqlite:///{quote(str(odd))}" if as_url else str(odd))
 
 
-@pytest.mark.parametrize(
-    ("era", "saver"),
-    [
-        ("lg-0.2.14-json", "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"),
-        ("lg-1.0.10", "langgraph-checkpoint-sqlite before 3.1.2"),
-        ("lg-1.2.22", "langgraph-checkpoint-sqlite 3.1.2 or later"),
-        ("js-0.2.74", "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"),
-        ("js-1.7.3", "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"),
-    ],
+@cases(
+    "era saver",
+    ("lg-0.2.14-json", "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"),
+    ("lg-1.0.10", "langgraph-checkpoint-sqlite before 3.1.2"),
+    ("lg-1.2.22", "langgraph-checkpoint-sqlite 3.1.2 or later"),
+    ("js-0.2.74", "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"),
+    ("js-1.7.3", "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"),
 )
 def test_who_wrote_a_store(era: str, saver: str, tmp_path: Path) -> None:
     with open_store(str(copy_store(FIXTURES / era / "store.db", tmp_path))) as store:
         assert store.describe().saver == saver
 
 
-@pytest.mark.parametrize(
-    ("era", "first"),
-    [
-        (
-            "lg-0.2.14-json",
-            "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
-            " and langgraph-checkpoint-sqlite ",
-        ),
-        ("lg-1.0.10", "langgraph-checkpoint-sqlite before 3.1.2, and "),
-        (
-            "js-1.7.3",
-            "LangGraph.js, @langchain/langgraph-checkpoint-sqlite and langgraph-checkpoint-sqlite ",
-        ),
-    ],
+@cases(
+    "era first",
+    (
+        "lg-0.2.14-json",
+        "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
+        " and langgraph-checkpoint-sqlite ",
+    ),
+    ("lg-1.0.10", "langgraph-checkpoint-sqlite before 3.1.2, and "),
+    (
+        "js-1.7.3",
+        "LangGraph.js, @langchain/langgraph-checkpoint-sqlite and langgraph-checkpoint-sqlite ",
+    ),
 )
 def test_all_who_wrote_a_store_are_named(era: str, first: str, tmp_path: Path) -> None:
     path = copy_store(FIXTURES / era / "store.db", tmp_path)

@@ -26,6 +26,7 @@ from ckpt_backends.codec import (
 )
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.reducers import Pending
+from tests.kit.cases import cases
 from tests.kit.strategies import few, packable
 
 TAGS = ["msgpack", "json", "bytes", "bytearray", "null", "empty", "pickle", "msgpack+aes", ""]
@@ -57,18 +58,16 @@ def test_nothing_raises(tag: str, data: bytes, times: int) -> None:
     json.dumps(to_json(decode_checkpoint(TypedBytes(tag, data[:40] * times), TIGHT)))
 
 
-@pytest.mark.parametrize(
-    ("value", "kept"),
-    [
-        ("x" * 200, "x" * 98),
-        (b"x" * 200, b"x" * 98),
-        (["ab"] * 60, ["ab"] * 60),
-        ([1, ["y" * 300, 2], 3], [1, ["y" * 300]]),
-        ({"a": 1, "b": "z" * 300, "c": 2}, {"a": 1, "b": "z" * 92}),
-        (list(range(30)), list(range(30))),
-        ([[[[[[1]]]]], 2], [[[[[]]]]]),
-        ({"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}, {"a": {"b": {"c": {"d": {"e": {}}}}}}),
-    ],
+@cases(
+    "value kept",
+    ("x" * 200, "x" * 98),
+    (b"x" * 200, b"x" * 98),
+    (["ab"] * 60, ["ab"] * 60),
+    ([1, ["y" * 300, 2], 3], [1, ["y" * 300]]),
+    ({"a": 1, "b": "z" * 300, "c": 2}, {"a": 1, "b": "z" * 92}),
+    (list(range(30)), list(range(30))),
+    ([[[[[[1]]]]], 2], [[[[[]]]]]),
+    ({"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}, {"a": {"b": {"c": {"d": {"e": {}}}}}}),
 )
 def test_a_cut_keeps_the_beginning(value: object, kept: Value) -> None:
     data = packb(value)
@@ -99,10 +98,7 @@ def test_what_fits_is_never_cut(value: Value) -> None:
     assert decode(TypedBytes("json", json.dumps(value).encode())) == value
 
 
-@pytest.mark.parametrize(
-    ("tag", "kept"),
-    [("bytes", b"x" * 100), ("bytearray", Tagged("builtins.bytearray", b"x" * 100))],
-)
+@cases("tag kept", ("bytes", b"x" * 100), ("bytearray", Tagged("builtins.bytearray", b"x" * 100)))
 def test_long_bytes_are_cut(tag: str, kept: Value) -> None:
     assert decode(TypedBytes(tag, b"x" * 101), TIGHT) == Cut(kept, 101, "longer than 100 bytes")
 
@@ -159,9 +155,7 @@ def test_a_body_is_cut_by_channel(tag: str) -> None:
     assert whole == ["c0", "c1", "c2", "c3"]
 
 
-@pytest.mark.parametrize(
-    "data", [b"\x91" * 300 + b"\xc0", b"\xde\xff\xff" + b"\xa1a\x01" * 30, b"["]
-)
+@cases("data", b"\x91" * 300 + b"\xc0", b"\xde\xff\xff" + b"\xa1a\x01" * 30, b"[")
 def test_a_large_body_that_is_not_one(data: bytes) -> None:
     for tag in ("msgpack", "json"):
         assert isinstance(decode_checkpoint(TypedBytes(tag, data), TIGHT), Opaque)

@@ -14,6 +14,7 @@ from ckpt_backends.codec import Cut, Opaque, Tagged, Value, decode
 from ckpt_backends.codec.cursor import depth_bound, skip
 from ckpt_backends.codec.msgpack import levels_of
 from ckpt_backends.model import TypedBytes
+from tests.kit.cases import cases
 from tests.kit.strategies import packable
 from tests.unit.codec.things import HERE, THINGS, Point
 
@@ -44,20 +45,18 @@ def test_messages_and_interrupts_keep_their_fields() -> None:
     assert (interrupt.payload["value"], interrupt.payload["id"]) == ("why?", "i1")
 
 
-@pytest.mark.parametrize(
-    ("code", "parts", "value"),
-    [
-        (3, ["m", "C", 1, "make"], Tagged("m.C.make", 1)),
-        (3, ["m", "C", 1], Tagged("ext:3", ["m", "C", 1])),
-        (0, ["m", "C"], Tagged("ext:0", ["m", "C"])),
-        (0, [1, "C", 2], Tagged("ext:0", [1, "C", 2])),
-        (1, ["m", "C", 1], Tagged("ext:1", ["m", "C", 1])),
-        (2, ["m", "C", [1]], Tagged("ext:2", ["m", "C", [1]])),
-        (4, ["m", "C", {}, "construct"], Tagged("m.C", {})),
-        (0, {"a": 1}, Tagged("ext:0", {"a": 1})),
-        (6, ["|u1", "x", "C", b""], Tagged("ext:6", ["|u1", "x", "C", b""])),
-        (6, ["|u1", [True], "C", b"a"], Tagged("ext:6", ["|u1", [True], "C", b"a"])),
-    ],
+@cases(
+    "code parts value",
+    (3, ["m", "C", 1, "make"], Tagged("m.C.make", 1)),
+    (3, ["m", "C", 1], Tagged("ext:3", ["m", "C", 1])),
+    (0, ["m", "C"], Tagged("ext:0", ["m", "C"])),
+    (0, [1, "C", 2], Tagged("ext:0", [1, "C", 2])),
+    (1, ["m", "C", 1], Tagged("ext:1", ["m", "C", 1])),
+    (2, ["m", "C", [1]], Tagged("ext:2", ["m", "C", [1]])),
+    (4, ["m", "C", {}, "construct"], Tagged("m.C", {})),
+    (0, {"a": 1}, Tagged("ext:0", {"a": 1})),
+    (6, ["|u1", "x", "C", b""], Tagged("ext:6", ["|u1", "x", "C", b""])),
+    (6, ["|u1", [True], "C", b"a"], Tagged("ext:6", ["|u1", [True], "C", b"a"])),
 )
 def test_payloads_of_other_shapes(code: int, parts: Any, value: Value) -> None:
     assert read(packb(Ext(code, packb(parts)))) == value
@@ -72,21 +71,19 @@ def test_timestamps_are_an_ext_type_like_others() -> None:
     assert read(b"\xd6\xff\x00\x00\x00\x01") == Tagged("ext:-1", b"\x00\x00\x00\x01")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "data", "flat"),
-    [
-        ("<i2", struct.pack("<6h", *range(6)), list(range(6))),
-        (">f8", struct.pack(">6d", *range(6)), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
-        ("|b1", b"\0\1" * 3, [False, True] * 3),
-        ("|S2", b"a\0bbc\0d\0e\0f\0", [b"a", b"bb", b"c", b"d", b"e", b"f"]),
-        ("<U1", "abcdef".encode("utf-32-le"), list("abcdef")),
-        (
-            "<c8",
-            struct.pack("<12f", *range(12)),
-            [Tagged("builtins.complex", [float(i), i + 1.0]) for i in range(0, 12, 2)],
-        ),
-        ("<f2", struct.pack("<6e", *range(6)), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
-    ],
+@cases(
+    "dtype data flat",
+    ("<i2", struct.pack("<6h", *range(6)), list(range(6))),
+    (">f8", struct.pack(">6d", *range(6)), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
+    ("|b1", b"\0\1" * 3, [False, True] * 3),
+    ("|S2", b"a\0bbc\0d\0e\0f\0", [b"a", b"bb", b"c", b"d", b"e", b"f"]),
+    ("<U1", "abcdef".encode("utf-32-le"), list("abcdef")),
+    (
+        "<c8",
+        struct.pack("<12f", *range(12)),
+        [Tagged("builtins.complex", [float(i), i + 1.0]) for i in range(0, 12, 2)],
+    ),
+    ("<f2", struct.pack("<6e", *range(6)), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
 )
 def test_arrays(dtype: str, data: bytes, flat: list[Value]) -> None:
     a, b, c, d, e, f = flat
@@ -97,20 +94,18 @@ def test_arrays(dtype: str, data: bytes, flat: list[Value]) -> None:
         assert found == Tagged("numpy.ndarray", fields)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape", "order", "data", "content"),
-    [
-        ("<i4", [], "C", b"\1\0\0\0", 1),
-        ("<i4", [0], "C", b"", []),
-        ("<i4", [2, 0], "C", b"", [[], []]),
-        ("<i4", [1 << 40, 0], "C", b"", b""),
-        ("<i4", [2], "C", b"\1\0\0\0", b"\1\0\0\0"),
-        ("<i4", [1], "A", b"\1\0\0\0", b"\1\0\0\0"),
-        ("<M8[ns]", [1], "C", bytes(8), bytes(8)),
-        ("|V4", [1], "C", bytes(4), bytes(4)),
-        ("<U1", [1], "C", b"\xff" * 4, b"\xff" * 4),
-        ("<i1", [1] * 40, "C", b"a", b"a"),
-    ],
+@cases(
+    "dtype shape order data content",
+    ("<i4", [], "C", b"\1\0\0\0", 1),
+    ("<i4", [0], "C", b"", []),
+    ("<i4", [2, 0], "C", b"", [[], []]),
+    ("<i4", [1 << 40, 0], "C", b"", b""),
+    ("<i4", [2], "C", b"\1\0\0\0", b"\1\0\0\0"),
+    ("<i4", [1], "A", b"\1\0\0\0", b"\1\0\0\0"),
+    ("<M8[ns]", [1], "C", bytes(8), bytes(8)),
+    ("|V4", [1], "C", bytes(4), bytes(4)),
+    ("<U1", [1], "C", b"\xff" * 4, b"\xff" * 4),
+    ("<i1", [1] * 40, "C", b"a", b"a"),
 )
 def test_odd_arrays(dtype: str, shape: list[int], order: str, data: bytes, content: Value) -> None:
     value: Any = read(packb(Ext(6, packb([dtype, shape, order, data]))))

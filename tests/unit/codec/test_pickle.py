@@ -27,6 +27,7 @@ from ckpt_backends.codec import (
 )
 from ckpt_backends.codec.pickle import Dict, FilePosition, Machine, read_pickle_file
 from ckpt_backends.model import TypedBytes
+from tests.kit.cases import cases
 from tests.unit.codec import things
 from tests.unit.codec.things import THINGS, Address, Point
 
@@ -170,14 +171,12 @@ def test_keys_that_are_no_keys_here() -> None:
     assert many.type == "builtins.dict"
 
 
-@pytest.mark.parametrize(
-    ("value", "limits", "kept", "reason"),
-    [
-        ([1, 2, 3, 4], Limits(nodes=3), [1, 2], "more than 3 nodes"),
-        ([[[1]]], Limits(depth=2), [[None]], "nested deeper than 2 levels"),
-        (["x" * 30, "y"], Limits(value_bytes=100), None, ""),
-        (["x" * 90, "y" * 90], Limits(value_bytes=100), None, "longer than 100 bytes"),
-    ],
+@cases(
+    "value limits kept reason",
+    ([1, 2, 3, 4], Limits(nodes=3), [1, 2], "more than 3 nodes"),
+    ([[[1]]], Limits(depth=2), [[None]], "nested deeper than 2 levels"),
+    (["x" * 30, "y"], Limits(value_bytes=100), None, ""),
+    (["x" * 90, "y" * 90], Limits(value_bytes=100), None, "longer than 100 bytes"),
 )
 def test_limits(value: Any, limits: Limits, kept: Any, reason: str) -> None:
     got = read(value, 4, limits)
@@ -212,22 +211,20 @@ def test_a_body_is_cut_channel_by_channel() -> None:
     assert decode_checkpoint(TypedBytes("pickle", data)) == body
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"", "not a pickle: pickle exhausted before seeing STOP"),
-        (b".", "not one value at the end"),
-        (b"NN.", "not a pickle: more than one value at the end"),
-        (b"(N.", "not a pickle: more than one value at the end"),
-        (b"N.N", "not a pickle: 1 bytes behind the end"),
-        (b"h\x00.", "not a pickle: GET of what was never PUT"),
-        (b"K\x01K\x02b.", "not a pickle: BUILD on a int"),
-        (b"K\x01K\x02a.", "not a pickle: APPENDS on a int"),
-        (b"cos\nx\nK\x01R.", "not a pickle: a call whose arguments are not a tuple"),
-        (b"K\x01K\x02\x93.", "not a pickle: STACK_GLOBAL without two texts"),
-        (b"\x97.", "not a pickle: a buffer that is kept outside of the pickle"),
-        (b"X\xff\xff\xff\x7fab.", "not a pickle: expected 2147483647 bytes"),
-    ],
+@cases(
+    "data reason",
+    (b"", "not a pickle: pickle exhausted before seeing STOP"),
+    (b".", "not one value at the end"),
+    (b"NN.", "not a pickle: more than one value at the end"),
+    (b"(N.", "not a pickle: more than one value at the end"),
+    (b"N.N", "not a pickle: 1 bytes behind the end"),
+    (b"h\x00.", "not a pickle: GET of what was never PUT"),
+    (b"K\x01K\x02b.", "not a pickle: BUILD on a int"),
+    (b"K\x01K\x02a.", "not a pickle: APPENDS on a int"),
+    (b"cos\nx\nK\x01R.", "not a pickle: a call whose arguments are not a tuple"),
+    (b"K\x01K\x02\x93.", "not a pickle: STACK_GLOBAL without two texts"),
+    (b"\x97.", "not a pickle: a buffer that is kept outside of the pickle"),
+    (b"X\xff\xff\xff\x7fab.", "not a pickle: expected 2147483647 bytes"),
 )
 def test_broken_pickles_are_named(data: bytes, reason: str) -> None:
     got = raw(data)

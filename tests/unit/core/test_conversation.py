@@ -39,6 +39,7 @@ from ckpt_cli.core.doctor.checks import message_findings
 from ckpt_cli.core.edit_state import stored_value
 from ckpt_cli.core.state import read_body
 from ckpt_cli.render.messages import message_records, transcript_lines
+from tests.kit.cases import cases
 from tests.kit.command import copy_store, eras
 from tests.kit.strategies import values
 
@@ -100,40 +101,36 @@ UNANSWERED = "tool-call-unanswered: message {} calls '{}' ({}), and no message a
 ORPHANED = "tool-result-orphaned: message {} is a result"
 
 
-@pytest.mark.parametrize(
-    ("items", "says"),
-    [
-        ([human(), ai("a", "b"), tool("b"), human()], [UNANSWERED.format(1, "look_up", "a")]),
-        ([human(), ai("a"), ai("b"), tool("b")], [UNANSWERED.format(1, "look_up", "a")]),
-        ([tool("a"), human()], [ORPHANED.format(0)]),
-        ([human(), tool("a"), ai("a")], [ORPHANED.format(1)]),
-        # Ids may repeat: the result is that of the nearest call.
-        ([human(), ai("a"), human(), ai("a"), tool("a")], [UNANSWERED.format(1, "look_up", "a")]),
-        ([USER, OPENAI, USER], [UNANSWERED.format(1, "f", "a")]),
-        ([human(id="1"), human(), human(id="1")], ["message-id-duplicate: messages 0 and 2"]),
-        ([human(), BY_NAME, human()], ["tool-call-unanswered: message 1 calls 'look_up', and no"]),
-    ],
+@cases(
+    "items says",
+    ([human(), ai("a", "b"), tool("b"), human()], [UNANSWERED.format(1, "look_up", "a")]),
+    ([human(), ai("a"), ai("b"), tool("b")], [UNANSWERED.format(1, "look_up", "a")]),
+    ([tool("a"), human()], [ORPHANED.format(0)]),
+    ([human(), tool("a"), ai("a")], [ORPHANED.format(1)]),
+    # Ids may repeat: the result is that of the nearest call.
+    ([human(), ai("a"), human(), ai("a"), tool("a")], [UNANSWERED.format(1, "look_up", "a")]),
+    ([USER, OPENAI, USER], [UNANSWERED.format(1, "f", "a")]),
+    ([human(id="1"), human(), human(id="1")], ["message-id-duplicate: messages 0 and 2"]),
+    ([human(), BY_NAME, human()], ["tool-call-unanswered: message 1 calls 'look_up', and no"]),
 )
 def test_a_broken_conversation_is_found(items: list[Value], says: list[str]) -> None:
     found = codes(items)
     assert [one[: len(text)] for one, text in zip(found, says, strict=True)] == says
 
 
-@pytest.mark.parametrize(
-    ("caller", "call_id"),
-    [
-        (ai(content=[{"type": "reasoning", "id": "rs"}, FUNCTION_CALL]), "f-1"),
-        (ai("f-1", content=[FUNCTION_CALL]), "f-1"),
-        (ai(content=[{"type": "text", "text": "Well"}, TOOL_USE]), "t-1"),
-        (ai(content=[{**TOOL_USE, "type": "tool_call", "args": {}}]), "t-1"),
-        (ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), "f-1"),
-        (ai(content=[{**FUNCTION_CALL, "type": "custom_tool_call", "input": ""}]), "f-1"),
-        (ai(invalid_tool_calls=[INVALID]), "i-1"),
-        (ai("i-1", invalid_tool_calls=[INVALID]), "i-1"),
-        (ai(invalid_tool_calls=[INVALID], additional_kwargs={"tool_calls": [RAW_INVALID]}), "i-1"),
-        ({"role": "assistant", "content": [TOOL_USE]}, "t-1"),
-        (ai(content=[*SERVED, TOOL_USE]), "t-1"),
-    ],
+@cases(
+    "caller call_id",
+    (ai(content=[{"type": "reasoning", "id": "rs"}, FUNCTION_CALL]), "f-1"),
+    (ai("f-1", content=[FUNCTION_CALL]), "f-1"),
+    (ai(content=[{"type": "text", "text": "Well"}, TOOL_USE]), "t-1"),
+    (ai(content=[{**TOOL_USE, "type": "tool_call", "args": {}}]), "t-1"),
+    (ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), "f-1"),
+    (ai(content=[{**FUNCTION_CALL, "type": "custom_tool_call", "input": ""}]), "f-1"),
+    (ai(invalid_tool_calls=[INVALID]), "i-1"),
+    (ai("i-1", invalid_tool_calls=[INVALID]), "i-1"),
+    (ai(invalid_tool_calls=[INVALID], additional_kwargs={"tool_calls": [RAW_INVALID]}), "i-1"),
+    ({"role": "assistant", "content": [TOOL_USE]}, "t-1"),
+    (ai(content=[*SERVED, TOOL_USE]), "t-1"),
 )
 def test_a_call_of_any_form_is_found_once(caller: Value, call_id: str) -> None:
     (found,) = codes([human(), caller, human()])
@@ -151,32 +148,30 @@ def test_what_no_text_answers_is_not_mended() -> None:
     assert found.look(["-s", "x.db"]) == "ckpt -s x.db messages t"
 
 
-@pytest.mark.parametrize(
+@cases(
     "items",
-    [
-        [human(), ai("a", "b"), tool("b"), tool("a"), ai()],
-        [human(id=None), human(id=None), ai("a", "b"), tool("a")],  # may still be answered
-        [human(), ai("a", "b"), tool("a"), human(), tool("b"), ai()],
-        [human(), ai("a"), tool("a"), tool("a"), ai()],
-        [human(), ai(content=[FUNCTION_CALL, *SERVED]), tool("f-1"), ai()],
-        [human(), ai("f-1", content=[FUNCTION_CALL]), tool("f-1"), human()],
-        [human(), ai(content=[TOOL_USE]), human(content=[OF_T])],
-        [human(), ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), tool("f-1")],
-        [human(), ai(content=SERVED), human()],
-        [human(), ai(content=[PATCH]), human(content=[{**PATCH, "type": PATCHED}])],
-        [human(), ai(invalid_tool_calls=[INVALID]), tool("i-1"), ai()],
-        [human(), BY_NAME, SAID_SO, human()],
-        # Google's package repeats the call of `tool_calls`.
-        [human(), ai("a", additional_kwargs={"function_call": {"name": "f"}}), tool("a"), human()],
-        [human(), ai("a", content=[{"type": "server_tool_use", "id": "a"}]), human()],
-        [human(), ai("a", content=[{**OF_A, "type": "web_search_tool_result"}]), human()],
-        [human(), ai(additional_kwargs={"tool_outputs": [COMPUTER]}), tool("a"), ai()],
-        [USER, {"role": "assistant", "content": [TOOL_USE]}, {"role": "user", "content": [OF_T]}],
-        [human(), ai("a"), human(content=[OF_A]), ai()],
-        # What a person said in it would be lost with the result.
-        [human(), human(content=[OF_A, {"type": "text"}]), ai()],
-        [human(), ai(tool_calls=[{"name": "f", "args": {}, "id": None}]), human(), tool("")],
-    ],
+    [human(), ai("a", "b"), tool("b"), tool("a"), ai()],
+    [human(id=None), human(id=None), ai("a", "b"), tool("a")],  # may still be answered
+    [human(), ai("a", "b"), tool("a"), human(), tool("b"), ai()],
+    [human(), ai("a"), tool("a"), tool("a"), ai()],
+    [human(), ai(content=[FUNCTION_CALL, *SERVED]), tool("f-1"), ai()],
+    [human(), ai("f-1", content=[FUNCTION_CALL]), tool("f-1"), human()],
+    [human(), ai(content=[TOOL_USE]), human(content=[OF_T])],
+    [human(), ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), tool("f-1")],
+    [human(), ai(content=SERVED), human()],
+    [human(), ai(content=[PATCH]), human(content=[{**PATCH, "type": PATCHED}])],
+    [human(), ai(invalid_tool_calls=[INVALID]), tool("i-1"), ai()],
+    [human(), BY_NAME, SAID_SO, human()],
+    # Google's package repeats the call of `tool_calls`.
+    [human(), ai("a", additional_kwargs={"function_call": {"name": "f"}}), tool("a"), human()],
+    [human(), ai("a", content=[{"type": "server_tool_use", "id": "a"}]), human()],
+    [human(), ai("a", content=[{**OF_A, "type": "web_search_tool_result"}]), human()],
+    [human(), ai(additional_kwargs={"tool_outputs": [COMPUTER]}), tool("a"), ai()],
+    [USER, {"role": "assistant", "content": [TOOL_USE]}, {"role": "user", "content": [OF_T]}],
+    [human(), ai("a"), human(content=[OF_A]), ai()],
+    # What a person said in it would be lost with the result.
+    [human(), human(content=[OF_A, {"type": "text"}]), ai()],
+    [human(), ai(tool_calls=[{"name": "f", "args": {}, "id": None}]), human(), tool("")],
 )
 def test_a_sound_conversation_has_no_finding(items: list[Value]) -> None:
     assert codes(items) == []
@@ -338,16 +333,14 @@ def test_a_subclass_of_a_message_gets_a_plain_result() -> None:
     assert decode_lossless(made)["id"] == ["langchain_core", "messages", "tool", "ToolMessage"]
 
 
-@pytest.mark.parametrize(
-    ("caller", "says"),
-    [
-        ({"role": "assistant", "content": None}, {"role": "tool"}),
-        ({"role": "assistant", "content": None, "id": "1"}, {"role": "tool", "id": "m"}),
-        (
-            {"type": "ai", "content": ""},
-            {"type": "tool", "id": "m", "name": "look_up", "status": "error"},
-        ),
-    ],
+@cases(
+    "caller says",
+    ({"role": "assistant", "content": None}, {"role": "tool"}),
+    ({"role": "assistant", "content": None, "id": "1"}, {"role": "tool", "id": "m"}),
+    (
+        {"type": "ai", "content": ""},
+        {"type": "tool", "id": "m", "name": "look_up", "status": "error"},
+    ),
 )
 def test_a_plain_dict_gets_a_plain_dict(caller: dict[str, Any], says: dict[str, Any]) -> None:
     text = json.dumps(caller, separators=(",", ":")).encode()
@@ -427,20 +420,18 @@ def _said(role: str, content: Value) -> Value:
     return {"role": role, "content": content}
 
 
-@pytest.mark.parametrize(
-    ("values", "title"),
-    [
-        ({"messages": [_said("system", "Be kind."), _said("user", " Hi  there\nall")]}, "Hi there"),
-        ({"messages": [_said("user", "  "), _said("user", "Hi")]}, "Hi"),
-        ({"messages": [_said("ai", "Hello")], "log": [_said("user", "Hi")]}, None),
-        ({"number": 1, "chat": [_said("human", "Hi")]}, "Hi"),
-        ({"messages": [_said("ai", "a")] * 20 + [_said("user", "late")]}, None),
-        ({"messages": [_said("user", "word " * 1000)]}, f"{('word ' * 40)[:199]}…"),
-        ({"messages": Cut([_said("user", "Hi")], 9_000_000, "too large")}, "Hi"),
-        ({"messages": Cut(None, 5, "not read")}, Cut(None, 5, "not read")),
-        ({"messages": "Hi"}, None),
-        ({}, None),
-    ],
+@cases(
+    "values title",
+    ({"messages": [_said("system", "Be kind."), _said("user", " Hi  there\nall")]}, "Hi there"),
+    ({"messages": [_said("user", "  "), _said("user", "Hi")]}, "Hi"),
+    ({"messages": [_said("ai", "Hello")], "log": [_said("user", "Hi")]}, None),
+    ({"number": 1, "chat": [_said("human", "Hi")]}, "Hi"),
+    ({"messages": [_said("ai", "a")] * 20 + [_said("user", "late")]}, None),
+    ({"messages": [_said("user", "word " * 1000)]}, f"{('word ' * 40)[:199]}…"),
+    ({"messages": Cut([_said("user", "Hi")], 9_000_000, "too large")}, "Hi"),
+    ({"messages": Cut(None, 5, "not read")}, Cut(None, 5, "not read")),
+    ({"messages": "Hi"}, None),
+    ({}, None),
 )
 def test_a_title_is_what_a_person_said(values: dict[str, Value], title: str | Cut | None) -> None:
     assert title_of(values) == title
@@ -460,22 +451,20 @@ def shown(message: AIMessage, *more: Any) -> tuple[list[str], list[Any]]:
     return lines[1:], next(message_records(turns, 0))["tool_calls"]
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ("let me look", ["  let me look"]),
-        ([TEXT, {"type": "tool_use", "id": "call_1", "name": "lookup"}], ["  let me look"]),
-        ([{"type": "tool_use", "id": "call_1", "name": "lookup", "input": {"q": "tea"}}], []),
-        ([{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "lookup"}], []),
-        ([{"type": "custom_tool_call", "id": "ct_1", "call_id": "call_1"}], []),
-        ([{"type": "tool_call", "id": "call_1", "name": "lookup", "args": {}}], []),
-        (
-            [{"type": "reasoning", "id": "rs_1"}, {"type": "tool_use", "id": "call_1"}],
-            ["  [reasoning]"],
-        ),
-        ([{"type": "tool_use", "id": "other", "name": "lookup"}], ["  [tool_use]"]),
-        ([{"type": "text", "text": "as said", "id": "call_1"}], ["  as said"]),
-    ],
+@cases(
+    "content text",
+    ("let me look", ["  let me look"]),
+    ([TEXT, {"type": "tool_use", "id": "call_1", "name": "lookup"}], ["  let me look"]),
+    ([{"type": "tool_use", "id": "call_1", "name": "lookup", "input": {"q": "tea"}}], []),
+    ([{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "lookup"}], []),
+    ([{"type": "custom_tool_call", "id": "ct_1", "call_id": "call_1"}], []),
+    ([{"type": "tool_call", "id": "call_1", "name": "lookup", "args": {}}], []),
+    (
+        [{"type": "reasoning", "id": "rs_1"}, {"type": "tool_use", "id": "call_1"}],
+        ["  [reasoning]"],
+    ),
+    ([{"type": "tool_use", "id": "other", "name": "lookup"}], ["  [tool_use]"]),
+    ([{"type": "text", "text": "as said", "id": "call_1"}], ["  as said"]),
 )
 def test_a_call_that_is_a_block_too_is_shown_once(content: Any, text: list[str]) -> None:
     message = AIMessage(content, tool_calls=[LOOKUP])

@@ -39,6 +39,7 @@ from ckpt_cli.core.state import Body
 from ckpt_cli.core.values import same
 from ckpt_cli.render.value_diff import CHANGE
 from ckpt_cli.render.values import changes_text
+from tests.kit.cases import cases
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(
     st.none(),
@@ -118,9 +119,7 @@ def test_a_new_order_of_messages_is_the_fewest_moves(after: list[Value]) -> None
     assert same(patch(before, ops), after)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [(True, 1), (1, 1.0), (True, 1.0), (0.0, -0.0), ("1", 1), (b"a", "a")]
-)
+@cases("one other", (True, 1), (1, 1.0), (True, 1.0), (0.0, -0.0), ("1", 1), (b"a", "a"))
 def test_values_of_different_types_differ(one: Value, other: Value) -> None:
     assert diff_values([one], [other]) == [Op("replace", (0,), one, other)]
     assert diff_values({"a": one}, {"a": other}) == [Op("replace", ("a",), one, other)]
@@ -305,31 +304,29 @@ def apart(size: int, **versions: Any) -> Body:
     return held({"a": Cut(None, size, "")}, **versions)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "verdict"),
-    [
-        (held({"a": 1}, a=1), held({"a": 1}, a=1), False),
-        (held({"a": 1}, a=1), held({"a": 2}, a=2), True),
-        (held({"a": [1]}, a=1), held({"a": [1]}, a=2), False),
-        (held({"a": 1}, a=1), held({"a": True}, a=2), True),
-        # Layouts without versions.
-        (held({"a": 1}), held({"a": 1}), False),
-        (held({"a": 1}), held({"a": 2}), True),
-        (held({"a": 1}), held({}), True),
-        # Values that are rebuilt from writes.
-        (held({}, a=1), held({}, a=2), True),
-        (held({}, a=1), held({}, a=1), False),
-        (held({}), held({}), False),
-        # It is new.
-        (held({}), held({"a": None}, a=1), True),
-        (None, held({"a": 1}, a=1), True),
-        (None, held({}), False),
-        # Values that are stored apart.
-        (apart(9, a=1), apart(9, a=1), False),
-        (apart(9, a=1), apart(8, a=2), True),
-        (apart(9, a=1), apart(9, a=2), None),
-        (apart(1 << 20, a=1), apart(1 << 20, a=2), True),
-    ],
+@cases(
+    "before after verdict",
+    (held({"a": 1}, a=1), held({"a": 1}, a=1), False),
+    (held({"a": 1}, a=1), held({"a": 2}, a=2), True),
+    (held({"a": [1]}, a=1), held({"a": [1]}, a=2), False),
+    (held({"a": 1}, a=1), held({"a": True}, a=2), True),
+    # Layouts without versions.
+    (held({"a": 1}), held({"a": 1}), False),
+    (held({"a": 1}), held({"a": 2}), True),
+    (held({"a": 1}), held({}), True),
+    # Values that are rebuilt from writes.
+    (held({}, a=1), held({}, a=2), True),
+    (held({}, a=1), held({}, a=1), False),
+    (held({}), held({}), False),
+    # It is new.
+    (held({}), held({"a": None}, a=1), True),
+    (None, held({"a": 1}, a=1), True),
+    (None, held({}), False),
+    # Values that are stored apart.
+    (apart(9, a=1), apart(9, a=1), False),
+    (apart(9, a=1), apart(8, a=2), True),
+    (apart(9, a=1), apart(9, a=2), None),
+    (apart(1 << 20, a=1), apart(1 << 20, a=2), True),
 )
 def test_versions_differ_beside_equal_values(
     before: Body | None, after: Body, verdict: bool | None
@@ -354,18 +351,16 @@ def told(before: BriefState, after: BriefState, **written: list[Any]) -> str:
     return changes_text(short_changes(written_changes(names, before, after, written), say))
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "text"),
-    [
-        ({"budget": 120}, {"budget": 90}, "budget 120 → 90"),
-        ({}, {"budget": 90}, "budget → 90"),
-        ({"budget": 90}, {"budget": 90}, ""),
-        ({"ok": False}, {"ok": 0}, "ok False → 0"),
-        ({"notes": ["a"]}, {"notes": ["a", "b", "c"]}, "notes +2"),
-        ({"notes": ["a", "b"]}, {"notes": ["b"]}, "notes"),
-        ({"plan": {"a": 1}}, {"plan": {"a": 2}}, "plan"),
-        ({"mail": "long" * 20}, {"mail": "short"}, "mail → short"),
-    ],
+@cases(
+    "before after text",
+    ({"budget": 120}, {"budget": 90}, "budget 120 → 90"),
+    ({}, {"budget": 90}, "budget → 90"),
+    ({"budget": 90}, {"budget": 90}, ""),
+    ({"ok": False}, {"ok": 0}, "ok False → 0"),
+    ({"notes": ["a"]}, {"notes": ["a", "b", "c"]}, "notes +2"),
+    ({"notes": ["a", "b"]}, {"notes": ["b"]}, "notes"),
+    ({"plan": {"a": 1}}, {"plan": {"a": 2}}, "plan"),
+    ({"mail": "long" * 20}, {"mail": "short"}, "mail → short"),
 )
 def test_values_are_told_as_far_as_states_tell(before: Any, after: Any, text: str) -> None:
     assert told(state(before), state(after)) == text

@@ -27,6 +27,7 @@ from ckpt_cli.core.memory import (
 from ckpt_cli.queries.memory import FoundItem
 from ckpt_cli.render.memory import ITEM, item_lines, tree_lines
 from ckpt_cli.render.text import Ui, cell_len
+from tests.kit.cases import cases
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 LABELS = st.text(alphabet="ab/\\e.", max_size=4)
@@ -63,26 +64,24 @@ FACT = Item(
 BARE = Item(ItemKey(("facts",), "bare"), None, None, 10)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "fact", "bare"),
-    [
-        (ItemFilter(), True, True),
-        (ItemFilter(match="fact-*"), True, False),
-        (ItemFilter(match="FACT-*"), False, False),
-        (ItemFilter(expired=True), True, False),
-        (ItemFilter(expired=False), False, True),
-        (ItemFilter(category="preference"), True, False),
-        (ItemFilter(category="goal"), False, False),
-        (ItemFilter(min_confidence=0.8), True, False),
-        (ItemFilter(min_confidence=0.9), False, False),
-        (ItemFilter(source="user-42"), True, False),
-        (ItemFilter(source="user-4"), False, False),
-        (ItemFilter(since=NOW - timedelta(days=2)), True, False),
-        (ItemFilter(since=NOW - timedelta(days=1)), False, False),
-        (ItemFilter(until=NOW - timedelta(days=2)), True, False),
-        (ItemFilter(until=NOW - timedelta(days=3)), False, False),
-        (ItemFilter(category="preference", min_confidence=0.9), False, False),
-    ],
+@cases(
+    "wanted fact bare",
+    (ItemFilter(), True, True),
+    (ItemFilter(match="fact-*"), True, False),
+    (ItemFilter(match="FACT-*"), False, False),
+    (ItemFilter(expired=True), True, False),
+    (ItemFilter(expired=False), False, True),
+    (ItemFilter(category="preference"), True, False),
+    (ItemFilter(category="goal"), False, False),
+    (ItemFilter(min_confidence=0.8), True, False),
+    (ItemFilter(min_confidence=0.9), False, False),
+    (ItemFilter(source="user-42"), True, False),
+    (ItemFilter(source="user-4"), False, False),
+    (ItemFilter(since=NOW - timedelta(days=2)), True, False),
+    (ItemFilter(since=NOW - timedelta(days=1)), False, False),
+    (ItemFilter(until=NOW - timedelta(days=2)), True, False),
+    (ItemFilter(until=NOW - timedelta(days=3)), False, False),
+    (ItemFilter(category="preference", min_confidence=0.9), False, False),
 )
 def test_each_condition_that_is_given_must_hold(wanted: ItemFilter, fact: bool, bare: bool) -> None:
     assert wanted.fits(FACT, NOW) is fact
@@ -95,17 +94,15 @@ def test_a_moment_to_come_has_not_expired() -> None:
     assert not is_expired(BARE, NOW)
 
 
-@pytest.mark.parametrize(
-    ("fact", "texts", "index", "sentence"),
-    [
-        ("Prefers Go", ["Hi!", "I like tea. My team prefers Go."], 1, "My team prefers Go."),
-        ("喜欢喝茶", ["我喜欢咖啡。", "今天下雨。我喜欢喝茶！"], 1, "我喜欢喝茶！"),
-        ("ＧｏとPython", ["go", "python", "Go and Python"], 2, "Go and Python"),
-        ("uses the CI", ["the the the", "the CI is slow"], 1, "the CI is slow"),
-        ("tea", ["tea", "tea again"], 1, "tea again"),
-        ("茶", ["咖啡", "茶"], 1, "茶"),
-        ("v2.5 is out", ["Is v2.5 out?\nWell"], 0, "Is v2.5 out?"),
-    ],
+@cases(
+    "fact texts index sentence",
+    ("Prefers Go", ["Hi!", "I like tea. My team prefers Go."], 1, "My team prefers Go."),
+    ("喜欢喝茶", ["我喜欢咖啡。", "今天下雨。我喜欢喝茶！"], 1, "我喜欢喝茶！"),
+    ("ＧｏとPython", ["go", "python", "Go and Python"], 2, "Go and Python"),
+    ("uses the CI", ["the the the", "the CI is slow"], 1, "the CI is slow"),
+    ("tea", ["tea", "tea again"], 1, "tea again"),
+    ("茶", ["咖啡", "茶"], 1, "茶"),
+    ("v2.5 is out", ["Is v2.5 out?\nWell"], 0, "Is v2.5 out?"),
 )
 def test_the_likeliest_sentence(fact: str, texts: list[str], index: int, sentence: str) -> None:
     found = likeliest(fact, texts)

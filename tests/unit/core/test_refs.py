@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.refs import NamespaceRefs, resolve, short_refs, split_target
+from tests.kit.cases import cases
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 
@@ -29,28 +30,26 @@ def line(parents: dict[str, str | None] = PARENTS, head: str | None = "cccc-3") 
     )
 
 
-@pytest.mark.parametrize(
-    ("ref", "found"),
-    [
-        ("head", "cccc-3"),
-        ("aaaa-1", "aaaa-1"),
-        ("bbbb", "bbbb-2"),
-        ("cc-3", "cccc-3"),
-        ("~", "aaaa-2"),
-        ("~1", "aaaa-2"),
-        ("~3", "aaaa-0"),
-        ("head~2", "aaaa-1"),
-        ("head~1~1", "aaaa-1"),
-        ("bbbb~", "aaaa-1"),
-        ("~0", "cccc-3"),
-        ("step:-1", "aaaa-0"),
-        ("step:2", "cccc-3"),
-        ("tip:0", "cccc-3"),
-        ("tip:1", "bbbb-2"),
-        ("30m", "bbbb-2"),
-        ("now", "cccc-3"),
-        ("2026-04-07T11:00", "bbbb-2"),
-    ],
+@cases(
+    "ref found",
+    ("head", "cccc-3"),
+    ("aaaa-1", "aaaa-1"),
+    ("bbbb", "bbbb-2"),
+    ("cc-3", "cccc-3"),
+    ("~", "aaaa-2"),
+    ("~1", "aaaa-2"),
+    ("~3", "aaaa-0"),
+    ("head~2", "aaaa-1"),
+    ("head~1~1", "aaaa-1"),
+    ("bbbb~", "aaaa-1"),
+    ("~0", "cccc-3"),
+    ("step:-1", "aaaa-0"),
+    ("step:2", "cccc-3"),
+    ("tip:0", "cccc-3"),
+    ("tip:1", "bbbb-2"),
+    ("30m", "bbbb-2"),
+    ("now", "cccc-3"),
+    ("2026-04-07T11:00", "bbbb-2"),
 )
 def test_a_ref(ref: str, found: str) -> None:
     assert resolve(ref, line(), NOW, UTC) == found
@@ -64,9 +63,7 @@ def test_a_ref_that_fits_several_names_them(ref: str) -> None:
     assert caught.value.exit_code == 3
 
 
-@pytest.mark.parametrize(
-    "ref", ["zzzz", "3", "c-3", "step:9", "tip:2", "~9", "bbbb~7", "7d", "1999-01-01"]
-)
+@cases("ref", "zzzz", "3", "c-3", "step:9", "tip:2", "~9", "bbbb~7", "7d", "1999-01-01")
 def test_a_ref_that_fits_none_says_what_there_is(ref: str) -> None:
     with pytest.raises(NotFound) as caught:
         resolve(ref, line(), NOW, UTC)
@@ -88,17 +85,15 @@ def test_a_parent_that_leads_in_a_circle_is_not_followed_for_ever(ref: str) -> N
         resolve(f"head~{'9' * 5_000}", line(), NOW, UTC)
 
 
-@pytest.mark.parametrize(
-    ("text", "threads", "found"),
-    [
-        ("a", {"a"}, ("a", None)),
-        ("a@head", {"a"}, ("a", "head")),
-        ("a@head", {"a", "a@head"}, ("a@head", None)),
-        ("anna@example.com", {"anna@example.com"}, ("anna@example.com", None)),
-        ("anna@example.com@~2", {"anna@example.com"}, ("anna@example.com", "~2")),
-        ("@head", {"a"}, ("@head", None)),
-        ("a@", {"a"}, ("a@", None)),
-    ],
+@cases(
+    "text threads found",
+    ("a", {"a"}, ("a", None)),
+    ("a@head", {"a"}, ("a", "head")),
+    ("a@head", {"a", "a@head"}, ("a@head", None)),
+    ("anna@example.com", {"anna@example.com"}, ("anna@example.com", None)),
+    ("anna@example.com@~2", {"anna@example.com"}, ("anna@example.com", "~2")),
+    ("@head", {"a"}, ("@head", None)),
+    ("a@", {"a"}, ("a@", None)),
 )
 def test_a_thread_id_is_split_only_if_there_is_no_such_thread(
     text: str, threads: set[str], found: tuple[str, str | None]

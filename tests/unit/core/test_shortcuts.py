@@ -22,6 +22,7 @@ from ckpt_cli.core.tasks import (
     questions_by_path,
     send_path,
 )
+from tests.kit.cases import cases
 from tests.kit.heads import KEY, some_checkpoint, stored_as
 
 LEARNED = {"items": ["a"], "a": ["b"], "__start__": ["__start__"]}
@@ -58,30 +59,26 @@ def test_a_source_may_be_written_with_escapes() -> None:
     assert is_surely_done(one._replace(metadata=TypedBytes("json", b'{"writes": "input"}')))
 
 
-@pytest.mark.parametrize(
-    ("body", "metadata"),
-    [
-        ({}, {"source": "input", "lc": 1, "type": "constructor", "id": ["a"], "kwargs": {}}),
-        ({}, {"source": "input", "deep": json.loads("[" * 300 + "]" * 300)}),
-        ({"versions_seen": {"a": None}}, {"source": "loop"}),
-        ({"versions_seen": {"a": 1}}, {"source": "loop"}),
-        ({"versions_seen": {"a": {"lc": 1, "type": "constructor", "id": ["x"]}}}, {}),
-    ],
+@cases(
+    "body metadata",
+    ({}, {"source": "input", "lc": 1, "type": "constructor", "id": ["a"], "kwargs": {}}),
+    ({}, {"source": "input", "deep": json.loads("[" * 300 + "]" * 300)}),
+    ({"versions_seen": {"a": None}}, {"source": "loop"}),
+    ({"versions_seen": {"a": 1}}, {"source": "loop"}),
+    ({"versions_seen": {"a": {"lc": 1, "type": "constructor", "id": ["x"]}}}, {}),
     ids=["metadata of a class", "too deep", "seen null", "seen a number", "seen of a class"],
 )
 def test_nothing_is_sure_where_a_map_is_none(body: Any, metadata: Any) -> None:
     assert not is_surely_done(stored_as({**ENDED, "channel_values": {"x": 1}, **body}, metadata))
 
 
-@pytest.mark.parametrize(
-    ("values", "source", "is_done"),
-    [
-        ({"items": 1}, "loop", True),
-        ({"items": 1}, "input", False),
-        ({"items": 1, "branch:to:a": None}, "loop", False),
-        ({"items": 1, "__pregel_tasks": []}, "loop", True),
-        ({"items": 1, "__pregel_tasks": [{"node": "a"}]}, "loop", False),
-    ],
+@cases(
+    "values source is_done",
+    ({"items": 1}, "loop", True),
+    ({"items": 1}, "input", False),
+    ({"items": 1, "branch:to:a": None}, "loop", False),
+    ({"items": 1, "__pregel_tasks": []}, "loop", True),
+    ({"items": 1, "__pregel_tasks": [{"node": "a"}]}, "loop", False),
 )
 def test_the_end_of_a_run(values: dict[str, Any], source: str, is_done: bool) -> None:
     versions = {"items": 3, "__start__": 2, "branch:to:a": 3}

@@ -23,6 +23,7 @@ from ckpt_cli.core.tasks import (
     path_text,
 )
 from ckpt_cli.reading.thread import ThreadReader
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, copy_store
 
 
@@ -111,9 +112,12 @@ def test_the_ids_of_error_handlers_and_updates() -> None:
     assert "" in found.values()
 
 
-@pytest.mark.parametrize(
-    ("checkpoint_id", "step"),
-    [("42", 1), ("", 1), ("x" * 32, 1), pytest.param("0" * 32, 10**5000, id="huge step")],
+@cases(
+    "checkpoint_id step",
+    ("42", 1),
+    ("", 1),
+    ("x" * 32, 1),
+    pytest.param("0" * 32, 10**5000, id="huge step"),
 )
 def test_no_id_can_be_hashed_from_a_foreign_checkpoint(checkpoint_id: str, step: int) -> None:
     assert tasks.origin_of(checkpoint_id, "", step, 4, is_numeric=False) is None
@@ -154,17 +158,15 @@ def test_paths_of_nodes_and_sends() -> None:
     assert [tasks.sent_index(tasks.send_path(7, v)) for v in (2, 4)] == [7, 7]
 
 
-@pytest.mark.parametrize(
+@cases(
     "path",
-    [
-        "",
-        "~__interrupt__, 0000000000",
-        "~__pregel_push",
-        "~__pregel_push, x",
-        "~__pregel_push, 9999999999999999999999",
-        "~__pregel_push, ~__pregel_pull, flow, 0000000002, 0000000001",
-        "~__pregel_push, 0000000000, 0000000000, node_error_handler, 0000000000",
-    ],
+    "",
+    "~__interrupt__, 0000000000",
+    "~__pregel_push",
+    "~__pregel_push, x",
+    "~__pregel_push, 9999999999999999999999",
+    "~__pregel_push, ~__pregel_pull, flow, 0000000002, 0000000001",
+    "~__pregel_push, 0000000000, 0000000000, node_error_handler, 0000000000",
 )
 def test_other_paths_are_no_sends(path: str) -> None:
     assert tasks.sent_index(path) is None
@@ -222,50 +224,44 @@ def test_every_stored_id_is_hashed_again(era: str, tmp_path: Path) -> None:
     assert tasks > 50
 
 
-@pytest.mark.parametrize(
-    ("checkpoint_ns", "expected"),
-    [
-        ("", "ask"),
-        ("memory", "memory > ask"),
-        ("research:9c1e", "research > ask"),
-        ("research:9c1e|dig:77aa", "research > dig > ask"),
-        ("research:9c1e|1", "research > ask"),
-        ("research:9c1e|memory", "research > memory > ask"),
-    ],
+@cases(
+    "checkpoint_ns expected",
+    ("", "ask"),
+    ("memory", "memory > ask"),
+    ("research:9c1e", "research > ask"),
+    ("research:9c1e|dig:77aa", "research > dig > ask"),
+    ("research:9c1e|1", "research > ask"),
+    ("research:9c1e|memory", "research > memory > ask"),
 )
 def test_a_node_is_named_after_the_nodes_that_called_it(checkpoint_ns: str, expected: str) -> None:
     assert path_text(node_path(checkpoint_ns, ["ask"])) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("TimeoutError('no answer after 31.5 s')", "TimeoutError('no answer after … s')"),
-        ("KeyError('0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11')", "KeyError('…')"),
-        ("ValueError('<Order object at 0x7f3a2c>')", "ValueError('<Order object at …>')"),
-        ("OSError('cannot reach 10.0.0.3:5432')", "OSError('cannot reach …')"),
-        ("Error: run 9f86d081884c7d65 failed", "Error: run … failed"),
-        ("Error: deadbeef and added facade", "Error: deadbeef and added facade"),
-        ("RuntimeError('first\\nsecond 2')", "RuntimeError('first …"),
-        ("", ""),
-    ],
+@cases(
+    "text kind",
+    ("TimeoutError('no answer after 31.5 s')", "TimeoutError('no answer after … s')"),
+    ("KeyError('0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11')", "KeyError('…')"),
+    ("ValueError('<Order object at 0x7f3a2c>')", "ValueError('<Order object at …>')"),
+    ("OSError('cannot reach 10.0.0.3:5432')", "OSError('cannot reach …')"),
+    ("Error: run 9f86d081884c7d65 failed", "Error: run … failed"),
+    ("Error: deadbeef and added facade", "Error: deadbeef and added facade"),
+    ("RuntimeError('first\\nsecond 2')", "RuntimeError('first …"),
+    ("", ""),
 )
 def test_numbers_and_ids_are_left_out(text: str, kind: str) -> None:
     assert error_kind(text) == kind
 
 
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        ("ValueError('\\n  no route to Kyoto')", "ValueError(' ⏎ no route to Kyoto')"),
-        (
-            "1 validation error for Trip\ndays\n  Input should be a valid integer\n    More",
-            "1 validation error for Trip ⏎ days ⏎ Input should be a valid integer …",
-        ),
-        ("E: " + "x" * 40 + "\nmore", "E: " + "x" * 40 + " …"),
-        ("E('x')\n\n", "E('x')"),
-        ("", ""),
-    ],
+@cases(
+    "text start",
+    ("ValueError('\\n  no route to Kyoto')", "ValueError(' ⏎ no route to Kyoto')"),
+    (
+        "1 validation error for Trip\ndays\n  Input should be a valid integer\n    More",
+        "1 validation error for Trip ⏎ days ⏎ Input should be a valid integer …",
+    ),
+    ("E: " + "x" * 40 + "\nmore", "E: " + "x" * 40 + " …"),
+    ("E('x')\n\n", "E('x')"),
+    ("", ""),
 )
 def test_a_short_first_line_is_shown_with_the_next(text: str, start: str) -> None:
     assert error_start(text) == start

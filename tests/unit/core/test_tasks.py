@@ -24,6 +24,7 @@ from ckpt_cli.core.tasks import (
     task_writes,
     tasks_by_id,
 )
+from tests.kit.cases import cases
 from tests.kit.strategies import few
 from tests.unit.core.steps import (
     ID,
@@ -83,24 +84,22 @@ def test_what_is_next_is_told_by_the_body_alone(name: str) -> None:
     assert not sources.asked
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "is_next"),
-    [
-        ("join:a+b:c", Tagged("builtins.set", ["a", "b"]), True),
-        ("join:a+b:c", Tagged("builtins.set", ["b"]), False),
-        ("join:a+b:c", Tagged("builtins.set", []), False),
-        ("join:x+y+z:c", Tagged("builtins.set", ["x+y", "z"]), True),
-        ("join:a+b:c", ["b", "a"], True),
-        ("join:a+b:c", [Tagged("builtins.set", ["a", "b"]), True], True),
-        ("join:a+b:c", [Tagged("builtins.set", ["a", "b"]), False], False),
-        ("join:a+b:c", [Tagged("builtins.set", ["a"]), True], False),
-        ("join:a+b:c", Opaque("pickle", 1, "", ""), False),
-        ("branch:to:c", [None, False], False),
-        ("branch:to:c", [None, True], True),
-        ("start:c", "x", True),
-        ("branch:a:route:c", "a", True),
-        ("branch:a:route::c", [BOTH, BOTH], True),
-    ],
+@cases(
+    "name value is_next",
+    ("join:a+b:c", Tagged("builtins.set", ["a", "b"]), True),
+    ("join:a+b:c", Tagged("builtins.set", ["b"]), False),
+    ("join:a+b:c", Tagged("builtins.set", []), False),
+    ("join:x+y+z:c", Tagged("builtins.set", ["x+y", "z"]), True),
+    ("join:a+b:c", ["b", "a"], True),
+    ("join:a+b:c", [Tagged("builtins.set", ["a", "b"]), True], True),
+    ("join:a+b:c", [Tagged("builtins.set", ["a", "b"]), False], False),
+    ("join:a+b:c", [Tagged("builtins.set", ["a"]), True], False),
+    ("join:a+b:c", Opaque("pickle", 1, "", ""), False),
+    ("branch:to:c", [None, False], False),
+    ("branch:to:c", [None, True], True),
+    ("start:c", "x", True),
+    ("branch:a:route:c", "a", True),
+    ("branch:a:route::c", [BOTH, BOTH], True),
 )
 def test_what_makes_a_channel_available(name: str, value: Value, is_next: bool) -> None:
     assert plan(body({name: value})).next == (("c",) if is_next else ())
@@ -148,9 +147,7 @@ def test_sends_of_the_caller_replace_those_of_a_channel_and_follow_those_of_the_
     assert plan(new, own, Sources(own=[*own, task])).next == ("mine",)
 
 
-@pytest.mark.parametrize(
-    ("v", "ts", "is_known"), [(1, None, False), (2, None, True), (1, JAVASCRIPT, True)]
-)
+@cases("v ts is_known", (1, None, False), (2, None, True), (1, JAVASCRIPT, True))
 def test_tasks_are_in_order_since_v2_and_in_js(v: int, ts: str | None, is_known: bool) -> None:
     at, rows = body(v=v, ts=ts), SortedWrites((), (TaskWrite(write("1"), None, "~a"),), (), ())
     given = {"again": False, "skipped": False, "takes_input": False}
@@ -388,16 +385,14 @@ def test_a_question_waits_until_its_task_finished() -> None:
 NAMESPACE = ["child:1", "deep:2"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "interrupt_id"),
-    [
-        ({"id": "q", "response_schema": None}, "q"),
-        ({"interrupt_id": "q", "ns": ["a"]}, "q"),
-        ({"when": "during"}, None),
-        ({"resumable": True, "ns": NAMESPACE, "when": "during"}, tasks.interrupt_id(NAMESPACE)),
-        ({"id": "placeholder-id"}, None),
-        ({"id": 7, "ns": [7]}, None),
-    ],
+@cases(
+    "fields interrupt_id",
+    ({"id": "q", "response_schema": None}, "q"),
+    ({"interrupt_id": "q", "ns": ["a"]}, "q"),
+    ({"when": "during"}, None),
+    ({"resumable": True, "ns": NAMESPACE, "when": "during"}, tasks.interrupt_id(NAMESPACE)),
+    ({"id": "placeholder-id"}, None),
+    ({"id": 7, "ns": [7]}, None),
 )
 def test_the_forms_of_interrupts(fields: dict[str, Any], interrupt_id: str | None) -> None:
     value = {"value": 1, **fields}
@@ -420,16 +415,14 @@ def test_a_question_of_another_kind_is_shown_as_it_is_and_one_past_the_limit_kee
 OF_A_CLASS = {"lc": 2, "type": "constructor", "id": ["builtins", "ValueError"], "kwargs": {}}
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("ValueError('x')", "ValueError('x')"),
-        ({"name": "TypeError", "message": "x"}, "TypeError: x"),
-        ({"message": "x"}, "x"),
-        (OF_A_CLASS, "builtins.ValueError"),
-        ({"lc": 2, "type": "constructor", "id": "ValueError"}, "unreadable"),
-        (7, "unreadable"),
-    ],
+@cases(
+    "value text",
+    ("ValueError('x')", "ValueError('x')"),
+    ({"name": "TypeError", "message": "x"}, "TypeError: x"),
+    ({"message": "x"}, "x"),
+    (OF_A_CLASS, "builtins.ValueError"),
+    ({"lc": 2, "type": "constructor", "id": "ValueError"}, "unreadable"),
+    (7, "unreadable"),
 )
 def test_the_forms_of_errors(value: Any, text: str) -> None:
     found = plan(AT_A, [write("1", "__error__", value, pull("a"))])
@@ -635,21 +628,19 @@ def test_the_order_of_the_rows_changes_nothing(at: Body, rows: list[Write]) -> N
     assert status_of(one) is status_of(two)
 
 
-@pytest.mark.parametrize(
-    ("channel", "value", "known", "expected"),
-    [
-        ("join:a+b:n", ["a"], [], [("n", ("b",), ("a",))]),
-        ("join:a+b:n", ["a", "b"], [], []),
-        ("join:a+b:n", [], [], []),
-        ("join:a+b:n", [["a"], False], [], [("n", ("b",), ("a",))]),
-        ("join:a+b:n", [["a", "b"], False], [], []),
-        ("join:a+b+c:n", ["a+b"], [], [("n", ("c",), ("a+b",))]),
-        ("join:a+b+c:n", ["b"], [], [("n", ("a", "c"), ("b",))]),
-        ("join:a+b+c:n", ["a"], ["b+c"], [("n", ("b+c",), ("a",))]),
-        ("join:a+b+c:n", ["a"], ["b"], [("n", ("b", "c"), ("a",))]),
-        ("join:a+a+b:n", ["a+b"], [], [("n", ("a",), ("a+b",))]),
-        ("branch:to:n", ["a"], [], []),
-    ],
+@cases(
+    "channel value known expected",
+    ("join:a+b:n", ["a"], [], [("n", ("b",), ("a",))]),
+    ("join:a+b:n", ["a", "b"], [], []),
+    ("join:a+b:n", [], [], []),
+    ("join:a+b:n", [["a"], False], [], [("n", ("b",), ("a",))]),
+    ("join:a+b:n", [["a", "b"], False], [], []),
+    ("join:a+b+c:n", ["a+b"], [], [("n", ("c",), ("a+b",))]),
+    ("join:a+b+c:n", ["b"], [], [("n", ("a", "c"), ("b",))]),
+    ("join:a+b+c:n", ["a"], ["b+c"], [("n", ("b+c",), ("a",))]),
+    ("join:a+b+c:n", ["a"], ["b"], [("n", ("b", "c"), ("a",))]),
+    ("join:a+a+b:n", ["a+b"], [], [("n", ("a",), ("a+b",))]),
+    ("branch:to:n", ["a"], [], []),
 )
 def test_a_join_waits_for_the_members_that_did_not_arrive(
     channel: str, value: Any, known: list[str], expected: list[Any]
@@ -676,9 +667,8 @@ def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
     assert plan(ended._replace(versions=beside)).next == ()
 
 
-@pytest.mark.parametrize(
-    ("edge", "unread"),
-    [("__start__:a", ["a"]), ("branch:__start__:pick:a", ["a"]), ("branch:to:a", [])],
+@cases(
+    "edge unread", ("__start__:a", ["a"]), ("branch:__start__:pick:a", ["a"]), ("branch:to:a", [])
 )
 def test_nodes_of_langgraph_js_had_channels_before_0_2_74(edge: str, unread: list[str]) -> None:
     at = body({"a": "a"}, {"__start__": 1, edge: 2, "a": 3}, v=1, ts=JAVASCRIPT)

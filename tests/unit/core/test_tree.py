@@ -29,6 +29,7 @@ from ckpt_cli.core.tree import (
 from ckpt_cli.render.text import Ui, cell_len
 from ckpt_cli.render.tree import tree_lines
 from ckpt_cli.render.tree_pictures import mermaid_lines
+from tests.kit.cases import cases
 from tests.kit.strategies import few
 from tests.kit.trees import tree_of
 
@@ -126,13 +127,11 @@ def test_the_rows_of_a_tree(name: str) -> None:
     assert "/".join(sketch(plan_tree(items, **how))) == rows
 
 
-@pytest.mark.parametrize(
-    ("items", "rows", "trouble"),
-    [
-        ([*chain("ab"), *chain("xy", under="pruned")], "a/b tip/x/y head", {"x": "parent gone"}),
-        # It is cut below its greatest id.
-        (chain("abc", under="c"), "a/b/c head", {"a": "loop"}),
-    ],
+@cases(
+    "items rows trouble",
+    ([*chain("ab"), *chain("xy", under="pruned")], "a/b tip/x/y head", {"x": "parent gone"}),
+    # It is cut below its greatest id.
+    (chain("abc", under="c"), "a/b/c head", {"a": "loop"}),
     ids=["a missing parent", "a loop of parents"],
 )
 def test_a_tree_begins_where_parents_are_not_what_they_should(
@@ -458,14 +457,12 @@ def test_calls_and_questions_inside_them_stand_under_their_step() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("status", "facts"),
-    [
-        ("interrupted", {"questions": ("?",), "next": ("x",)}),
-        ("error", {"errors": ("E",), "next": ("x",)}),
-        ("pending", {"next": ("x",)}),
-        ("done", {"next": ()}),
-    ],
+@cases(
+    "status facts",
+    ("interrupted", {"questions": ("?",), "next": ("x",)}),
+    ("error", {"errors": ("E",), "next": ("x",)}),
+    ("pending", {"next": ("x",)}),
+    ("done", {"next": ()}),
 )
 def test_a_call_says_how_it_ended(status: str, facts: dict[str, Any]) -> None:
     thread = begun(tasks=("1",))

@@ -20,6 +20,7 @@ from ckpt_cli.core.usage import (
     SizeTally,
     rank,
 )
+from tests.kit.cases import cases
 
 
 def message(**fields: Any) -> Any:
@@ -49,24 +50,19 @@ OF_ANTHROPIC = {
 }
 
 
-@pytest.mark.parametrize(
-    ("fields", "counts"),
-    [
-        ({"usage_metadata": OF_LANGCHAIN}, TokenCounts(1, 100, 20, 60, 10, 5, 120)),
-        (meant(token_usage=OF_OPENAI), TokenCounts(1, 100, 20, 60, 0, 5, 120)),
-        (meant(usage=OF_ANTHROPIC), TokenCounts(1, 100, 20, 60, 10, 0, 120)),
-        (
-            meant(tokenUsage={"promptTokens": 4, "completionTokens": 1}),
-            TokenCounts(1, 4, 1, total=5),
-        ),
-        (meant(usage={"input_tokens": 4}), TokenCounts(1, 4, 0, total=4)),
-        ({"usage_metadata": {"input_tokens": 3}}, TokenCounts(1, 3, 0, total=3)),
-        ({"usage_metadata": {"input_tokens": 3, "total_tokens": 9}}, TokenCounts(1, 3, 0, total=9)),
-        ({"usage": {"prompt_tokens": 1, "completion_tokens": True}}, TokenCounts(1, 1, 0, total=1)),
-        ({"usage_metadata": None}, None),
-        ({"usage_metadata": "many"}, None),
-        ({}, None),
-    ],
+@cases(
+    "fields counts",
+    ({"usage_metadata": OF_LANGCHAIN}, TokenCounts(1, 100, 20, 60, 10, 5, 120)),
+    (meant(token_usage=OF_OPENAI), TokenCounts(1, 100, 20, 60, 0, 5, 120)),
+    (meant(usage=OF_ANTHROPIC), TokenCounts(1, 100, 20, 60, 10, 0, 120)),
+    (meant(tokenUsage={"promptTokens": 4, "completionTokens": 1}), TokenCounts(1, 4, 1, total=5)),
+    (meant(usage={"input_tokens": 4}), TokenCounts(1, 4, 0, total=4)),
+    ({"usage_metadata": {"input_tokens": 3}}, TokenCounts(1, 3, 0, total=3)),
+    ({"usage_metadata": {"input_tokens": 3, "total_tokens": 9}}, TokenCounts(1, 3, 0, total=9)),
+    ({"usage": {"prompt_tokens": 1, "completion_tokens": True}}, TokenCounts(1, 1, 0, total=1)),
+    ({"usage_metadata": None}, None),
+    ({"usage_metadata": "many"}, None),
+    ({}, None),
 )
 def test_tokens_are_read_as_providers_write_them(fields: Any, counts: TokenCounts | None) -> None:
     assert counts_of(message(**fields)) == counts

@@ -23,6 +23,7 @@ from ckpt_cli.core.values import (
     same,
     select,
 )
+from tests.kit.cases import cases
 from tests.kit.strategies import values
 
 STATE: dict[Value, Value] = {
@@ -45,25 +46,23 @@ def found(text: str) -> list[Value]:
     return [selected.value for selected in select(STATE, parse_path(text))]
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("messages[-1].content", ("messages", -1, "content")),
-        ('a.b[0]["odd.key"]', ("a", "b", 0, "odd.key")),
-        ("a['odd.key']", ("a", "odd.key")),
-        ("[-1]", (-1,)),
-        (".a", ("a",)),
-        (".", ()),
-        ("messages[].content", ("messages", All.ALL, "content")),
-        ("branch:to:agent", ("branch:to:agent",)),
-        ('."a b".c', ("a b", "c")),
-        (""""a.b".c."d.e"[0].'f.g'""", ("a.b", "c", "d.e", 0, "f.g")),
-        (r'["a\"]\n"]', ('a"]\n',)),
-        ("[ 0 ]", (0,)),
-        (".[0].[]", (0, All.ALL)),
-        ("a.0", ("a", "0")),
-        ("日本", ("日本",)),
-    ],
+@cases(
+    "text path",
+    ("messages[-1].content", ("messages", -1, "content")),
+    ('a.b[0]["odd.key"]', ("a", "b", 0, "odd.key")),
+    ("a['odd.key']", ("a", "odd.key")),
+    ("[-1]", (-1,)),
+    (".a", ("a",)),
+    (".", ()),
+    ("messages[].content", ("messages", All.ALL, "content")),
+    ("branch:to:agent", ("branch:to:agent",)),
+    ('."a b".c', ("a b", "c")),
+    (""""a.b".c."d.e"[0].'f.g'""", ("a.b", "c", "d.e", 0, "f.g")),
+    (r'["a\"]\n"]', ('a"]\n',)),
+    ("[ 0 ]", (0,)),
+    (".[0].[]", (0, All.ALL)),
+    ("a.0", ("a", "0")),
+    ("日本", ("日本",)),
 )
 def test_paths_are_read(text: str, path: Path) -> None:
     assert parse_path(text) == path
@@ -103,20 +102,18 @@ def test_any_text_is_a_path_or_a_usage_error(text: str) -> None:
     assert parse_path(format_path(path)) == path
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("messages[-1].content", ["yes"]),
-        ("messages[].content", ["hi", "yes"]),
-        ("messages[].tool_calls[].name", ["look_up"]),
-        ('["odd.key"]["a b"]', [1]),
-        ('["odd.key"][7]', ["seven"]),
-        ('["odd.key"][]', [1, 2, 3, "seven"]),
-        ("files[]", []),
-        ("files[].name", []),
-        ("big[1]", [2]),
-        ("n", [1]),
-    ],
+@cases(
+    "text values",
+    ("messages[-1].content", ["yes"]),
+    ("messages[].content", ["hi", "yes"]),
+    ("messages[].tool_calls[].name", ["look_up"]),
+    ('["odd.key"]["a b"]', [1]),
+    ('["odd.key"][7]', ["seven"]),
+    ('["odd.key"][]', [1, 2, 3, "seven"]),
+    ("files[]", []),
+    ("files[].name", []),
+    ("big[1]", [2]),
+    ("n", [1]),
 )
 def test_a_path_leads_to_values(text: str, values: list[Value]) -> None:
     assert found(text) == values
@@ -132,20 +129,18 @@ def test_places_and_first_steps_are_named() -> None:
     assert first_step(" x") is None
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        ("mesages", "no 'mesages' in the state", "it has messages, '[\"odd.key\"]', files"),
-        ("messages[0].text", "no 'text' in 'messages[0]'", "it has content, type"),
-        ("messages[2]", "no '[2]' in 'messages'", "it is a list of 2 items: [0] to [1]"),
-        ("messages.content", "no 'content' in 'messages'", "or [] for all"),
-        ("messages[].nope", "no 'nope' in 'messages[0]'", "it has content, type"),
-        ("files[0]", "no '[0]' in 'files'", "it is a list of 0 items"),
-        ("n.x", "no 'x' in 'n'", "it is a single value (int)"),
-        ("n[]", "no '[]' in 'n'", "it is a single value (int)"),
-        ("raw.x", "no 'x' in 'raw'", "it was not read: pickle is off"),
-        ("big[2]", "no '[2]' in 'big'", "2 items: [0] to [1], or [] for all (it was cut)"),
-    ],
+@cases(
+    "text message hint",
+    ("mesages", "no 'mesages' in the state", "it has messages, '[\"odd.key\"]', files"),
+    ("messages[0].text", "no 'text' in 'messages[0]'", "it has content, type"),
+    ("messages[2]", "no '[2]' in 'messages'", "it is a list of 2 items: [0] to [1]"),
+    ("messages.content", "no 'content' in 'messages'", "or [] for all"),
+    ("messages[].nope", "no 'nope' in 'messages[0]'", "it has content, type"),
+    ("files[0]", "no '[0]' in 'files'", "it is a list of 0 items"),
+    ("n.x", "no 'x' in 'n'", "it is a single value (int)"),
+    ("n[]", "no '[]' in 'n'", "it is a single value (int)"),
+    ("raw.x", "no 'x' in 'raw'", "it was not read: pickle is off"),
+    ("big[2]", "no '[2]' in 'big'", "2 items: [0] to [1], or [] for all (it was cut)"),
 )
 def test_a_path_that_leads_nowhere_says_what_is_there(text: str, message: str, hint: str) -> None:
     with pytest.raises(NotFound) as error:
@@ -201,8 +196,6 @@ def test_a_page_keeps_the_end_of_a_list_and_the_beginning_of_all_else() -> None:
     assert text.kept == "x" * 1000
 
 
-@pytest.mark.parametrize(
-    "value", [[1, [2, {"a": b"x"}]], {"a": Cut("ab", 9, "cut before")}, [], "text", None]
-)
+@cases("value", [1, [2, {"a": b"x"}]], {"a": Cut("ab", 9, "cut before")}, [], "text", None)
 def test_a_small_value_is_no_less_on_a_page(value: Any) -> None:
     assert clip_state(value) == (value, False)

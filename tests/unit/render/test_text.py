@@ -18,6 +18,7 @@ from ckpt_cli.queries.heads import Details, ListedThread
 from ckpt_cli.render.table import age, iso, iso_of, size, when
 from ckpt_cli.render.text import safe_json, safe_text
 from ckpt_cli.render.threads import LISTED, thread_line
+from tests.kit.cases import cases
 
 anything = st.text(st.characters())
 nasty = st.text(
@@ -25,20 +26,18 @@ nasty = st.text(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ("ASCII, [bold] 'quotes' \\ and 中文字 é", "ASCII, [bold] 'quotes' \\ and 中文字 é"),
-        ("\x1b[31m\x07\x00\x7f", r"\x1b[31m\x07\x00\x7f"),
-        ("a\tb\nc\rd", r"a\tb\nc\rd"),
-        ("\x9b31m", r"\x9b31m"),
-        ("\u202eabc\u2066\u200f", r"\u202eabc\u2066\u200f"),
-        ("\u2028\u2029\ufeff\u00ad\u200b", r"\u2028\u2029\ufeff\xad\u200b"),
-        ("\U000e0041\ue000\ufffe\U0001ffff\ud800", r"\U000e0041\ue000\ufffe\U0001ffff\ud800"),
-        ("👩‍❤️‍👨 👍🏽 #️⃣ 🏳️‍🌈", "👩‍❤️‍👨 👍🏽 #️⃣ 🏳️‍🌈"),
-        ("a\u200db a\ufe0f \u200d😀 😀\u200d", r"a\u200db a\ufe0f \u200d😀 😀\u200d"),
-        ("\u3164\u115f\u034f", r"\u3164\u115f\u034f"),
-    ],
+@cases(
+    "text safe",
+    ("ASCII, [bold] 'quotes' \\ and 中文字 é", "ASCII, [bold] 'quotes' \\ and 中文字 é"),
+    ("\x1b[31m\x07\x00\x7f", r"\x1b[31m\x07\x00\x7f"),
+    ("a\tb\nc\rd", r"a\tb\nc\rd"),
+    ("\x9b31m", r"\x9b31m"),
+    ("\u202eabc\u2066\u200f", r"\u202eabc\u2066\u200f"),
+    ("\u2028\u2029\ufeff\u00ad\u200b", r"\u2028\u2029\ufeff\xad\u200b"),
+    ("\U000e0041\ue000\ufffe\U0001ffff\ud800", r"\U000e0041\ue000\ufffe\U0001ffff\ud800"),
+    ("👩‍❤️‍👨 👍🏽 #️⃣ 🏳️‍🌈", "👩‍❤️‍👨 👍🏽 #️⃣ 🏳️‍🌈"),
+    ("a\u200db a\ufe0f \u200d😀 😀\u200d", r"a\u200db a\ufe0f \u200d😀 😀\u200d"),
+    ("\u3164\u115f\u034f", r"\u3164\u115f\u034f"),
 )
 def test_escapes(text: str, safe: str) -> None:
     assert safe_text(text) == safe
@@ -93,18 +92,16 @@ NOW = datetime(2026, 11, 21, 22, 8, 31, tzinfo=UTC)
 NEW_YEAR = datetime(2026, 12, 31, 23, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("n", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (1229, "1.2 KiB"),
-        (10 * 1024, "10 KiB"),
-        (1024**2 - 1, "1.0 MiB"),
-        (1536 * 1024**2, "1.5 GiB"),
-        (5 * 1024**5, "5120 TiB"),
-    ],
+@cases(
+    "n text",
+    (0, "0 B"),
+    (1023, "1023 B"),
+    (1024, "1.0 KiB"),
+    (1229, "1.2 KiB"),
+    (10 * 1024, "10 KiB"),
+    (1024**2 - 1, "1.0 MiB"),
+    (1536 * 1024**2, "1.5 GiB"),
+    (5 * 1024**5, "5120 TiB"),
 )
 def test_sizes_are_iec(n: int, text: str) -> None:
     assert size(n) == text
@@ -115,14 +112,12 @@ def test_a_size_is_short_and_has_a_unit(n: int) -> None:
     assert re.fullmatch(r"(\d{1,4}|\d\.\d|\d{4,7}) ([KMGT]i)?B", size(n))
 
 
-@pytest.mark.parametrize(
-    ("moment", "text"),
-    [
-        (NOW, "Nov 21 22:08:31"),
-        (datetime(2026, 4, 7, 9, 5, 0, tzinfo=UTC), "Apr  7 09:05:00"),
-        (datetime(2025, 12, 31, 23, 59, 59, tzinfo=UTC), "Dec 31 2025 23:59:59"),
-        (datetime(2026, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=2))), "Dec 31 2025 23:00:00"),
-    ],
+@cases(
+    "moment text",
+    (NOW, "Nov 21 22:08:31"),
+    (datetime(2026, 4, 7, 9, 5, 0, tzinfo=UTC), "Apr  7 09:05:00"),
+    (datetime(2025, 12, 31, 23, 59, 59, tzinfo=UTC), "Dec 31 2025 23:59:59"),
+    (datetime(2026, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=2))), "Dec 31 2025 23:00:00"),
 )
 def test_the_year_is_shown_if_it_is_not_this_one(moment: datetime, text: str) -> None:
     assert when(moment, NOW, UTC) == text
@@ -134,20 +129,18 @@ def test_the_zone_decides_day_and_year() -> None:
     assert when(NEW_YEAR, NOW, east) == "Jan  1 2027 02:00:00"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (59.9, "59s"),
-        (60, "1m"),
-        (3 * 3600 + 59, "3h"),
-        (86400, "1d"),
-        (13 * 86400, "1w"),
-        (65 * 86400, "2mo"),
-        (800 * 86400, "2y"),
-        (-300, "in 5m"),
-        (-0.5, "0s"),
-    ],
+@cases(
+    "seconds text",
+    (0, "0s"),
+    (59.9, "59s"),
+    (60, "1m"),
+    (3 * 3600 + 59, "3h"),
+    (86400, "1d"),
+    (13 * 86400, "1w"),
+    (65 * 86400, "2mo"),
+    (800 * 86400, "2y"),
+    (-300, "in 5m"),
+    (-0.5, "0s"),
 )
 def test_ages_are_in_one_unit(seconds: float, text: str) -> None:
     assert age(NOW - timedelta(seconds=seconds), NOW) == text

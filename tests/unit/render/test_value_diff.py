@@ -1,6 +1,5 @@
 """Differences as text, in the manner of git, and two texts beside each other."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -8,6 +7,7 @@ from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.diff import diff_channels
 from ckpt_cli.render.text import cell_len, safe_text
 from ckpt_cli.render.value_diff import aligned, changed_words, diff_text, side_by_side
+from tests.kit.cases import cases
 from tests.kit.strategies import few, values
 
 State = dict[str, Value]
@@ -68,33 +68,31 @@ def test_moved_messages_and_channels_that_come_and_go() -> None:
     assert shown({"a": 1}, {"a": 1}) == shown({"a": 1}, {"a": 1}, stat=True) == ""
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "text"),
-    [
-        (1, True, "x  ~1\n  ~ 1 → true"),
-        ("a", "b", 'x  ~1\n  ~ "a" → "b"'),
-        ("a\nb", "a\r\nb", 'x  ~1\n  ~ "a\\nb" → "a\\r\\nb"'),
-        ("1", 1, 'x  ~1\n  ~ "1" → 1'),
-        ([1, 2], [1, 3, 4], "x  +1 ~1  (2 → 3 items)\n  ~ [1]: 2 → 3\n  + [2]: 4"),
-        ({"a": {"b": 1}}, {"a": {"b": 2}}, "x  ~1  (1 key)\n  ~ a.b: 1 → 2"),
-        ({"a": {}}, {"a": {"k.x": 2}}, 'x  ~1  (1 key)\n  + a["k.x"]: 2'),
-        (
-            Tagged("builtins.set", ["a", "b"]),
-            Tagged("builtins.set", ["b", "c"]),
-            "x  +1 -1  (2 items)\n  - a\n  + c",
-        ),
-        (
-            {"s": Tagged("builtins.set", [])},
-            {"s": Tagged("builtins.set", ["b"])},
-            "x  ~1  (1 key)\n  + s: b",
-        ),
-        (
-            {"history": [human("a", "1")]},
-            {"history": [human("a", "1"), human("b", "2")]},
-            "x  ~1  (1 key)\n  + history: human: b",
-        ),
-        ([1], {"a": 1}, "x  ~1\n  ~ [1] → {a: 1}"),
-    ],
+@cases(
+    "before after text",
+    (1, True, "x  ~1\n  ~ 1 → true"),
+    ("a", "b", 'x  ~1\n  ~ "a" → "b"'),
+    ("a\nb", "a\r\nb", 'x  ~1\n  ~ "a\\nb" → "a\\r\\nb"'),
+    ("1", 1, 'x  ~1\n  ~ "1" → 1'),
+    ([1, 2], [1, 3, 4], "x  +1 ~1  (2 → 3 items)\n  ~ [1]: 2 → 3\n  + [2]: 4"),
+    ({"a": {"b": 1}}, {"a": {"b": 2}}, "x  ~1  (1 key)\n  ~ a.b: 1 → 2"),
+    ({"a": {}}, {"a": {"k.x": 2}}, 'x  ~1  (1 key)\n  + a["k.x"]: 2'),
+    (
+        Tagged("builtins.set", ["a", "b"]),
+        Tagged("builtins.set", ["b", "c"]),
+        "x  +1 -1  (2 items)\n  - a\n  + c",
+    ),
+    (
+        {"s": Tagged("builtins.set", [])},
+        {"s": Tagged("builtins.set", ["b"])},
+        "x  ~1  (1 key)\n  + s: b",
+    ),
+    (
+        {"history": [human("a", "1")]},
+        {"history": [human("a", "1"), human("b", "2")]},
+        "x  ~1  (1 key)\n  + history: human: b",
+    ),
+    ([1], {"a": 1}, "x  ~1\n  ~ [1] → {a: 1}"),
 )
 def test_a_change_names_its_place(before: Value, after: Value, text: str) -> None:
     assert shown({"x": before}, {"x": after}) == text

@@ -31,6 +31,7 @@ from ckpt_cli.render.folding import (
 )
 from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
 from ckpt_cli.render.values import block, summary
+from tests.kit.cases import cases
 from tests.kit.strategies import few, texts, values
 
 
@@ -70,96 +71,90 @@ def test_nothing_is_left_out_of_a_block(text: str, width: int) -> None:
     assert "".join("".join(lines[1:]).split()) == "".join(shown.split())
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "null"),
-        (True, "true"),
-        (12, "12"),
-        (1.0, "1.0"),
-        (math.nan, "nan"),
-        ("plain text", "plain text"),
-        ("hello, world", "hello, world"),
-        ("42", '"42"'),
-        ("-1e5", '"-1e5"'),
-        ("null", '"null"'),
-        ("", '""'),
-        (" padded", '" padded"'),
-        ('{"a": 1}', '"{\\"a\\": 1}"'),
-        ("two\nlines", r"two\nlines"),
-        ("\x1b[31m[bold]", r"\x1b[31m[bold]"),
-        (b"\x00\xff", "2 B: 00 ff"),
-        (b"", "0 B"),
-        ([], "[]"),
-        ([1, "a", "b, c"], '[1, a, "b, c"]'),
-        ([[1, 2], []], "[[1, 2], []]"),
-        ({}, "{}"),
-        ({"a": 1, "b": "x: y", 3: None}, '{a: 1, b: "x: y", 3: null}'),
-        ({"a, b": 1}, '{"a, b": 1}'),
-        (Tagged("datetime.datetime", "2026-04-07T10:30:00+05:30"), "2026-04-07T10:30:00+05:30"),
-        (Tagged("datetime.date", [2026, 2, 8]), "2026-02-08"),
-        (Tagged("datetime.timedelta", [-1, 5, 7]), "-1 day, 0:00:05.000007"),
-        (Tagged("datetime.timedelta", [10**12, 0, 0]), "timedelta(1000000000000, 0, 0)"),
-        (Tagged("decimal.Decimal", "12.340"), "12.340"),
-        (Tagged("uuid.UUID", "0" * 31 + "7"), "00000000-0000-0000-0000-000000000007"),
-        (Tagged("pathlib.PosixPath", ["/", "var", "log"]), "/var/log"),
-        (Tagged("pathlib.PureWindowsPath", ["C:\\", "x"]), "C:\\x"),
-        (Tagged("ipaddress.IPv4Address", "10.0.0.1"), "10.0.0.1"),
-        (Tagged("app.Color", "red"), 'Color("red")'),
-        (Tagged("app.Point", {"x": 1, "y": "2"}), 'Point(x=1, y="2")'),
-        (Tagged("langgraph.types.Send", ["node", {"x": 1}]), 'Send("node", {x: 1})'),
-        (Tagged("builtins.set", ["a", "b"]), "{a, b}"),
-        (Tagged("builtins.set", []), "set()"),
-        (Tagged("builtins.tuple", [1, 2]), "(1, 2)"),
-        (ARRAY, "ndarray int64 2×3 [[1, 2, 3], [4, 5, 6]]"),
-        (Opaque("pickle", 1229, "ab", "pickle is off"), "pickle, 1.2 KiB, not read: pickle is off"),
-        (Cut([1, 2], 2 << 20, "too long"), "[1, 2] (cut, 2.0 MiB in all: too long)"),
-        (Cut([1, 2], 3000, "too long", "item"), "[1, 2] (cut, 3,000 items in all: too long)"),
-    ],
+@cases(
+    "value text",
+    (None, "null"),
+    (True, "true"),
+    (12, "12"),
+    (1.0, "1.0"),
+    (math.nan, "nan"),
+    ("plain text", "plain text"),
+    ("hello, world", "hello, world"),
+    ("42", '"42"'),
+    ("-1e5", '"-1e5"'),
+    ("null", '"null"'),
+    ("", '""'),
+    (" padded", '" padded"'),
+    ('{"a": 1}', '"{\\"a\\": 1}"'),
+    ("two\nlines", r"two\nlines"),
+    ("\x1b[31m[bold]", r"\x1b[31m[bold]"),
+    (b"\x00\xff", "2 B: 00 ff"),
+    (b"", "0 B"),
+    ([], "[]"),
+    ([1, "a", "b, c"], '[1, a, "b, c"]'),
+    ([[1, 2], []], "[[1, 2], []]"),
+    ({}, "{}"),
+    ({"a": 1, "b": "x: y", 3: None}, '{a: 1, b: "x: y", 3: null}'),
+    ({"a, b": 1}, '{"a, b": 1}'),
+    (Tagged("datetime.datetime", "2026-04-07T10:30:00+05:30"), "2026-04-07T10:30:00+05:30"),
+    (Tagged("datetime.date", [2026, 2, 8]), "2026-02-08"),
+    (Tagged("datetime.timedelta", [-1, 5, 7]), "-1 day, 0:00:05.000007"),
+    (Tagged("datetime.timedelta", [10**12, 0, 0]), "timedelta(1000000000000, 0, 0)"),
+    (Tagged("decimal.Decimal", "12.340"), "12.340"),
+    (Tagged("uuid.UUID", "0" * 31 + "7"), "00000000-0000-0000-0000-000000000007"),
+    (Tagged("pathlib.PosixPath", ["/", "var", "log"]), "/var/log"),
+    (Tagged("pathlib.PureWindowsPath", ["C:\\", "x"]), "C:\\x"),
+    (Tagged("ipaddress.IPv4Address", "10.0.0.1"), "10.0.0.1"),
+    (Tagged("app.Color", "red"), 'Color("red")'),
+    (Tagged("app.Point", {"x": 1, "y": "2"}), 'Point(x=1, y="2")'),
+    (Tagged("langgraph.types.Send", ["node", {"x": 1}]), 'Send("node", {x: 1})'),
+    (Tagged("builtins.set", ["a", "b"]), "{a, b}"),
+    (Tagged("builtins.set", []), "set()"),
+    (Tagged("builtins.tuple", [1, 2]), "(1, 2)"),
+    (ARRAY, "ndarray int64 2×3 [[1, 2, 3], [4, 5, 6]]"),
+    (Opaque("pickle", 1229, "ab", "pickle is off"), "pickle, 1.2 KiB, not read: pickle is off"),
+    (Cut([1, 2], 2 << 20, "too long"), "[1, 2] (cut, 2.0 MiB in all: too long)"),
+    (Cut([1, 2], 3000, "too long", "item"), "[1, 2] (cut, 3,000 items in all: too long)"),
 )
 def test_values_are_short_and_plain(value: Value, text: str) -> None:
     assert summary(value, 10_000) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (message("Human", "hello"), "human: hello"),
-        ({"role": "user", "content": "hello"}, "user: hello"),
-        (message("Tool", "found it", name="search"), "tool search: found it"),
-        (ASKING, 'ai: Let me see. [tool_calls: search(query="x", n=3)]'),
-        (message("AI", "", tool_calls=[call("a"), call("b")]), "ai: [tool_calls: a(), b()]"),
-        (message("AI", "", invalid_tool_calls=[call("a")]), "ai: [tool_calls: invalid a()]"),
-        (message("Remove", "", id="m1"), "remove: m1"),
-        (
-            message("Human", [{"type": "text", "text": "see "}, {"type": "image_url"}]),
-            "human: see [image_url]",
-        ),
-        (Tagged("langchain_core.messages.AIMessageChunk", {"content": "x"}), "ai: x"),
-        (OPENAI, 'assistant: [tool_calls: f("{\\"a\\": 1}")]'),
-        ([message("Human", "hello")], "[1 message]"),
-        ([message("Human", "hello"), ASKING], "[2 messages]"),
-        (Tagged("langgraph.DeltaSnapshot", [ASKING, ASKING]), "DeltaSnapshot(2 messages)"),
-    ],
+@cases(
+    "value text",
+    (message("Human", "hello"), "human: hello"),
+    ({"role": "user", "content": "hello"}, "user: hello"),
+    (message("Tool", "found it", name="search"), "tool search: found it"),
+    (ASKING, 'ai: Let me see. [tool_calls: search(query="x", n=3)]'),
+    (message("AI", "", tool_calls=[call("a"), call("b")]), "ai: [tool_calls: a(), b()]"),
+    (message("AI", "", invalid_tool_calls=[call("a")]), "ai: [tool_calls: invalid a()]"),
+    (message("Remove", "", id="m1"), "remove: m1"),
+    (
+        message("Human", [{"type": "text", "text": "see "}, {"type": "image_url"}]),
+        "human: see [image_url]",
+    ),
+    (Tagged("langchain_core.messages.AIMessageChunk", {"content": "x"}), "ai: x"),
+    (OPENAI, 'assistant: [tool_calls: f("{\\"a\\": 1}")]'),
+    ([message("Human", "hello")], "[1 message]"),
+    ([message("Human", "hello"), ASKING], "[2 messages]"),
+    (Tagged("langgraph.DeltaSnapshot", [ASKING, ASKING]), "DeltaSnapshot(2 messages)"),
 )
 def test_messages_say_who_says_what(value: Value, text: str) -> None:
     assert summary(value, 100) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "width", "text"),
-    [
-        ("long text here", 8, "long te…"),
-        ("日本語日本語", 8, "日本語…"),
-        ("null and void", 5, "null…"),
-        (list(range(100)), 30, "[100 items]"),
-        ({"a": 1, "b": "x" * 50, "c": 2}, 40, "{a: 1, b: xxxxxxxxxxxxxxxxxxxxxxx…, …}"),
-        ({"a": 1, "b": "x" * 50, "c": 2}, 60, "{a: 1, b: xxxxxxxxxxxxxxxxxxxxxxxxxxxx…, c: 2}"),
-        ({"a": 1, "b": [1, 2, 3, 4, 5]}, 16, "{a: 1, b: …}"),
-        (ARRAY, 36, "ndarray int64 2×3 [[1, 2, 3], …]"),
-        (b"\x00" * 100, 16, "100 B: 00 00 00…"),
-        (ASKING, 40, "ai: Let me see. [tool_calls: search(…)]"),
-    ],
+@cases(
+    "value width text",
+    ("long text here", 8, "long te…"),
+    ("日本語日本語", 8, "日本語…"),
+    ("null and void", 5, "null…"),
+    (list(range(100)), 30, "[100 items]"),
+    ({"a": 1, "b": "x" * 50, "c": 2}, 40, "{a: 1, b: xxxxxxxxxxxxxxxxxxxxxxx…, …}"),
+    ({"a": 1, "b": "x" * 50, "c": 2}, 60, "{a: 1, b: xxxxxxxxxxxxxxxxxxxxxxxxxxxx…, c: 2}"),
+    ({"a": 1, "b": [1, 2, 3, 4, 5]}, 16, "{a: 1, b: …}"),
+    (ARRAY, 36, "ndarray int64 2×3 [[1, 2, 3], …]"),
+    (b"\x00" * 100, 16, "100 B: 00 00 00…"),
+    (ASKING, 40, "ai: Let me see. [tool_calls: search(…)]"),
 )
 def test_what_does_not_fit_is_cut(value: Value, width: int, text: str) -> None:
     assert summary(value, width) == text
@@ -250,9 +245,7 @@ def test_long_lines_are_wrapped_at_blanks() -> None:
     assert re.sub(r"\s", "", "".join(lines[1:])) == "word" * 20 + "x" * 50
 
 
-@pytest.mark.parametrize(
-    "item", [10**6, "x" * 500, b"x" * 500, [[], {}], Tagged("uuid.UUID", "x" * 50)]
-)
+@cases("item", 10**6, "x" * 500, b"x" * 500, [[], {}], Tagged("uuid.UUID", "x" * 50))
 @pytest.mark.parametrize("width", [80, 1_000_000])
 def test_much_inside_of_many_lists_is_not_written_out_for_each(item: Value, width: int) -> None:
     value: Value = [item] * 200_000

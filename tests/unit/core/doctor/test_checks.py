@@ -29,6 +29,7 @@ from ckpt_cli.core.doctor.checks import (
 )
 from ckpt_cli.core.replay import NumberedVersions, is_number
 from ckpt_cli.core.state import LOST_DELTA, Body, Version, version_number
+from tests.kit.cases import cases
 
 AI = Tagged("langchain_core.messages.ai.AIMessage", {"content": "x", "type": "ai", "id": "1"})
 REMOVE = Tagged(
@@ -44,40 +45,33 @@ def unique(number: int, suffix: int) -> str:
     return f"{number:032}.0.{suffix}"
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        (TypedBytes("msgpack", b"\x01"), Readability.READABLE),
-        (TypedBytes("msgpack", b"\xc1"), Readability.DAMAGED),
-        (TypedBytes("json", b"{"), Readability.DAMAGED),
-        (TypedBytes("null", b"x"), Readability.DAMAGED),
-        (TypedBytes("own", b"x"), Readability.FOREIGN),
-        (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=NO_KEY), Readability.CLOSED),
-        (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=WRONG_KEY), Readability.REFUSED),
-        (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=DAMAGED), Readability.DAMAGED),
-        (
-            TypedBytes("json", b"", problem="longer than 9 MiB, not read", whole=9),
-            Readability.UNREAD,
-        ),
-        (TypedBytes("json", b"", problem=LOST_DELTA.reason), Readability.LEFT_OUT),
-        (TypedBytes("", b"x", problem="not valid base64"), Readability.DAMAGED),
-        (TypedBytes("msgpack", b"", problem="payload 'k' is missing"), Readability.DAMAGED),
-        (TypedBytes("msgpack", b"", problem="payload is in S3: add ?bucket=N"), Readability.UNREAD),
-    ],
+@cases(
+    "typed expected",
+    (TypedBytes("msgpack", b"\x01"), Readability.READABLE),
+    (TypedBytes("msgpack", b"\xc1"), Readability.DAMAGED),
+    (TypedBytes("json", b"{"), Readability.DAMAGED),
+    (TypedBytes("null", b"x"), Readability.DAMAGED),
+    (TypedBytes("own", b"x"), Readability.FOREIGN),
+    (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=NO_KEY), Readability.CLOSED),
+    (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=WRONG_KEY), Readability.REFUSED),
+    (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=DAMAGED), Readability.DAMAGED),
+    (TypedBytes("json", b"", problem="longer than 9 MiB, not read", whole=9), Readability.UNREAD),
+    (TypedBytes("json", b"", problem=LOST_DELTA.reason), Readability.LEFT_OUT),
+    (TypedBytes("", b"x", problem="not valid base64"), Readability.DAMAGED),
+    (TypedBytes("msgpack", b"", problem="payload 'k' is missing"), Readability.DAMAGED),
+    (TypedBytes("msgpack", b"", problem="payload is in S3: add ?bucket=N"), Readability.UNREAD),
 )
 def test_only_damaged_bytes_are_called_damaged(typed: TypedBytes, expected: Readability) -> None:
     assert readability(decode(typed)) is expected
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ([1, {"a": "b"}, AI], False),
-        (Tagged("ext:9", b"of a newer release"), False),
-        (Tagged("ext:5", b"\xc1"), True),
-        ({"a": [Tagged("x.Y", {"b": Tagged("ext:2", b"")})]}, True),
-        (Cut([Opaque("json", 1, "", "x")], 9, "long"), True),
-    ],
+@cases(
+    "value expected",
+    ([1, {"a": "b"}, AI], False),
+    (Tagged("ext:9", b"of a newer release"), False),
+    (Tagged("ext:5", b"\xc1"), True),
+    ({"a": [Tagged("x.Y", {"b": Tagged("ext:2", b"")})]}, True),
+    (Cut([Opaque("json", 1, "", "x")], 9, "long"), True),
 )
 def test_a_part_that_cannot_be_read_is_found(value: Any, expected: bool) -> None:
     assert is_broken_inside(value) is expected
@@ -140,16 +134,14 @@ def test_versions_prove_an_ancestor() -> None:
     assert not is_ancestor(body({}), body({}))
 
 
-@pytest.mark.parametrize(
-    ("writes", "expected"),
-    [
-        ([], False),
-        ([[AI], AI], False),
-        ([[AI], [REMOVE]], True),
-        ([[]], True),
-        ([{"__overwrite__": []}], True),
-        (["text"], True),
-    ],
+@cases(
+    "writes expected",
+    ([], False),
+    ([[AI], AI], False),
+    ([[AI], [REMOVE]], True),
+    ([[]], True),
+    ([{"__overwrite__": []}], True),
+    (["text"], True),
 )
 def test_only_writes_of_messages_cannot_remove_any(writes: list[Any], expected: bool) -> None:
     assert may_remove(writes) is expected
@@ -166,30 +158,26 @@ def closed(problem: str) -> Value:
     return decode(TypedBytes("msgpack+aes", b"x" * 40, encrypted=True, problem=problem))
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
-    [
-        decode(TypedBytes("msgpack", b"\xc1")),
-        decode(TypedBytes("json", b'{"a":')),
-        decode(TypedBytes("pickle", b"\x80\x04]")),
-        decode(TypedBytes("null", b"x")),
-        closed(DAMAGED),
-    ],
+    decode(TypedBytes("msgpack", b"\xc1")),
+    decode(TypedBytes("json", b'{"a":')),
+    decode(TypedBytes("pickle", b"\x80\x04]")),
+    decode(TypedBytes("null", b"x")),
+    closed(DAMAGED),
 )
 def test_bytes_that_no_decoder_can_read_are_damaged(value: Value) -> None:
     assert (is_damaged(value), is_encrypted(value)) == (True, False)
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
-    [
-        None,
-        {"a": 1},
-        LOST_DELTA,
-        decode(TypedBytes("dict", b"an own serializer")),
-        decode(unread("msgpack", MOST_BYTES + 1)),
-        decode(TypedBytes("msgpack", b"\x91" * 500 + b"\xc0")),
-    ],
+    None,
+    {"a": 1},
+    LOST_DELTA,
+    decode(TypedBytes("dict", b"an own serializer")),
+    decode(unread("msgpack", MOST_BYTES + 1)),
+    decode(TypedBytes("msgpack", b"\x91" * 500 + b"\xc0")),
 )
 def test_other_values_are_not(value: Value) -> None:
     assert (is_damaged(value), is_encrypted(value)) == (False, False)

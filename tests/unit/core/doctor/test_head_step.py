@@ -3,13 +3,13 @@
 from typing import Any
 
 import ormsgpack
-import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.doctor.checks import step_findings
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.core.resume import Unsaved
 from ckpt_cli.core.tasks import Question, Step, Task, is_uncommitted
+from tests.kit.cases import cases
 
 KEY = CheckpointKey("t", "", "c")
 
@@ -46,16 +46,14 @@ def test_a_step_whose_tasks_all_finished_should_have_a_checkpoint() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     "one",
-    [
-        step(),
-        step(task("a", finished=True), task("b")),
-        step(task("a", finished=True), assumed=True),
-        step(task("a", finished=True), others=(task("call", asks="sure?"),)),
-        step(task("a", finished=True), others=(task("handler", error="no"),)),
-        Step((), (), None, None, False),
-    ],
+    step(),
+    step(task("a", finished=True), task("b")),
+    step(task("a", finished=True), assumed=True),
+    step(task("a", finished=True), others=(task("call", asks="sure?"),)),
+    step(task("a", finished=True), others=(task("handler", error="no"),)),
+    Step((), (), None, None, False),
 )
 def test_any_other_step_may_wait(one: Step) -> None:
     assert not is_uncommitted(one)
@@ -72,9 +70,7 @@ def test_an_answer_that_its_task_has_used_waits_for_the_next_question() -> None:
     assert (found(step(asking)), found(step(asking), resume("no"))) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("used", "answer"), [([1], True), ([True], 1), (["1"], 1), ([["yes"]], "yes")]
-)
+@cases("used answer", ([1], True), ([True], 1), (["1"], 1), ([["yes"]], "yes"))
 def test_only_the_same_answer_is_stale(used: Any, answer: Any) -> None:
     asking = task("a", write("a", "__resume__", used), asks="again?")
     assert found(step(asking), resume(answer)) == []

@@ -39,6 +39,7 @@ from ckpt_cli.core.doctor.types import (
     names_by_channel,
     type_names,
 )
+from tests.kit.cases import cases
 from tests.kit.hostile.corpus import hostile_rows
 
 
@@ -106,13 +107,11 @@ def test_payloads_that_only_a_saver_takes_for_calls_are_found() -> None:
     assert in_msgpack(Ext(0, packb(by_index, option=OPT_NON_STR_KEYS))) == {"os.system"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "hidden",
-    [
-        ext(0, ext(0, "builtins", "str", "os"), "system", "true"),
-        ext(0, "os", ext(0, "builtins", "str", "system"), "true"),
-        Ext(0, packb(ext(0, "builtins", "list", ["os", "system", "true"]))),
-    ],
+    ext(0, ext(0, "builtins", "str", "os"), "system", "true"),
+    ext(0, "os", ext(0, "builtins", "str", "system"), "true"),
+    Ext(0, packb(ext(0, "builtins", "list", ["os", "system", "true"]))),
 )
 def test_a_name_that_is_computed_is_dangerous(hidden: Ext) -> None:
     names = type_names(TypedBytes("msgpack", packb([hidden])))
@@ -334,17 +333,15 @@ def test_what_agents_store_is_harmless(text: str) -> None:
     assert not is_dangerous(named(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "method", "expected"),
-    [
-        ("datetime:datetime", "fromisoformat", False),
-        ("app:Shade", "os", False),
-        ("app:Order", "parse", False),
-        ("pathlib:Path", "write_text", True),
-        ("pathlib._local:Path", "write_text", True),
-        ("app:Order", "__subclasses__", True),
-        ("shutil:os", "system", True),
-    ],
+@cases(
+    "text method expected",
+    ("datetime:datetime", "fromisoformat", False),
+    ("app:Shade", "os", False),
+    ("app:Order", "parse", False),
+    ("pathlib:Path", "write_text", True),
+    ("pathlib._local:Path", "write_text", True),
+    ("app:Order", "__subclasses__", True),
+    ("shutil:os", "system", True),
 )
 def test_methods_are_judged_too(text: str, method: str, *, expected: bool) -> None:
     assert is_dangerous(named(text, method)) is expected
@@ -373,18 +370,16 @@ def test_the_lists_are_those_of_the_installed_library() -> None:
     assert ADMITTED_METHODS == _msgpack.SAFE_MSGPACK_METHODS
 
 
-@pytest.mark.parametrize(
-    ("text", "form", "method", "blocked", "allowed"),
-    [
-        ("datetime.date", NamedIn.MSGPACK, "", False, True),
-        ("app.Order", NamedIn.MSGPACK, "", True, True),
-        ("os.system", NamedIn.MSGPACK, "", True, False),
-        ("datetime.datetime", NamedIn.METHOD, "fromisoformat", False, False),
-        ("pendulum.DateTime", NamedIn.METHOD, "fromisoformat", True, False),
-        ("numpy.ndarray", NamedIn.ARRAY, "", False, False),
-        ("app.Order", NamedIn.JSON, "", False, False),
-        ("app.Order", NamedIn.PICKLE, "", False, False),
-    ],
+@cases(
+    "text form method blocked allowed",
+    ("datetime.date", NamedIn.MSGPACK, "", False, True),
+    ("app.Order", NamedIn.MSGPACK, "", True, True),
+    ("os.system", NamedIn.MSGPACK, "", True, False),
+    ("datetime.datetime", NamedIn.METHOD, "fromisoformat", False, False),
+    ("pendulum.DateTime", NamedIn.METHOD, "fromisoformat", True, False),
+    ("numpy.ndarray", NamedIn.ARRAY, "", False, False),
+    ("app.Order", NamedIn.JSON, "", False, False),
+    ("app.Order", NamedIn.PICKLE, "", False, False),
 )
 def test_what_is_blocked_and_what_a_list_admits(
     text: str, form: NamedIn, method: str, *, blocked: bool, allowed: bool
