@@ -1,7 +1,5 @@
 """Measure `ckpt` beside other ways to do the same, and print a table: python -m bench"""
 
-from __future__ import annotations
-
 import argparse
 import compileall
 import hashlib

@@ -4,8 +4,6 @@ This is a separate and small process, because Linux counts the memory of the pro
 command as the command's own until the command uses more.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

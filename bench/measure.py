@@ -1,7 +1,5 @@
 """Run commands in turn, and measure their time, processor time and memory."""
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

@@ -4,8 +4,6 @@ Each function is run as a program, `main NAME URL WORD...`, after the start of a
 Those that find threads yield a row for each, with its id first, so that answers can be compared.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module

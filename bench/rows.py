@@ -5,8 +5,6 @@ one of `agents.py`, by the official library; `screen`, one of `screen.py`; `type
 does nothing; or `python`. Facts of the store stand in braces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Prints the seconds and CPU seconds from a key until the screen shows what was asked for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable

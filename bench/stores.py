@@ -4,8 +4,6 @@ Files are kept between runs, and made anew if what makes them changes. `ckpt cop
 servers, in each run anew; tests prove that a copy equals its source.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sqlite3

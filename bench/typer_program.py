@@ -2,8 +2,6 @@
 nothing: as a program it prints help, and `parse` is the start of each baseline.
 """
 
-from __future__ import annotations
-
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Literal
 

@@ -2,8 +2,6 @@
 `pip` would install it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

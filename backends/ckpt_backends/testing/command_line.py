@@ -1,7 +1,5 @@
 """Runs `ckpt` in the process of the tests."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

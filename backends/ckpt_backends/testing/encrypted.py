@@ -1,7 +1,5 @@
 """Stores that the official savers fill through `EncryptedSerializer`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

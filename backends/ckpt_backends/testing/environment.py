@@ -1,7 +1,5 @@
 """The environment of tests: fixtures for the conformance suite and for the tests of the project."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Fills stores by their official savers, and asks the official library what it reads from them."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

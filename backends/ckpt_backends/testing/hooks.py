@@ -1,7 +1,5 @@
 """Hooks with which a project chooses the stores of the suite, in place of `--ckpt-harness`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any

@@ -4,8 +4,6 @@ A moment is a call of or by a function of `ckpt`. Those of other packages are no
 process that has imported them already calls fewer.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

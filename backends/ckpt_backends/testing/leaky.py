@@ -1,7 +1,5 @@
 """A graph that spreads a secret over its thread, and what is left of it."""
 
-from __future__ import annotations
-
 import io
 import json
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """What LangGraph's own library reads from a thread: the truth that `ckpt` is compared with."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -11,8 +11,6 @@ or, in `pyproject.toml`, after which `pytest` without a path runs the suite too:
     testpaths = ["tests"]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache

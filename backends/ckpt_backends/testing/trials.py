@@ -2,8 +2,6 @@
 copy.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from langgraph.types import Command

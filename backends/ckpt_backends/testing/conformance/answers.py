@@ -1,7 +1,5 @@
 """Runs commands on filled stores, and looks up what the official library says of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ckpt_backends.protocol import Store

@@ -2,8 +2,6 @@
 of it afterwards. `test_changes.py` says what holds of all of them.
 """
 
-from __future__ import annotations
-
 import operator
 import shlex
 from collections.abc import Callable, Mapping

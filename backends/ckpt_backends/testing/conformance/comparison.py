@@ -1,7 +1,5 @@
 """Compare what `ckpt` reads with the results of LangGraph's own library."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The stores of the suite, for its tests: filled by scenarios, empty, or for time travel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A filter is made together with a function that decides from the JSON of a thread whether it holds.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

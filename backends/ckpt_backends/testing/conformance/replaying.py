@@ -1,7 +1,5 @@
 """Replays a store, and compares what it finds with the graphs of the scenarios."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Set
 
 from ckpt_backends.protocol import Store

@@ -1,7 +1,5 @@
 """Each change: planned, carried out, read by the official library, and taken back."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Every command's JSON, on every store, held against what the official library says."""
 
-from __future__ import annotations
-
 import pytest
 
 from ckpt_backends.testing.conformance.answers import equal, has, keeps_history, rows, run

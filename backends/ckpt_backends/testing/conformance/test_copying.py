@@ -1,7 +1,5 @@
 """A thread that is copied to a SQLite file and back is the same thread, and goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

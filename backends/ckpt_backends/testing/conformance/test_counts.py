@@ -1,7 +1,5 @@
 """A plan, its report and the engine agree on what is removed."""
 
-from __future__ import annotations
-
 import operator
 import warnings
 from collections import Counter

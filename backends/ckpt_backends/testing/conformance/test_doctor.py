@@ -1,7 +1,5 @@
 """No fault is found in what the official saver wrote and no one damaged, and nothing to repair."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A store as of a time is what the official history had until then."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from random import Random

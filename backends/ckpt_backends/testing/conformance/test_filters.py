@@ -1,7 +1,5 @@
 """Filters choose the same threads as their meaning does, told by what `threads list` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from random import Random

@@ -1,7 +1,5 @@
 """An archive that anyone may have written brings nothing but rows of the thread that it names."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The matrix of the docs: each cell is tried on a store of the layout."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

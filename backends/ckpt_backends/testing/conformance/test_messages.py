@@ -1,7 +1,5 @@
 """The JSON of `messages`, `grep` and `blame`, held against what the official library says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Outlines of checkpoints, from which the status of most threads is told."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

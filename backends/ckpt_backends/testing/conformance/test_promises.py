@@ -1,7 +1,5 @@
 """Each promise in `ckpt_backends.protocol`, asked of every store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise, product

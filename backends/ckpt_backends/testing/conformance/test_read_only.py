@@ -1,7 +1,5 @@
 """A layout that `ckpt` can only read refuses every change, and stays as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Removing, archiving and bringing back, on every store: the official saver is the judge."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Every step that the official saver stored follows from its writes, or `ckpt` says why not."""
 
-from __future__ import annotations
-
 import pytest
 
 from ckpt_backends.registry import open_store

@@ -1,7 +1,5 @@
 """The terminal UI on every layout."""
 
-from __future__ import annotations
-
 import pytest
 
 from ckpt_backends.testing.conformance.answers import rows

@@ -1,7 +1,5 @@
 """The sizes that a store gives of threads, checkpoints, values and itself."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from ckpt_backends.model import Checkpoint, CheckpointKey

@@ -1,7 +1,5 @@
 """Each table of `ckpt sql` has the rows that the JSON of the other commands has."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

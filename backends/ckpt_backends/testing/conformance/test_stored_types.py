@@ -1,7 +1,5 @@
 """The classes that `ckpt doctor --types` lists are those that the official saver calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ckpt_backends.testing.command_line import ckpt

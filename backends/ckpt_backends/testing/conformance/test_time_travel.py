@@ -1,7 +1,5 @@
 """A rollback and a fork leave a thread as LangGraph's own time travel would."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Every checkpoint reads as LangGraph's own library reads it."""
 
-from __future__ import annotations
-
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.comparison import Known, check_thread
 from ckpt_backends.testing.filling import FilledStore

@@ -4,8 +4,6 @@ They store neither metadata nor versions, so that steps, sources and what runs n
 their ids, times, parents and values are those of the library.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
