@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ckpt_cli.api.stores import layouts, stores
     from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Ambiguous",

@@ -79,6 +79,7 @@ def test_a_wheel_holds_manuals_completions_and_no_test(dist: Path) -> None:
         "share/ckpt/SKILL.md",
         "share/ckpt/prometheus/ckpt.rules.yml",
         "share/ckpt/grafana/ckpt.json",
+        "share/ckpt/kubernetes/cronjob.yaml",
     }
     tops = {one.partition("/")[0] for one in names}
     assert {one for one in tops if "-" not in one} == {"ckpt_cli", "ckpt_backends"}
