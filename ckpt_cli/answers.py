@@ -138,7 +138,7 @@ ANSWERS: Mapping[str, Type] = {
 
 A word in capitals stands for an argument.
 """
-_CHANGES = ("fork", "repair messages", "repair writes", "undo", "redo")
+_CHANGES = ("fork", "migrate", "repair messages", "repair writes", "undo", "redo")
 SAME_AS = {
     "replay --match": "replay --all",
     "replay --where": "replay --all",

@@ -77,6 +77,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "Change threads": {
         "rollback": "Roll a thread back to an earlier checkpoint.",
         "fork": "Fork a branch from a checkpoint, edited if wanted.",
+        "migrate": "Let threads resume in another version of their graph.",
         "repair": "Mend messages, values or answers that are stored wrongly.",
         "repair messages": "Answer tool calls that have no result.",
         "repair values": "Restore values that are missing or unreadable.",

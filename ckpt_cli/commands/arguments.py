@@ -28,6 +28,7 @@ from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_backends.archive import Bundle, Check, PublicKey, SigningKey
+    from ckpt_cli.core.compat import GraphFile
 
 
 def _storable(text: str | None) -> str | None:
@@ -334,3 +335,30 @@ def threads_to_change(
     wanted = filter_of(session, where, acts=True)
     found = filtered_threads(session.store, names or (), match, wanted, session.now, watch)
     return explained_if_none(session, where, found)
+
+
+def graphs_in(path: Path) -> GraphFile:
+    """Return the graphs in a file that the probe of `compat` printed. Raises `UsageError`."""
+    from ckpt_cli.core.compat import LARGEST, read_graphs
+
+    return read_graphs(_bytes(path, LARGEST + 1), str(path))
+
+
+_LONGEST_LIST = 1 << 20
+
+
+def lines_of(path: Path | None) -> list[str]:
+    """Return the lines of a file without comments and empty ones. Raises `UsageError`."""
+    if path is None:
+        return []
+    lines = _bytes(path, _LONGEST_LIST).decode("utf-8", "replace").splitlines()
+    return [one.strip() for one in lines if one.strip() and not one.strip().startswith("#")]
+
+
+def _bytes(path: Path, most: int) -> bytes:
+    try:
+        return read_regular(path, most)
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint=error.hint) from None
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}': {reason_of(error)}") from error

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from typer import Argument, Context, Exit, Option
 
-from ckpt_backends.errors import StoreUnavailable, UsageError, reason_of
-from ckpt_backends.files import read_regular
-from ckpt_cli.core.compat import LARGEST, CompatVerdict, GraphFile, read_graphs
+from ckpt_backends.errors import UsageError
+from ckpt_cli.commands.arguments import graphs_in, lines_of
+from ckpt_cli.core.compat import CompatVerdict
 from ckpt_cli.core.values import json_line
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Match, User, Where, with_user
@@ -70,8 +70,8 @@ def compat(
     if new is None:
         raise UsageError("no graph is given", hint="ckpt compat --help says how to make NEW")
     failing = _verdicts(fail_on)
-    meant = frozenset([*(accept or ()), *_lines(accept_from)])
-    graphs = _read(new), None if old is None else _read(old)
+    meant = frozenset([*(accept or ()), *lines_of(accept_from)])
+    graphs = graphs_in(new), None if old is None else graphs_in(old)
     watch = partial(progress, total=None, label="judging threads")
     found = session.handle.compat(
         *graphs, match=match, where=with_user(where, user), accept=meant, watch=watch
@@ -97,24 +97,3 @@ def _verdicts(text: str) -> frozenset[CompatVerdict]:
         raise UsageError(
             f"no verdict in '{text}' of --fail-on", hint=f"use some of {', '.join(CompatVerdict)}"
         ) from error
-
-
-def _read(path: Path) -> GraphFile:
-    return read_graphs(_bytes(path), str(path))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return read_regular(path, LARGEST + 1)
-    except StoreUnavailable as error:
-        raise UsageError(error.message, hint=error.hint) from None
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}': {reason_of(error)}") from error
-
-
-def _lines(path: Path | None) -> list[str]:
-    """Return the lines of a file without comments and empty ones."""
-    if path is None:
-        return []
-    lines = _bytes(path).decode("utf-8", "replace").splitlines()
-    return [one.strip() for one in lines if one.strip() and not one.strip().startswith("#")]

@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --user-key"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"compat --where"|*" --fail-on"|*" --accept"|*" --accept-from"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --user-key"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"compat --where"|*" --fail-on"|*" --accept"|*" --accept-from"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"migrate --where"|*" --rename-node"|*" --rename-channel"|*" --default"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -194,6 +194,7 @@ _ckpt_answer() {
             mcp) kind="words:--values --channels --max-chars --timeout" ;;
             rollback) kind="words:--match --where --at --steps --to-last --last-good --reopen --as-of --sibling --root-only --reason --force --plan-out --dry-run --yes" ;;
             fork) kind="words:--match --where --at --as-of --set --append --replace --as-node --as --reason --force --plan-out --dry-run --yes" ;;
+            migrate) kind="words:--match --where --all --to --from --rename-node --rename-channel --default --accept --accept-from --reason --force --plan-out --dry-run --yes" ;;
             "repair messages") kind="words:--at --match --where --all --content --reason --force --plan-out --dry-run --yes" ;;
             "repair values") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
             "repair writes") kind="words:--at --match --where --all --reason --force --plan-out --dry-run --yes" ;;
@@ -216,7 +217,7 @@ _ckpt_answer() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --reducer --library --user-key --redact --audit --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff messages grep tail memory tui interrupts compat errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork repair undo redo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
+        kind="words:threads show history diff messages grep tail memory tui interrupts compat errors blame bisect replay doctor report stats timeline du metrics sql mcp rollback fork migrate repair undo redo apply ops purge gc secrets erase rekey copy export import stores trust completion demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list delete" ;;
@@ -257,6 +258,7 @@ _ckpt_answer() {
             "fork:0") kind="target" ;;
             "fork:1") kind="ref" ;;
             "fork:"[!0]*) kind="target" ;;
+            "migrate:"*) kind="thread" ;;
             "repair messages:"*) kind="target" ;;
             "repair values:"*) kind="target" ;;
             "repair writes:"*) kind="target" ;;

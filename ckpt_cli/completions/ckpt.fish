@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --user-key' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --changed-since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --as-of' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --plan-out' '* --at' '* --ns' '* --channel' '* --path' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --lines' 'tail --where' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --older-than' '* --trusted-key' '* --thread' '* --refresh' '* --port' 'interrupts --where' 'compat --where' '* --fail-on' '* --accept' '* --accept-from' 'errors --where' '* --by' '* --exec' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' 'du --where' '* --out' '* --file' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --channels' '* --max-chars' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' '* --as' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' 'secrets --where' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'rekey --where' 'copy --where' 'export --where' '* --format' '* --table'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --user-key' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --changed-since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --as-of' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --plan-out' '* --at' '* --ns' '* --channel' '* --path' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --lines' 'tail --where' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --older-than' '* --trusted-key' '* --thread' '* --refresh' '* --port' 'interrupts --where' 'compat --where' '* --fail-on' '* --accept' '* --accept-from' 'errors --where' '* --by' '* --exec' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' 'du --where' '* --out' '* --file' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --channels' '* --max-chars' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' '* --as' 'migrate --where' '* --rename-node' '* --rename-channel' '* --default' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' 'secrets --where' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'rekey --where' 'copy --where' 'export --where' '* --format' '* --table'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -155,6 +155,8 @@ complete -c ckpt -n '__ckpt_at "" 0' -a fork -d 'Fork a branch from a checkpoint
 complete -c ckpt -n '__ckpt_at "fork" 0' -a '(__ckpt_ask target argument)'
 complete -c ckpt -n '__ckpt_at "fork" 1' -a '(__ckpt_ask ref argument)'
 complete -c ckpt -n '__ckpt_at "fork" 2 9999' -a '(__ckpt_ask target argument)'
+complete -c ckpt -n '__ckpt_at "" 0' -a migrate -d 'Let threads resume in another version of their graph.'
+complete -c ckpt -n '__ckpt_at "migrate" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a repair -d 'Mend messages, values or answers that are stored wrongly.'
 complete -c ckpt -n '__ckpt_at "repair" 0' -a messages -d 'Answer tool calls that have no result.'
 complete -c ckpt -n '__ckpt_at "repair messages" 0 9999' -a '(__ckpt_ask target argument)'
@@ -487,6 +489,21 @@ complete -c ckpt -n '__ckpt_in "fork"' -l force -d 'Proceed even if the newest c
 complete -c ckpt -n '__ckpt_in "fork"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
 complete -c ckpt -n '__ckpt_in "fork"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "fork"' -l yes -d 'Do not ask for confirmation.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l all -d 'Migrate all threads that need it.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l to -x -d 'What the probe of compat printed of the new graph.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l from -x -d 'The same of the deployed graph.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l rename-node -x -d 'A node has another name; repeatable.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l rename-channel -x -d 'A key of the state has another name; repeatable.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l default -x -d 'The value of a key that threads lack; repeatable.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l accept -x -d 'Migrate in spite of a finding of compat; repeatable.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l accept-from -r -F -d 'The same, one on each line of FILE.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l reason -x -d 'Record TEXT as the reason.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l force -d 'Proceed even if the newest checkpoint is dated in the future.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l plan-out -r -F -d 'Save the plan in FILE for `ckpt apply`; write nothing else.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l dry-run -d 'Show the plan; write nothing.'
+complete -c ckpt -n '__ckpt_in "migrate"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l at -x -a '(__ckpt_ask ref)' -d 'Checkpoint; use it if the thread id contains \'@\'.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "repair messages"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'

@@ -479,6 +479,12 @@ class StoredObjects:
                 yield Ext(sample.code, encode_lossless("msgpack", parts))
             yield Ext(sample.code, encode_lossless("msgpack", payload))
             return
+        # A mark and its fields, such as `{"__send__": true, "node": "ask", "arg": {}}`.
+        if isinstance(payload, dict) and payload.keys() < sample.keys():
+            yield {**sample, **payload}
+        elif isinstance(payload, list) and len(payload) == len(sample) - 1:
+            mark, *names = sample
+            yield {mark: sample[mark], **dict(zip(names, payload, strict=True))}
         for name in ("kwargs", "args"):
             if name in sample:
                 yield {**sample, name: payload}

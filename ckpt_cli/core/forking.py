@@ -85,7 +85,7 @@ class CheckpointPlan:
     It can be applied once: afterwards the thread differs from what `change` expects.
     """
 
-    action: Literal["rollback", "fork", "copy", "undo", "redo", "repair"]
+    action: Literal["rollback", "fork", "copy", "undo", "redo", "repair", "migrate"]
     main: TouchedCheckpoint
     """The checkpoint in the root namespace."""
     before: CheckpointKey
@@ -131,7 +131,7 @@ class CheckpointPlan:
     is_javascript: bool = False
     """Whether LangGraph.js wrote the thread."""
     mends: tuple[str, ...] = ()
-    """What a repair mends, one phrase each, without values of the store."""
+    """What a repair or a migration changes, one phrase each, without values of the store."""
 
     @property
     def is_over(self) -> bool:

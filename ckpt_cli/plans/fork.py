@@ -281,7 +281,7 @@ def add_copy(
     body = read_body(original)
     forking.check_body(stored.key, body)
     _check_values(original)
-    form, why = forking.form_of(body, _delta_writes(reader, stored), sibling=root.sibling)
+    form, why = forking.form_of(body, delta_writes(reader, stored), sibling=root.sibling)
     edited = edit_copy_of(reader, made.store, stored, key, root.edits, root.edges, root.known)
     kept = null_writes(stored.writes)
     kept = [one for one in kept if one.channel not in edited.dropped]
@@ -333,7 +333,7 @@ def edit_copy_of(
         above = forking.greatest_version(map(read_body, rest))
     version = forking.next_version(body, above)
     kept = null_writes(stored.writes)
-    delta = _all_delta(stored)
+    delta = delta_channels_of(stored)
     found = edit_state.edit_copy(original, body, key, edits, kept, delta, known, version)
     if edges is not None:
         edit_state.schedule_after_nodes(found, original, body, key, edges, version)
@@ -360,7 +360,7 @@ def _check_open(stored: Moment) -> None:
             raise Unsupported(f"cannot edit: the value of '{name}' is {value.reason}")
 
 
-def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
+def delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
     """Return the DeltaChannels with writes on a checkpoint; if that is uncertain, possibly others
     too.
 
@@ -368,7 +368,7 @@ def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
     channel is not a DeltaChannel.
     """
     written = {one.channel for one in stored.writes if is_state(one.channel, stored.body)}
-    found = _all_delta(stored)
+    found = delta_channels_of(stored)
     if unsure := written - found:
         children = reader.children(stored.key)
         if not children:
@@ -382,7 +382,7 @@ def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
     return written & found
 
 
-def _all_delta(stored: Moment) -> set[str]:
+def delta_channels_of(stored: Moment) -> set[str]:
     """Return the channels without a stored value at a checkpoint, or with a snapshot."""
     unset = {name for name in stored.body.versions if _is_rebuilt(stored.body, name)}
     return delta_channels(stored.metadata) | _snapshots(stored.body) | unset

@@ -848,12 +848,14 @@ def _expected_writes(metadata: Mapping[str, Value]) -> int:
 def _blobs(reader: ThreadReader, added: model.Checkpoint) -> list[model.BlobKey]:
     """Return the values that were added with a checkpoint: those that its original does not name.
 
-    None if values are stored in the body.
+    None if values are stored in the body, or if the original is gone, and others may name them.
     """
     ns, origin = added.key.checkpoint_ns, state.read_metadata(added).get(state.FROM)
     ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]
     stored = reader.checkpoints(ns, ids, body=True)
     found = {one.key.checkpoint_id: state.named_blobs(one) for one in stored}
+    if len(reader.index(ns)) == 1:  # a copy of a checkpoint in another namespace
+        return sorted(found[ids[0]])
     return sorted(found[ids[0]] - found[ids[-1]]) if len(found) == len(ids) else []
 
 

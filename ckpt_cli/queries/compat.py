@@ -22,8 +22,8 @@ from ckpt_cli.core.compat import (
     needed,
     values_needed,
 )
-from ckpt_cli.core.lineage import NamespacePart, levels
-from ckpt_cli.core.state import NOT_NODES, delta_channels, is_delta
+from ckpt_cli.core.lineage import NamespacePart, levels, namespace_in
+from ckpt_cli.core.state import FROM, NOT_NODES, delta_channels, is_delta, read_metadata
 from ckpt_cli.core.tasks import subgraph_calls
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.store import is_redacted
@@ -188,6 +188,8 @@ def stored_head(reader: ThreadReader, ns: str) -> StoredHead | None:
     stateful = {
         one.node for each in reader.namespaces for one in levels(each) if _is_stateful(one, ns)
     }
+    if len(stateful) > 1:
+        stateful -= set(_migrated(reader, ns, stateful))
     calls = subgraph_calls(reader.namespaces).get(ns, {})
     return _as_stored(reader, moment, calls, frozenset(stateful))
 
@@ -211,6 +213,17 @@ def _as_stored(
         lambda name: read_state(reader, moment, [name]).values.get(name),
         is_redacted(reader.store),
     )
+
+
+def _migrated(reader: ThreadReader, ns: str, nodes: Collection[str]) -> Iterator[str]:
+    """Yield the nodes whose memory `ckpt migrate` has copied to another node."""
+    heads = {reader.head(namespace_in(ns, one)): one for one in nodes}
+    for one in nodes:
+        inner = namespace_in(ns, one)
+        for copy in reader.checkpoints(inner, [reader.head(inner) or ""], metadata=True):
+            origin = read_metadata(copy).get(FROM)
+            if isinstance(origin, str) and heads.get(origin, one) != one:
+                yield heads[origin]
 
 
 def _is_stateful(one: NamespacePart, ns: str) -> bool:

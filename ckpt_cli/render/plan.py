@@ -38,6 +38,8 @@ from ckpt_cli.render.types import (
 from ckpt_cli.render.value_diff import CHANGE, diff_text
 from ckpt_cli.render.values import counted, named_value, summary
 
+_MENDING = ("repair", "migrate")
+"""Actions that do not go back: what they change is told."""
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
 """The verb before the change, and after it."""
 _NONE = "(none)"
@@ -103,7 +105,7 @@ PLAN = Shape(
     "A change of a thread that adds or removes checkpoints.",
     Field(
         "action",
-        one_of("rollback", "fork", "copy", "undo", "redo", "repair"),
+        one_of("rollback", "fork", "copy", "undo", "redo", "repair", "migrate"),
         "What is done.",
         "plan.action",
     ),
@@ -134,7 +136,7 @@ PLAN = Shape(
     Field("undo", TEXT.or_null, "Command that takes it back.", lambda one: one.undo or None),
     Field("notes", TEXT.list, "Limits and warnings.", "plan.notes"),
     Field("dry_run", FLAG, "Whether nothing was written."),
-    optional("mends", TEXT.list, "What a repair mends, one phrase each.", "plan.mends"),
+    optional("mends", TEXT.list, "What it mends or migrates, one phrase each.", "plan.mends"),
     optional(
         "change",
         OBJECT.converted_by(change_record),
@@ -166,8 +168,9 @@ def lines_of(
             "was" if is_done else "now", f"{_name(plan, plan.before)}, {_state(plan)}", width, "id"
         )
         yield from _trouble(plan, width)
+    verbs = ("changes", "changed") if plan.action == "migrate" else ("mends", "mended")
     for mended in plan.mends:
-        yield from field("mended" if is_done else "mends", mended, width)
+        yield from field(verbs[is_done], mended, width)
     yield from _change(plan, width, is_done=is_done)
     for one in plan.also:
         verb = (_REMOVES if one.form == "removal" else _ADDS)[int(is_done)]
@@ -231,6 +234,7 @@ def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
         "undo": "undid the last change of",
         "redo": "took back the undo of",
         "repair": "repaired",
+        "migrate": "migrated",
     }
     if plan.head is None:
         text = f"removed thread {thread}"
@@ -281,7 +285,7 @@ def _change(plan: CheckpointPlan, width: int, *, is_done: bool) -> Iterator[Styl
     else:
         origin = plan.names.get(main.forked_from or "")
         if origin is not None:
-            label = "from" if plan.action in ("fork", "repair") else "back to"
+            label = "from" if plan.action in ("fork", "repair", "migrate") else "back to"
             yield from field(label, _named(origin), width, "id")
         yield from field("new head", f"{_name(plan, main.key)}{_origin(plan, main)}", width, "id")
         if main.form == "sibling":
@@ -439,12 +443,13 @@ def outcome_columns(words: ChangeWords) -> list[Column]:
         Column("REPEATS", "again", _repeated, style="question", drop=5),
         Column("ASKS", "asked", counted_names, style="question", drop=6),
     ]
-    mends = Column("MENDS", "mends", "; ".join, cut=True, least=30)
+    title = "CHANGES" if words.action == "migrate" else "MENDS"
+    mends = Column(title, "mends", "; ".join, cut=True, least=30)
     return [
         *(forked if words.new_id else ()),
         THREAD,
         Column("STATE", "state", style="change"),
-        *((steps[1], mends) if words.action == "repair" else steps),
+        *((steps[1], mends) if words.action in _MENDING else steps),
         Column("REASON", "reason", cut=True, least=30, drop=1),
         Column("CHECKPOINT", "checkpoint_id", table=False),
         Column("CONFIGURABLE", "configurable", table=False),
@@ -552,7 +557,9 @@ OUTCOME = Shape(
     ),
     Field(
         "state",
-        one_of("planned", "rolled back", "forked", "copied", "repaired", "ready", "skipped"),
+        one_of(
+            "planned", "rolled back", "forked", "copied", "repaired", "migrated", "ready", "skipped"
+        ),
         "What becomes of it; `ready`: it only has to be resumed.",
     ),
     Field(
@@ -562,8 +569,11 @@ OUTCOME = Shape(
         lambda found: found.one.reason or None,
     ),
     Part(
-        Shape("", Field("mends", TEXT.list, "What is mended, one phrase each.", "one.mends")),
-        _if(lambda found: found.words.action == "repair"),
+        Shape(
+            "",
+            Field("mends", TEXT.list, "What is mended or migrated, one phrase each.", "one.mends"),
+        ),
+        _if(lambda found: found.words.action in _MENDING),
     ),
     PLAN.fields["dry_run"],
 )

@@ -14,11 +14,9 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.tools import tool
-from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.func import entrypoint, task
-from langgraph.graph import START, StateGraph
-from langgraph.types import Send, interrupt
+from langgraph.types import interrupt
 from langgraph.types import interrupt as asks
 from pydantic import BaseModel, Field
 
@@ -28,37 +26,22 @@ from ckpt_backends.testing.official import RecordingRun
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.compat import judged_threads
+from tests.kit.agents.edges import (
+    BESIDE,
+    CHAIN,
+    REPLAYED,
+    ask,
+    fail,
+    graph,
+    merged,
+    nested,
+    say,
+    sends,
+)
 from tests.kit.agents.small import Log
 from tests.kit.official import TELLING
 from tests.kit.probing import described, judged, resumed, stopped
 
-
-def say(name: str) -> Any:
-    return lambda _: {"log": [name]}
-
-
-def ask(_: Any) -> Any:
-    return {"log": [f"rv {interrupt('sure?')}"]}
-
-
-def fail(_: Any) -> Any:
-    raise ValueError("no")
-
-
-def graph(edges: str, *, asks: str = "rv", defer: str = "", schema: Any = Log, **roles: Any) -> Any:
-    """A graph of edges such as `>pre pre>rv pre+rv>fin`; a plus sign makes a join."""
-    built: Any = StateGraph(schema)
-    pairs = [one.split(">") for one in edges.split()]
-    for name in dict.fromkeys(name for a, b in pairs for name in (*a.split("+"), b) if name):
-        node = roles.get(name) or (ask if name in asks.split() else say(name))
-        built.add_node(name, node, defer=name in defer.split())
-    for start, end in pairs:
-        built.add_edge(start.split("+") if "+" in start else start or START, end)
-    return built
-
-
-CHAIN = ">pre pre>rv rv>fin"
-BESIDE = ">a >rv a+rv>j"
 CHAINS: list[tuple[str, Any, str, list[str] | None]] = [
     ("same", graph(CHAIN), "ok", ["pre", "rv yes", "fin"]),
     ("waiting renamed", graph(">pre pre>new new>fin", asks="new"), "loses", None),
@@ -134,22 +117,11 @@ def test_a_failed_task_and_a_thread_that_is_done(tmp_path: Path) -> None:
     assert judged(path, graph(">x x>y"), done).graph == "graph"  # by its keys
 
 
-def sends(worker: str, end: str) -> Any:
-    built = graph(f">pre {worker}>{end}", asks=worker)
-    built.add_conditional_edges("pre", lambda _: [Send(worker, {"log": []})] * 2, [worker])
-    return built
-
-
 def test_sends_go_to_a_node_by_its_name(tmp_path: Path) -> None:
     old = sends("w", "fin")
     path = stopped(tmp_path / "s.db", old, {"log": []})
     check(path, old, sends("w", "end"), "ok", ["pre", "rv yes", "rv yes", "end"])
     check(path, old, sends("other", "fin"), "loses", None)
-
-
-def nested(outer: str = "o", waiting: str = "rv", saver: bool | None = None, **more: Any) -> Any:
-    inner = graph(f">first first>{waiting}", asks=waiting).compile(checkpointer=saver)
-    return graph(f">pre pre>{outer}", **{outer: inner, **more})
 
 
 @pytest.mark.parametrize("saver", [None, True])
@@ -162,10 +134,6 @@ def test_a_subgraph_waits(tmp_path: Path, saver: bool | None) -> None:
     check(path, old, nested(o=say("o")), "loses", None)
     found = judged(path, nested(saver=None if saver else True), old).findings
     assert ("repeats", "subgraph-restarts", "o") in {one[:3] for one in found}
-
-
-def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {**one, **other}
 
 
 KINDS: dict[str, tuple[Any, Any]] = {
@@ -209,13 +177,6 @@ def test_a_key_of_the_state(tmp_path: Path, before: str, after: str | None, verd
             resumed(path, new)
     else:
         assert ("k" in resumed(path, new)) is (verdict != "loses")
-
-
-def extended(value: list[str], writes: list[list[str]]) -> list[str]:
-    return [*value, *(one for each in writes for one in each)]
-
-
-REPLAYED = Annotated[list[str], DeltaChannel(extended, snapshot_frequency=3)]
 
 
 @pytest.mark.parametrize("is_snapshot", [False, True])

@@ -14,7 +14,8 @@ from langgraph.types import Send, interrupt
 
 from ckpt_backends.testing.chance import Chance
 from tests.kit.agents.small import Log, running
-from tests.kit.probing import CONFIG, finished, judged
+from tests.kit.command import ckpt
+from tests.kit.probing import CONFIG, finished, judged, written
 
 
 @dataclass
@@ -250,3 +251,37 @@ def test_little_is_called_harmed_that_is_not(tmp_path: Path, chance: Chance) -> 
             seen[harmed, verdict] += 1
     alarms = seen[False, "breaks"] + seen[False, "loses"]
     assert alarms <= sum(seen.values()) * 0.05, seen
+
+
+def migrated(dice: Random, folder: Path) -> None:
+    """Give all nodes of a random graph other names, and compare how a thread ends."""
+    folder.mkdir()
+    plan, world, path = planned(dice), World(), folder / "s.db"
+    with suppress(ValueError), running(path, graph_of(plan, world)) as agent:
+        agent.invoke({"log": []}, CONFIG, durability="sync")
+    kept = path.with_name("kept.db")
+    kept.write_bytes(path.read_bytes())
+    new = plan.renamed(lambda one: one if one in {START, "__end__"} else f"new_{one}")
+    new = replace(new, joins=tuple((tuple(dice.sample(m, len(m))), end) for m, end in new.joins))
+    files = [
+        written(folder / f"{n}.json", graph_of(one, World())) for n, one in enumerate((plan, new))
+    ]
+    names = [f"--rename-node={one}=new_{one}" for one in plan.nodes]
+    words = ["migrate", "t", "--from", str(files[0]), "--to", str(files[1]), *names, "--yes"]
+    done = ckpt("-s", path, *words)
+    assert done.code == 0, done.err
+    same, log = finish(kept, plan)
+    assert [f"new_{one}" for one in same] == (ran := finish(path, new))[0]
+    assert log == [one.removeprefix("new_") for one in ran[1]]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_threads_with_other_names_end_alike(tmp_path: Path, seed: int) -> None:
+    for number in range(6):
+        migrated(Random(f"{seed} {number}"), tmp_path / str(number))
+
+
+@pytest.mark.nightly
+def test_many_threads_with_other_names_end_alike(tmp_path: Path, chance: Chance) -> None:
+    for number, dice in enumerate(chance.rounds(60)):
+        migrated(dice, tmp_path / str(number))

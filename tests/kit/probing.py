@@ -73,3 +73,9 @@ def judged(path: Path, new: Any, old: Any = None) -> JudgedThread:
     with open_store(parse_url(str(path))) as store:
         (found,) = judged_threads(store, store.threads(), described(new), before)
     return found
+
+
+def written(path: Path, graph: Any) -> Path:
+    """Write what the probe says of a graph."""
+    path.write_text(json.dumps(document_of(graph)))
+    return path

@@ -34,24 +34,45 @@ class Put:
     value: Any
 
 
-Edit: TypeAlias = "Put | Callable[[bytes], bytes] | Mapping[str, Edit] | None"
-"""The change of one entry: a new value, a function from the stored bytes to the new bytes, edits
-inside the entry's map, or None to remove the entry."""
+@dataclass(frozen=True, slots=True)
+class Take:
+    """The bytes of another entry of the same map, to store under a key that the map has not."""
+
+    key: str
+
+
+Edit: TypeAlias = "Put | Take | Callable[[bytes], bytes] | Mapping[str, Edit] | None"
+"""The change of one entry: a new value, that of another entry, a function from the stored bytes to
+the new bytes, edits inside the entry's map, or None to remove the entry."""
 
 
 def changed_value(
-    tag: str, stored: bytes, edit: Put | Callable[[bytes], bytes] | None
+    tag: str, stored: bytes, edit: Put | Take | Callable[[bytes], bytes] | None
 ) -> bytes | None:
     """The new bytes of an entry that is stored as `stored`; None if the edit removes it."""
     if edit is None:
         return None
+    if isinstance(edit, Take):
+        raise ValueError("it has the key under which another entry is to be stored")
     if isinstance(edit, Put):
         return encode_lossless(tag, edit.value)
     return edit(stored)
 
 
-def added_value(tag: str, edit: Edit) -> bytes | None:
-    """The bytes of a new entry; None if the edit adds nothing."""
+def _taken(edits: Mapping[str, Edit]) -> frozenset[str]:
+    """The keys of the entries that get other keys."""
+    return frozenset(one.key for one in edits.values() if isinstance(one, Take))
+
+
+def added_value(tag: str, edit: Edit, taken: Mapping[str, bytes]) -> bytes | None:
+    """The bytes of a new entry; None if the edit adds nothing.
+
+    `taken` are those of other entries.
+    """
+    if isinstance(edit, Take):
+        if edit.key not in taken:
+            raise ValueError("it lacks the entry that is to have another key")
+        return taken[edit.key]
     if isinstance(edit, Mapping):
         new = {key: part.value for key, part in edit.items() if isinstance(part, Put)}
         return encode_lossless(tag, new) if new else None
@@ -98,10 +119,16 @@ def _set_json_keys(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str,
         last = one
     if len(kept) < 2 and not colon.endswith(" "):
         comma = ","
-    there = {one.key for one in found}
+    there, taken = {one.key for one in found}, _taken(edits)
+    entries = {
+        one.key: text[one.value : one.end].encode("utf-8", "surrogatepass")
+        for one in found
+        if one.key in taken
+    }
     for key in [one for one in edits if one not in there]:
-        if (added := added_value("json", edits[key])) is not None:
-            kept.append((comma, json.dumps(key, ensure_ascii=False) + colon + added.decode()))
+        if (added := added_value("json", edits[key], entries)) is not None:
+            name = json.dumps(key, ensure_ascii=False)
+            kept.append((comma, name + colon + added.decode("utf-8", "surrogatepass")))
     inner = "".join((gap if number else "") + one for number, (gap, one) in enumerate(kept))
     first, ended = (found[0].start, found[-1].end) if found else (end - 1, end - 1)
     return f"{text[pos:first]}{inner}{text[ended:end]}", end
@@ -132,11 +159,14 @@ def _set_msgpack_keys(cursor: Cursor, edits: Mapping[str, Edit]) -> bytes:
     data, map_at = cursor.data, cursor.pos
     pairs = cursor.enter(MAP)
     header, kept, found = data[map_at : cursor.pos], [], set()
+    entries, taken = dict[str, bytes](), _taken(edits)
     for _ in range(pairs):
         key_at = cursor.pos
         key = cursor.text("replace") if cursor.kind() == STR else cursor.skip()
         value_at = cursor.pos
         end = cursor.skip().end
+        if key in taken:
+            entries[str(key)] = data[value_at:end]
         if not isinstance(key, str) or key not in edits:
             kept.append(data[key_at:end])
             continue
@@ -149,7 +179,7 @@ def _set_msgpack_keys(cursor: Cursor, edits: Mapping[str, Edit]) -> bytes:
         if value is not None:
             kept.append(data[key_at:value_at] + value)
     for name, edit in edits.items():
-        if name not in found and (added := added_value("msgpack", edit)) is not None:
+        if name not in found and (added := added_value("msgpack", edit, entries)) is not None:
             kept.append(encode_lossless("msgpack", name) + added)
     if len(kept) != pairs:
         header = write_header(MAP, len(kept))
@@ -259,6 +289,8 @@ def _edited(
                 entries.append(plain(key) + opcodes)
             case Put(value=value):
                 entries.append(plain(key) + plain(value))
+            case Take(key=other) if other in items and key not in items:
+                entries.append(plain(key) + fetch(items[other]))
             case Mapping() as inside if key in items or any(inside.values()):
                 stored = _dict_items(items.get(key, Dict()))
                 entries.append(plain(key) + _edited(fetch, stored, inside))

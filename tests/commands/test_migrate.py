@@ -1,0 +1,96 @@
+"""`migrate` on the command line; how threads end is tested in tests/compat."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.words import refusals
+from tests.kit.agents.edges import CHAIN, graph
+from tests.kit.agents.small import Picked, running
+from tests.kit.command import ckpt
+from tests.kit.probing import written
+
+NEW = graph(">pre pre>new new>fin", asks="new")
+RENAME = ("--rename-node", "rv=new")
+
+
+def picks(_: Any) -> Any:
+    return {"pick": ["this"]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three threads that wait, one that is done, one of another graph, and the new graph."""
+    with running(tmp_path / "s.db", graph(CHAIN)) as agent:
+        for name in ("one", "two", "three"):
+            agent.invoke({"log": []}, {"configurable": {"thread_id": name}})
+    with running(tmp_path / "s.db", graph(CHAIN, asks="")) as agent:
+        agent.invoke({"log": []}, {"configurable": {"thread_id": "done"}})
+    with running(tmp_path / "s.db", graph(">x x>y", schema=Picked, x=picks, y=picks)) as agent:
+        agent.invoke({"pick": []}, {"configurable": {"thread_id": "other"}})
+    written(tmp_path / "new.json", NEW)
+    return tmp_path
+
+
+def heads(folder: Path) -> dict[str, Any]:
+    listed = ckpt("-s", folder / "s.db", "threads", "list", "-o", "json").json
+    return {one["thread_id"]: (one["status"], one["checkpoints"]) for one in listed}
+
+
+def test_all_threads_are_one_operation(folder: Path) -> None:
+    before = heads(folder)
+    words = ("-s", folder / "s.db", "migrate", "--all", "--to", folder / "new.json", *RENAME)
+    planned = ckpt(*words, "--dry-run", "-o", "json").json
+    assert {one["thread_id"]: one["state"] for one in planned} == dict.fromkeys(
+        ("one", "two", "three"), "planned"
+    )
+    assert heads(folder) == before
+    done = ckpt(*words, "--yes", "-o", "json")
+    assert {one["state"] for one in done.json} == {"migrated"}
+    assert done.json[0]["mends"] == ["renames node rv to new", "keeps 1 question open"]
+    assert "left out 2 threads: nothing to migrate" in done.err
+    after = heads(folder)
+    assert after == before | dict.fromkeys(("one", "two", "three"), ("interrupted", 4))
+    (op,) = ckpt("-s", folder / "s.db", "ops", "list", "-o", "json").json
+    assert op["action"] == "migrate"
+    assert ckpt("-s", folder / "s.db", "undo", op["op"], "--yes").code == 0
+    assert heads(folder) == before
+
+
+def test_a_saved_plan_is_carried_out(folder: Path) -> None:
+    words = ("-s", folder / "s.db", "migrate", "one", "--to", folder / "new.json", *RENAME)
+    assert ckpt(*words, "--plan-out", folder / "plan.json").code == 0
+    assert heads(folder)["one"][1] == 3
+    assert ckpt("-s", folder / "s.db", "apply", folder / "plan.json", "--yes").code == 0
+    assert heads(folder)["one"][1] == 4
+
+
+def test_without_the_new_graph_nothing_is_proven(folder: Path) -> None:
+    done = ckpt("-s", folder / "s.db", "migrate", "one", *RENAME, "--yes")
+    assert "nothing proves that the new graph resumes it: give --to NEW.json" in done.out
+    state = ckpt("-s", folder / "s.db", "show", "one", "-o", "json").json
+    assert state["next"] == ["new"]
+
+
+def test_what_has_no_recipe_is_refused_with_the_finding(folder: Path) -> None:
+    stuck = written(folder / "stuck.json", graph(">pre pre>rv pre+rv>fin"))
+    words = ("-s", folder / "s.db", "migrate", "one", "--to", stuck)
+    refused = ckpt(*words, "--yes")
+    assert refused.code == 5
+    assert "loses fin (join-stuck)" in refused.err
+    assert "--accept join-stuck:fin" in refused.err
+    accepted = ckpt(*words, "--accept", "join-stuck:fin", "--yes")
+    assert "nothing to migrate in thread 'one'" in accepted.err
+    many = ckpt("-s", folder / "s.db", "migrate", "--all", "--to", stuck, "--yes", "-o", "json")
+    assert (many.code, many.out.count('"state": "skipped"')) == (5, 3)
+
+
+test_wrong_words_are_refused = refusals(
+    ("migrate trip-to-kyoto", 2, "nothing to migrate to"),
+    ("migrate trip-to-kyoto --rename-node act", 2, "'act' is not OLD=NEW"),
+    ("migrate trip-to-kyoto --rename-node act=a --rename-node act=b", 2, "names 'act' twice"),
+    ("migrate trip-to-kyoto --default lang=en", 2, "'lang=en' is not KEY=JSON"),
+    ("migrate --rename-node act=a", 2, "no thread given"),
+    ("migrate trip-to-kyoto --to none.json", 2, "cannot read 'none.json'"),
+)

@@ -1,0 +1,252 @@
+"""Migrated threads end in the new graph as the same threads end in the old one."""
+
+import operator
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.func import entrypoint, task
+from langgraph.graph import END, StateGraph
+from langgraph.types import Command, Send, interrupt
+from pydantic import BaseModel
+
+from ckpt_backends.testing.harness import Harness
+from tests.kit.agents.edges import BESIDE, CHAIN, REPLAYED, graph, merged, nested, sends
+from tests.kit.command import ckpt
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.harness.redis import RedisHarness
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.opening import empty_store
+from tests.kit.probing import CONFIG, written
+
+
+@dataclass(frozen=True)
+class Case:
+    """A thread that stops in the old graph, and how it is migrated to the new one."""
+
+    old: Any
+    new: Any
+    words: str = ""
+    given: Mapping[str, Any] = field(default_factory=lambda: {"log": []})
+    answers: Sequence[str] = ()
+    stop: Sequence[str] = ()
+    """Nodes before which the old graph stops by itself."""
+
+
+DEFAULTS = {"lang": "en"}
+
+
+def same(_: Any) -> Any:
+    return {"log": ["same"]}
+
+
+def fails(_: Any) -> Any:
+    if not MENDED:
+        raise ValueError("no")
+    return {"log": ["mended"]}
+
+
+MENDED: list[bool] = []
+"""Whether the failing node is mended."""
+
+
+def two(_: Any) -> Any:
+    first = interrupt("one")
+    return {"log": [f"{first} {interrupt('two')}"]}
+
+
+def deep(outer: str, middle: str, waiting: str, **more: Any) -> Any:
+    inner = nested(middle, waiting, **more).compile()
+    return graph(f">pre pre>{outer}", **{outer: inner})
+
+
+def keyed(name: str, kind: Any, edges: str = CHAIN, **roles: Any) -> Any:
+    keys: dict[str, Any] = {"log": Annotated[list[str], operator.add], name: kind}
+    last = {"fin": lambda state: {"log": [repr(state.get(name))]}}
+    schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
+    given: dict[str, Any] = {**last, **roles}
+    return graph(edges, schema=schema, **given)
+
+
+def adds(name: str) -> Any:
+    return lambda _: {name: ["v"]}
+
+
+def with_key(kind: Any, value: Any, *, edges: str = CHAIN, is_set: bool = False) -> Case:
+    roles = {name: {"pre": adds(name)} if is_set else {} for name in ("k", "key")}
+    old, new = (keyed(name, kind, edges, **more) for name, more in roles.items())
+    return Case(old, new, "--rename-channel k=key", {"log": [], "k": value})
+
+
+def workflow(name: str, call: str = "work") -> Any:
+    def work(n: int) -> str:
+        return f"done {n}"
+
+    def run(given: Any) -> Any:
+        found = [made(1).result(), interrupt("sure?"), made(2).result()]
+        return {"log": found}
+
+    work.__name__, run.__name__ = call, name
+    made = task(work)
+    return run
+
+
+def fans(worker: str, key: str) -> Any:
+    keys: dict[str, Any] = {"log": Annotated[list[str], operator.add], key: int}
+    schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
+
+    def works(state: Any) -> Any:
+        return {"log": [f"{state[key]} {interrupt('sure?')}"]}
+
+    roles: dict[str, Any] = {worker: works}
+    built = graph(f">pre pre>{worker} {worker}>fin", schema=schema, **roles)
+    built.edges.discard(("pre", worker))
+    built.add_conditional_edges("pre", lambda _: [Send(worker, {key: n}) for n in (1, 2)], [worker])
+    return built
+
+
+class Needs(BaseModel):
+    log: Annotated[list[str], operator.add] = []
+
+
+class NeedsMore(Needs):
+    lang: str
+
+
+def with_join() -> Any:
+    """The graph of two nodes, to one of which a join leads that does not fire."""
+    built = graph(f"{BESIDE} j+z>rv")
+    return built.add_conditional_edges("j", lambda _: END, ["z", END])
+
+
+MOVED = "--rename-node rv=new"
+CASES: dict[str, Case] = {
+    "a question": Case(graph(CHAIN), graph(">pre pre>new new>fin", asks="new"), MOVED),
+    "the second question": Case(
+        graph(CHAIN, rv=two), graph(">pre pre>new new>fin", new=two), MOVED, answers=["A"]
+    ),
+    "a failed task": Case(graph(CHAIN, rv=fails), graph(">pre pre>new new>fin", new=fails), MOVED),
+    "a breakpoint": Case(
+        graph(CHAIN, rv=same), graph(">pre pre>new new>fin", new=same), MOVED, stop=["rv"]
+    ),
+    "one of two": Case(
+        graph(BESIDE), graph(">b >new b+new>j", asks="new"), f"{MOVED} --rename-node a=b"
+    ),
+    "the order of a join": Case(graph(BESIDE), graph(">a >rv rv+a>j")),
+    "another join leads to it": Case(graph(BESIDE), with_join()),
+    "sends": Case(sends("w", "fin"), sends("other", "fin"), "--rename-node w=other"),
+    "what is sent": Case(
+        *(fans("w", "n"), fans("v", "m")),
+        *("--rename-node w=v --rename-channel n=m", {"log": [], "n": 0}),
+    ),
+    "a subgraph": Case(nested(), nested("other"), "--rename-node o=other"),
+    "in a subgraph": Case(nested(), nested(waiting="new"), MOVED),
+    "a subgraph that remembers": Case(
+        nested(saver=True), nested("other", saver=True), "--rename-node o=other"
+    ),
+    "two levels": Case(
+        deep("o", "m", "rv"), deep("p", "n", "new"), f"--rename-node o=p --rename-node m=n {MOVED}"
+    ),
+    "now deferred": Case(graph(CHAIN), graph(CHAIN, defer="rv")),
+    "not deferred": Case(graph(CHAIN, defer="rv"), graph(CHAIN)),
+    "a join is deferred": Case(graph(">a >b b>rv a+rv>j"), graph(">a >b b>rv a+rv>j", defer="j")),
+    "a list": with_key(list, ["v"]),
+    "a number": with_key(int, 3),
+    "a text": with_key(str, "v"),
+    "a list with a reducer": with_key(Annotated[list[str], operator.add], ["v"], is_set=True),
+    "a dict with a reducer": with_key(Annotated[dict[str, Any], merged], {"a": 1}),
+    "a key that is rebuilt": with_key(REPLAYED, ["v"], is_set=True),
+    "a snapshot": with_key(
+        REPLAYED, ["v"], edges=">pre pre>a a>b b>rv rv>fin", is_set=True
+    ),
+    "a default": Case(
+        graph(CHAIN, schema=Needs), graph(CHAIN, schema=NeedsMore), "--default lang=\"en\""
+    ),
+    "an entrypoint": Case(workflow("run"), workflow("other"), "--rename-node run=other"),
+    "a task of an entrypoint": Case(
+        workflow("run"), workflow("run", "job"), "--rename-node work=job"
+    ),
+}  # fmt: skip
+
+
+def compiled(one: Any, saver: Any, stop: Sequence[str] = ()) -> Any:
+    if isinstance(one, StateGraph):
+        return one.compile(checkpointer=saver, interrupt_before=list(stop))
+    return entrypoint(checkpointer=saver)(one)
+
+
+def stopped(harness: Harness, case: Case) -> Harness:
+    """Run a thread of the old graph until it stops."""
+    with harness.saver() as saver, suppress(ValueError):
+        agent = compiled(case.old, saver, case.stop)
+        agent.invoke(dict(case.given), CONFIG, durability="sync")
+        for one in case.answers:
+            agent.invoke(Command(resume=one), CONFIG, durability="sync")
+    return harness
+
+
+def ended(harness: Harness, one: Any, names: Mapping[str, str]) -> tuple[Any, int]:
+    """The state in which a thread ends with each answer `yes`, and how often it was resumed."""
+    number = 0
+    MENDED.append(True)
+    with harness.saver() as saver:
+        agent = compiled(one, saver)
+        while (state := agent.get_state(CONFIG)).next and number < 6:
+            asked = [each for task in state.tasks for each in task.interrupts]
+            answers: Any = Command(resume={each.id: "yes" for each in asked}) if asked else None
+            with suppress(ValueError):
+                agent.invoke(answers, CONFIG)
+            number += 1
+    MENDED.clear()
+    return {names.get(name, name): value for name, value in state.values.items()}, number
+
+
+def check(harness: Harness, case: Case, folder: Path) -> None:
+    """Migrate a thread, take that back, do it again, and compare how it ends."""
+    stopped(harness, case)
+    old = written(folder / "old.json", compiled(case.old, None))
+    new = written(folder / "new.json", compiled(case.new, None))
+    before = harness.rows("t")
+    options = case.words.split()
+    words = ["-s", harness.url, "migrate", "t", "--to", str(new), "--from", str(old), *options]
+    assert ckpt(*words, "--dry-run").code == 0
+    assert harness.rows("t") == before
+    done = ckpt(*words, "--yes", "-o", "json")
+    assert done.json["action"] == "migrate"
+    assert "nothing to migrate" in ckpt(*words, "--yes").err
+    assert ckpt("-s", harness.url, "doctor", "t", "--deep", "-o", "json").json["findings"] == []
+    judged = ckpt("-s", harness.url, "compat", new, "-o", "json").json["threads"]
+    assert {one["verdict"] for one in judged} <= {"ok", "cannot tell"}
+    assert ckpt("-s", harness.url, "undo", "t", "--yes").code == 0
+    assert harness.rows("t") == before
+    assert ckpt(*words, "--yes").code == 0
+    named = [two for one, two in pairwise(options) if one == "--rename-channel"]
+    names = dict(one.split("=") for one in named)
+    defaults = {key: value for key, value in DEFAULTS.items() if f"--default {key}" in case.words}
+    (folder / "unchanged").mkdir()
+    with SqliteHarness(folder / "unchanged", None) as other:
+        state, number = ended(stopped(other, case), case.old, names)
+    assert ended(harness, case.new, {}) == ({**state, **defaults}, number)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_migrated_thread_ends_as_in_its_own_graph(name: str, tmp_path: Path) -> None:
+    with SqliteHarness(tmp_path, None) as harness:
+        check(harness, CASES[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_thread_on_postgresql(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with empty_store(PostgresHarness, request, tmp_path) as harness:
+        check(harness, CASES[name], tmp_path)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", CASES)
+def test_a_thread_on_redis(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with empty_store(RedisHarness, request, tmp_path) as harness:
+        check(harness, CASES[name], tmp_path)
