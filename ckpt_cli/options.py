@@ -145,6 +145,26 @@ AsOf = Annotated[
     ),
 ]
 """The store of the run, and its clock, are then those of that time."""
+NewGraph = Annotated[
+    _Text,
+    _option(
+        "NEW",
+        "The graph to be deployed, as `ckpt compat --help` says.",
+        "--compat",
+        callback=_keep,
+        expose_value=False,
+    ),
+]
+OldGraph = Annotated[
+    _Text,
+    _option(
+        "OLD",
+        "With --compat: the deployed graph.",
+        "--compat-from",
+        callback=_keep,
+        expose_value=False,
+    ),
+]
 HeadAt = Annotated[
     _Text, _option("TIME", "The head at TIME, such as 2h, yesterday or 2026-04-07.", "--as-of")
 ]

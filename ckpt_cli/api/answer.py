@@ -85,7 +85,13 @@ def opening_of(names: StoreNames, settings: dict[str, Any]) -> Opening:
 
         rules = Rules(known_reducers(dict(reducers)), library)
     keys, redact = settings.get("aes_key_file"), bool(settings.get("redact"))
-    return Opening(url, keys, redact, rules, user_key=names.user_key)
+    paths = names.graphs
+    graphs = None
+    if paths is not None:
+        from ckpt_cli.reading.graphs import GraphPaths
+
+        graphs = GraphPaths(*paths)
+    return Opening(url, keys, redact, rules, user_key=names.user_key, graphs=graphs)
 
 
 def open_named(

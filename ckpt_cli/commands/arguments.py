@@ -21,6 +21,7 @@ from ckpt_cli import diagnostics
 from ckpt_cli.api.answer import explained_if_none, filter_of
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.queries.threads import filtered_threads
+from ckpt_cli.reading.graphs import bytes_of
 from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.values import counted
@@ -28,7 +29,6 @@ from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from ckpt_backends.archive import Bundle, Check, PublicKey, SigningKey
-    from ckpt_cli.core.compat import GraphFile
 
 
 def _storable(text: str | None) -> str | None:
@@ -337,13 +337,6 @@ def threads_to_change(
     return explained_if_none(session, where, found)
 
 
-def graphs_in(path: Path) -> GraphFile:
-    """Return the graphs in a file that the probe of `compat` printed. Raises `UsageError`."""
-    from ckpt_cli.core.compat import LARGEST, read_graphs
-
-    return read_graphs(_bytes(path, LARGEST + 1), str(path))
-
-
 _LONGEST_LIST = 1 << 20
 
 
@@ -351,14 +344,5 @@ def lines_of(path: Path | None) -> list[str]:
     """Return the lines of a file without comments and empty ones. Raises `UsageError`."""
     if path is None:
         return []
-    lines = _bytes(path, _LONGEST_LIST).decode("utf-8", "replace").splitlines()
+    lines = bytes_of(path, _LONGEST_LIST).decode("utf-8", "replace").splitlines()
     return [one.strip() for one in lines if one.strip() and not one.strip().startswith("#")]
-
-
-def _bytes(path: Path, most: int) -> bytes:
-    try:
-        return read_regular(path, most)
-    except StoreUnavailable as error:
-        raise UsageError(error.message, hint=error.hint) from None
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}': {reason_of(error)}") from error

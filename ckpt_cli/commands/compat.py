@@ -10,11 +10,12 @@ from typing import Annotated
 from typer import Argument, Context, Exit, Option
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.arguments import graphs_in, lines_of
+from ckpt_cli.commands.arguments import lines_of
 from ckpt_cli.core.compat import CompatVerdict
 from ckpt_cli.core.values import json_line
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Match, User, Where, with_user
+from ckpt_cli.reading.graphs import graphs_in
 from ckpt_cli.render.compat import JUDGED, ROW_COLUMNS, compatibility_lines, finding_rows
 from ckpt_cli.session import Session
 

@@ -7,13 +7,14 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from ckpt_cli.commands.arguments import Reason, ThreadTargets, graphs_in, lines_of
+from ckpt_cli.commands.arguments import Reason, ThreadTargets, lines_of
 from ckpt_cli.commands.changing import change_many, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.migration import Migration, parse_defaults, parse_pairs
 from ckpt_cli.options import DryRun, Force, Match, Where, Yes
 from ckpt_cli.plans.migrate import AskedMigration, plan_migration
 from ckpt_cli.plans.proposal import Proposal
+from ckpt_cli.reading.graphs import graphs_in
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import ChangeWords
 from ckpt_cli.session import Session

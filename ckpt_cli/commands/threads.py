@@ -17,7 +17,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.api.answer import explain_short_forms
 from ckpt_cli.api.store import StoreHandle
 from ckpt_cli.diagnostics import no_progress, progress
-from ckpt_cli.options import AsOf, ExitCode, Match, User, Where, number
+from ckpt_cli.options import AsOf, ExitCode, Match, NewGraph, OldGraph, User, Where, number
 from ckpt_cli.queries.threads import SORTS, Sort
 from ckpt_cli.reading.store import LiveStore, is_passing
 from ckpt_cli.render.table import Column, Record, table_lines
@@ -86,6 +86,8 @@ def list_(
     ] = 2.0,
     exit_code: ExitCode = False,
     as_of: AsOf = None,
+    compat: NewGraph = None,
+    compat_from: OldGraph = None,
 ) -> None:
     """List threads, newest first.
 
@@ -97,17 +99,17 @@ def list_(
     `ckpt show THREAD` shows all errors and questions.
 
     FILTER, in quotes, compares fields with values: thread, status, next, error, question, source,
-    step, age, idle, first_at, last_at, checkpoints, bytes, user, metadata.KEY, values.KEY. @NAME is
-    a filter of the configuration. docs/filters.md describes the operators and values.
+    step, age, idle, first_at, last_at, checkpoints, bytes, user, metadata.KEY, values.KEY, compat.
+    @NAME is a filter of the configuration. docs/filters.md describes the operators and values.
 
     ```
     ckpt -s agent.db threads list
     ckpt -s agent.db threads list --status interrupted --since 2d
     ckpt -s agent.db threads list --where 'status = error and idle > 2h'
     ckpt -s agent.db threads list --where 'values.messages[-1].content ~ refund'
-    ckpt -s agent.db threads list --where metadata.user_id=42 --long
     ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
     ckpt -s agent.db threads list --status error --watch
+    ckpt -s agent.db threads list --compat new.json --where 'compat in (breaks, loses)'
     ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
     ```
     """

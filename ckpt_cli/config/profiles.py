@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from ckpt_backends import shell
@@ -52,6 +52,24 @@ class EraseRules:
         """Return its keys and values, to print them."""
         found = {name: getattr(self, name) for name in _TEXTS if getattr(self, name)}
         return {**found, **({"archives": ", ".join(self.archives)} if self.archives else {})}
+
+
+class NamedGraphs(NamedTuple):
+    """Files that the probe of `ckpt compat` printed, as a profile names them."""
+
+    new: str
+    old: str | None
+
+
+def parse_graphs(table: object, profile: str, where: str) -> NamedGraphs:
+    """Return the files of a profile's table `compat`. Raises `UsageError`."""
+    found = table if isinstance(table, dict) and not set(table) - {"new", "from"} else {}
+    if not isinstance(found.get("new"), str) or not isinstance(found.get("from", ""), str):
+        raise UsageError(
+            f"compat is not a table with the keys 'new' and 'from' in {where}",
+            hint=f'write [stores.{profile}.compat] and new = "new.json"',
+        )
+    return NamedGraphs(found["new"], found.get("from"))
 
 
 def parse_erase_rules(table: object, profile: str, where: str) -> EraseRules:
@@ -185,6 +203,8 @@ class Profile:
     """The release of LangGraph whose state is wanted; empty for the newest."""
     user: str | None = None
     """Where the users of threads are named, such as `metadata.user_id`."""
+    graphs: NamedGraphs | None = None
+    """Which graph is to be deployed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,6 +519,7 @@ _READERS: Mapping[str, tuple[str, Callable[[Any, str, str], Any]]] = {
     "doctor": ("ignored_codes", _ignored_codes),
     "secrets": ("ignored_secrets", _ignored_secrets),
     "erase": ("erase_rules", parse_erase_rules),
+    "compat": ("graphs", parse_graphs),
     "filters": ("filters", lambda it, name, at: parse_aliases(it, f"stores.{name}.filters", at)),
     "prices": ("prices", lambda table, _, where: parse_prices(table, where)),
 }

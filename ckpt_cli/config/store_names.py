@@ -18,7 +18,7 @@ from ckpt_backends.url import StoreUrl, parse_url, printable, without_values
 
 if TYPE_CHECKING:
     from ckpt_cli.config.found import StoreHere
-    from ckpt_cli.config.profiles import EraseRules, Profile, Profiles
+    from ckpt_cli.config.profiles import EraseRules, NamedGraphs, Profile, Profiles
     from ckpt_cli.core.filters import FilterAlias
     from ckpt_cli.core.secrets import IgnoredSecrets
     from ckpt_cli.core.usage import PriceList
@@ -196,6 +196,20 @@ class StoreNames:
         if told is not None:
             return parse_user_key(told, "told with --user-key")
         return parse_user_key(profile, "told in the configuration")
+
+    @property
+    def graphs(self) -> tuple[Path, Path | None] | None:
+        """The descriptions of the graph that is to be deployed and of the one that is, from
+        `--compat` or the profile of this store; None if nothing tells.
+        """
+        new, old = self._settings.get("compat"), self._settings.get("compat_from")
+        if new is not None:
+            return Path(new), None if old is None else Path(old)
+        found: NamedGraphs | None = self._own("graphs", None)
+        if found is None or self._may_not_silence("compat"):
+            return None
+        folder = Path() if self.profiles.source is None else self.profiles.source.parent
+        return folder / found.new, None if found.old is None else folder / found.old
 
     @property
     def library(self) -> str:

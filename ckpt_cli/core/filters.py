@@ -46,6 +46,7 @@ class FieldKind(Enum):
 
     TEXT = "text"
     STATUS = "a status"
+    VERDICT = "a verdict"
     NUMBER = "a number"
     SIZE = "a size"
     DURATION = "a duration"
@@ -64,6 +65,8 @@ class ReadFrom(Enum):
     """The metadata of all checkpoints that have a key."""
     STATE = "state"
     """The state at the head, and so the head, too."""
+    COMPAT = "compat"
+    """All that a resume reads, and a description of the new graph."""
 
 
 class FieldSpec(NamedTuple):
@@ -98,6 +101,7 @@ _OPERATORS: Mapping[FieldKind, tuple[Operator, ...]] = {
     FieldKind.TEXT: _ALL,
     FieldKind.VALUE: _ALL,
     FieldKind.STATUS: (Operator.EQUAL, Operator.UNEQUAL, Operator.IN),
+    FieldKind.VERDICT: (Operator.EQUAL, Operator.UNEQUAL, Operator.IN),
 }
 
 FIELDS: Mapping[str, FieldSpec] = {
@@ -123,9 +127,12 @@ FIELDS: Mapping[str, FieldSpec] = {
     "metadata": FieldSpec(FieldKind.VALUE, "metadata of the newest that has KEY", ReadFrom.HEAD),
     "any": FieldSpec(FieldKind.VALUE, "metadata of any checkpoint", ReadFrom.METADATA),
     "values": FieldSpec(FieldKind.VALUE, "state at the head", ReadFrom.STATE),
+    "compat": FieldSpec(
+        FieldKind.VERDICT, "what the new graph of --compat does to it", ReadFrom.COMPAT
+    ),
 }
 """In the order in which they are listed to users."""
-METADATA, VALUES, ANY = "metadata", "values", "any"
+METADATA, VALUES, ANY, COMPAT = "metadata", "values", "any", "compat"
 
 
 _MEANT: Mapping[str, str] = {
@@ -429,6 +436,15 @@ def _status(operand: Operand) -> Wanted:
     return Wanted(text=operand.text)
 
 
+def _verdict(operand: Operand) -> Wanted:
+    from ckpt_cli.core.compat import CompatVerdict  # late: few filters ask for it
+
+    if operand.text not in set(CompatVerdict):
+        hint = f"use one of {', '.join(CompatVerdict)}; in quotes if it has a blank"
+        raise UsageError(f"no verdict '{operand.text}'", hint=hint)
+    return Wanted(text=operand.text)
+
+
 _READERS: Mapping[FieldKind, Callable[[Operand], Wanted]] = {
     FieldKind.TEXT: _text,
     FieldKind.VALUE: _value,
@@ -437,6 +453,7 @@ _READERS: Mapping[FieldKind, Callable[[Operand], Wanted]] = {
     FieldKind.DURATION: _duration,
     FieldKind.TIME: _time,
     FieldKind.STATUS: _status,
+    FieldKind.VERDICT: _verdict,
 }
 
 

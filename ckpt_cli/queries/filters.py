@@ -13,10 +13,13 @@ from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import NULL_TASK_ID, Status, Thread, TypedBytes, in_chunks
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import filters
+from ckpt_cli.core.compat import CompatVerdict
 from ckpt_cli.core.state import read_metadata, source_from
 from ckpt_cli.core.tasks import blocking_error
 from ckpt_cli.core.values import Path
+from ckpt_cli.queries.compat import judged_threads
 from ckpt_cli.queries.heads import Details, ListedThread, Watch, details_of, heads_of, sizes_of
+from ckpt_cli.reading.graphs import graphs_of
 from ckpt_cli.reading.states import StateTimeline, read_state
 from ckpt_cli.reading.thread import (
     DecodedCheckpoint,
@@ -62,6 +65,8 @@ class _Candidate:
     details: Details | None = None
     head: Moment | None = None
     bytes: int | None = None
+    verdict: str | None = None
+    """What the new graph does to it; None if it was not judged yet."""
     state: Known | None = None
     """`Opaque` if it cannot be read; None if it was not read yet."""
     inherited: dict[str, Value] = field(default_factory=dict)
@@ -78,6 +83,8 @@ class _Candidate:
                 return None if self.bytes is None else (self.bytes,)
             case "values":
                 return None if self.state is None else _found(self.state, field)
+            case "compat":
+                return None if self.verdict is None else (self.verdict,)
             case "any":
                 return None if self.ever is None else tuple(_ever(self.ever, field.path[1:]))
             case _ if details is None:
@@ -160,6 +167,7 @@ class ThreadChooser:
         self._keys = {str(one.path[0]) for one in fields if one.name == filters.METADATA}
         """Keys of metadata that the head may lack."""
         self._ever = {str(one.path[1]) for one in fields if one.name == filters.ANY}
+        self._graphs = graphs_of(store) if filters.COMPAT in self._names else None
 
     @property
     def needs_heads(self) -> bool:
@@ -185,6 +193,8 @@ class ThreadChooser:
             self._read_sizes([found])
         if filters.ReadFrom.METADATA in asked:
             self._read_ever([found])
+        if filters.ReadFrom.COMPAT in asked:
+            self._read_verdicts([found])
         return found
 
     def choose(self, threads: Iterable[Thread]) -> Iterator[ListedThread]:
@@ -203,6 +213,7 @@ class ThreadChooser:
             if filters.ReadFrom.STATE in self._sources:
                 for one in self._undecided(candidates):
                     one.state = self._state(one)
+            self._read_verdicts(self._undecided(candidates))
             found = [one for one in candidates if self._decide(one)]
             times = expiry_times(self._store, [one.head.key for one in found if one.head])
             for one in found:
@@ -239,6 +250,15 @@ class ThreadChooser:
                 ever = by_id[found.key.thread_id].ever
                 if ever is not None:
                     ever[key].append(read_metadata(found))
+
+    def _read_verdicts(self, candidates: Sequence[_Candidate]) -> None:
+        if self._graphs is None:
+            return
+        threads = [one.thread for one in candidates]
+        judged = judged_threads(self._store, threads, *self._graphs)
+        verdicts = {one.thread_id: str(one.verdict) for one in judged}
+        for one in candidates:
+            one.verdict = verdicts.get(one.thread.thread_id, CompatVerdict.CANNOT_TELL)
 
     def _read_sizes(self, candidates: Sequence[_Candidate]) -> None:
         sizes = sizes_of(self._store, [one.thread.thread_id for one in candidates])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckpt_backends.codec.values import Value
     from ckpt_cli.core.reducers import Rules
     from ckpt_cli.core.state import Body
+    from ckpt_cli.reading.graphs import GraphPaths
 
 
 class RedactedStore(WrappedStore):
@@ -136,6 +137,8 @@ class Opening(NamedTuple):
     """The moment as of which it is read; None for now."""
     user_key: UserKey | None = None
     """Where the users of threads are named; None to find it."""
+    graphs: GraphPaths | None = None
+    """Which graph is to be deployed; None if nothing was told."""
 
     def open(
         self, note: Callable[[str], None], observer: Callable[[], ScanObserver] | None = None
@@ -155,6 +158,10 @@ class Opening(NamedTuple):
 
             store = EarlierStore(store, self.as_of)
         store = StoreWithUsers(store, self.user_key)
+        if self.graphs is not None:
+            from ckpt_cli.reading.graphs import StoreWithGraphs  # late: few runs judge
+
+            store = StoreWithGraphs(store, self.graphs)
         if self.rules is not None:
             store = RuledStore(store, self.rules)
         return RedactedStore(store) if self.redact else store

@@ -127,6 +127,37 @@ def test_what_is_safe_to_remove_is_not_told_of_some_threads(folder: Path) -> Non
     assert "not told of some threads" in found["notes"][-1]
 
 
+def test_a_filter_asks_what_the_new_graph_does(folder: Path, tmp_path: Path) -> None:
+    words = ("threads", "list", "--compat", folder / "new.json", "-o", "json", "--where")
+    listed = ("-s", folder / "store.db", *words)
+    found = [ckpt(*listed, f"compat {one}").json for one in ("= loses", "= ok", "!= ok")]
+    assert [len(one) for one in found] == [2, 0, 2]
+    old = ("--compat-from", folder / "new.json")
+    found = ckpt(*listed, 'compat = "another graph" and thread = one', *old).json
+    assert found == []
+    untold = ckpt("-s", folder / "store.db", "threads", "list", "--where", "compat = ok")
+    assert (untold.code, "--compat NEW.json" in untold.err) == (2, True)
+    wrong = ckpt(*listed, "compat = worse")
+    assert (wrong.code, "no verdict 'worse'" in wrong.err) == (2, True)
+
+
+def test_a_profile_names_the_graphs_beside_it(folder: Path) -> None:
+    profile = """
+        [stores.prod]
+        url = "store.db"
+        [stores.prod.compat]
+        new = "new.json"
+        from = "old.json"
+    """
+    (folder / "own.toml").write_text(profile)
+    words = ("--config", folder / "own.toml", "-s", "prod")
+    found = ckpt(*words, "interrupts", "--where", "compat = loses", "-o", "json").json
+    assert [one["thread_id"] for one in found] == ["two", "one"]
+    (folder / "own.toml").write_text(profile.replace("new =", "next ="))
+    wrong = ckpt(*words, "interrupts")
+    assert (wrong.code, "keys 'new' and 'from'" in wrong.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"ckpt_graph": 2}', '{"ckpt_graph": 1, "graphs": {"a": 7}}', "[" * 100_000]
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
+from ckpt_cli.core.compat import CompatVerdict
 from ckpt_cli.core.filters import (
     ANY,
     EPOCH,
@@ -397,6 +398,9 @@ OPERANDS: Mapping[FieldKind, st.SearchStrategy[Operand]] = {
     FieldKind.TEXT: QUOTED | BARE.map(Operand),
     FieldKind.VALUE: QUOTED | BARE.map(Operand),
     FieldKind.STATUS: st.sampled_from([*Status, "null"]).map(Operand),
+    FieldKind.VERDICT: st.sampled_from([*map(str, CompatVerdict), "null"]).map(
+        lambda text: Operand(text, " " in text)
+    ),
     FieldKind.NUMBER: st.sampled_from(["0", "3", "-1", "1.5", "1e1"]).map(Operand),
     FieldKind.SIZE: st.sampled_from(["0", "1KiB", "1.5kB", "2MB"]).map(Operand),
     FieldKind.DURATION: st.sampled_from(["0s", "90m", "1d12h"]).map(Operand),
