@@ -9,13 +9,12 @@ from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite.store import SqliteStore
 from ckpt_backends.testing.chance import Chance
-from ckpt_backends.testing.encrypted import KEY, key_of, types_of
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.queries.tail import Tail
 from ckpt_cli.reading.thread import TriggerInference
 from tests.engines.commands import COMMANDS, PLANNED
 from tests.engines.places import HOSTILE
-from tests.kit.agents.steps import config_of, graph_of, role, talk
+from tests.kit.agents.steps import role, talk
 from tests.kit.command import FIXTURES, ckpt, ids_of, later
 from tests.kit.harness.sql import SqlHarness
 from tests.kit.savers import mysql
@@ -225,26 +224,3 @@ def test_only_commands_that_read_are_sent(place: Any) -> None:
     others = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
     others |= {"COMMAND", "PEXPIRETIME", "TYPE", "SCAN", "WATCH", "UNWATCH"}
     assert {one.replace("|", " ") for one in sent - others} <= READING
-
-
-@pytest.mark.parametrize("place", ["mongodb", *later("valkey", "dynamodb")], indirect=True)
-def test_an_encrypted_thread_is_read_changed_and_resumed(
-    place: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a saver encrypts more than the values of channels: metadata, documents, whole texts."""
-    with key_of(place, KEY):
-        talk(place.kept_saver, "trip")
-        closed = ckpt("-s", place.url, "show", "trip")
-        assert "encrypted" in closed.out + closed.err
-        monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY.decode())
-        rows = ckpt("-s", place.url, "history", "trip", "-o", "json").json
-        assert [row["source"] for row in rows] == ["loop", "loop", "loop", "input"]
-        for words in (["rollback", "trip", "~1"], ["copy", "trip", "--as", "new"]):
-            assert ckpt("-s", place.url, *words, "--yes").code == 0, words
-        assert any(tag.endswith("+aes") for tag in types_of(place.url, "new"))
-        assert graph_of(place.kept_saver).get_state(config_of("trip")).next == ("b",)
-        for name in ("trip", "new"):
-            went_on = graph_of(place.kept_saver).invoke(None, config_of(name))
-            assert went_on["items"][-2:] == ["from a", "from b"]
-        shown = ckpt("-s", place.url, "show", "trip", "-o", "json").json
-        assert shown["values"]["items"] == ["in trip", "from a", "from b"]

@@ -1,24 +1,16 @@
 """Others write at the same time: what `ckpt` adds is whole or not there, and never over theirs."""
 
-import random
 import sqlite3
-import subprocess
-import sys
-import time
 from contextlib import closing
 
 import psycopg
 import pytest
 
 from ckpt_backends.postgres.database import lock_number
-from ckpt_backends.testing.chance import Chance
-from ckpt_backends.testing.official import ScenarioStore, config_of, state
+from ckpt_backends.testing.official import ScenarioStore, config_of
 from tests.kit.agents.asking import on_terminal
 from tests.kit.cases import cases
-from tests.kit.command import ckpt, first_now, later
-
-COMMAND = [sys.executable, "-m", "ckpt_cli"]
-
+from tests.kit.command import ckpt, first_now
 
 ENGINES = pytest.mark.parametrize(
     "filled", first_now(["sqlite", "postgres", "mysql"]), indirect=True
@@ -53,31 +45,6 @@ def test_the_user_decides(filled: ScenarioStore, answer: bytes, code: int, says:
     found, _, said = on_terminal(words, answer, lambda: None)
     assert (found, says in said) == (code, True)
     assert (filled.harness.rows("ours") == before) == (code != 0)
-
-
-@ENGINES
-@cases("at_random", *later(False), pytest.param(True, marks=pytest.mark.nightly))
-def test_a_killed_rollback_is_whole_or_not_there(
-    filled: ScenarioStore, at_random: bool, chance: Chance
-) -> None:
-    graph = filled.thread("subgraph-stateful").graph(filled.saver)
-    words = [*COMMAND, "-s", filled.harness.url, "rollback", "ours", "step:1", "--yes"]
-    started = time.monotonic()
-    subprocess.run(words, check=True, capture_output=True)
-    usual = time.monotonic() - started
-    target = state(graph, config_of("ours"))
-    for dice in chance.rounds(20) if at_random else map(random.Random, range(2)):
-        before = filled.harness.rows("ours")
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(usual * dice.uniform(0.5, 1.05))
-        process.kill()
-        process.communicate()
-        after = filled.harness.rows("ours")
-        if after != before:
-            # The root and the namespace of the subgraph.
-            assert len(after["checkpoints"]) == len(before["checkpoints"]) + 2
-            assert all(row in after["checkpoints"] for row in before["checkpoints"])
-        assert state(graph, config_of("ours")) == target
 
 
 @pytest.mark.nightly

@@ -13,7 +13,7 @@ from ckpt_backends.testing.official import (
     state,
     stored_ids,
 )
-from ckpt_backends.testing.trials import FEW, NAMES, PLAIN, SAMPLE, check_clone, check_rollback
+from ckpt_backends.testing.trials import FEW, NAMES, PLAIN, check_clone, check_rollback
 from tests.kit.command import ckpt
 from tests.kit.generated import GENERATED, generate, other
 from tests.kit.travelling import tiered
@@ -56,20 +56,6 @@ def check_every_checkpoint(filled: ScenarioStore, thread: ScenarioThread) -> Non
     for place, target in enumerate(stored_ids(filled.saver, thread.thread_id)):
         check_rollback(filled, thread, target)
         check_clone(filled, thread, target, is_head=place == 0)
-
-
-@pytest.mark.parametrize("name", tiered(NAMES, FEW, SAMPLE))
-def test_an_undone_rollback_leaves_every_row_as_it_was(filled: ScenarioStore, name: str) -> None:
-    place, ids = filled.harness, filled.ids(name)
-    place.copy(name, "ours")
-    before = place.rows("ours")
-    for target in {ids[0], ids[len(ids) // 2], ids[-1]}:
-        back = ckpt("-s", place.url, "rollback", "ours", target, "--yes", "-o", "json")
-        assert back.code == 0, back.err
-        assert place.rows("ours") != before
-        undone = ckpt("-s", place.url, "undo", "ours", "--yes", "-o", "json").json
-        assert (undone["form"], undone["head"]) == ("removal", ids[0])
-        assert place.rows("ours") == before
 
 
 def test_undoing_what_was_resumed_goes_back_to_the_head_before(filled: ScenarioStore) -> None:
