@@ -1,9 +1,9 @@
 """The matrix of the docs: each cell is tried on a store of the layout."""
 
-import subprocess
-import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 from ckpt_backends.declaration import known_backends, layouts
 from ckpt_backends.plugins import check_declaration, missing_functions
@@ -11,6 +11,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_cli.core.support_matrix import LIMITS, Limit, limit
+from ckpt_cli.output import Output
 
 WORDS: Mapping[str, list[str]] = {
     "threads list": ["threads", "list"],
@@ -87,15 +88,7 @@ def _check_cell(filled: FilledStore, command: str, words: list[str], lacks: Limi
 
 
 def _begun(filled: FilledStore, words: list[str]) -> CommandResult:
-    """The first line of a command that goes on until it is stopped."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ckpt_cli", "-s", filled.harness.url, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    first = process.stdout.readline()
-    process.terminate()
-    _, err = process.communicate()
-    return CommandResult(0 if first else process.returncode, first, err.decode())
+    """What a command prints that goes on until it is stopped."""
+    with patch.object(Output, "wait", side_effect=EOFError):
+        answer = ckpt("-s", filled.harness.url, *words)
+    return replace(answer, code=0) if answer.raw else answer
