@@ -123,10 +123,11 @@ class Broken(Exception):
 
 
 @pytest.mark.parametrize("layout", ["redis", "redis-plain"], indirect=True)
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)])
 def test_what_a_break_leaves_goes_with_the_next_run(
-    redis_cluster: servers.Cluster, filled: str, monkeypatch: pytest.MonkeyPatch
+    redis_cluster: servers.Cluster, filled: str, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a transaction each key goes by itself."""
+    """Without a transaction each key goes by itself: after so many messages, or after each."""
     url = redis_cluster.url
     before = dumped(redis_cluster)
     sent, most = cluster.ClusterConnection.send, 0
@@ -139,7 +140,7 @@ def test_what_a_break_leaves_goes_with_the_next_run(
         return sent(connection, command)
 
     monkeypatch.setattr(cluster.ClusterConnection, "send", broken)
-    for steps in range(2, 40):
+    for steps in range(2, 40, every):
         removal = removal_of(url, "trip")
         most = steps
         try:
