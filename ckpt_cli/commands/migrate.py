@@ -12,10 +12,8 @@ from ckpt_cli.commands.changing import change_many, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
 from ckpt_cli.core.migration import Migration, parse_defaults, parse_pairs
 from ckpt_cli.options import DryRun, Force, Match, Where, Yes
-from ckpt_cli.plans.migrate import AskedMigration, plan_migration
-from ckpt_cli.plans.proposal import Proposal
+from ckpt_cli.plans.migrate import AskedMigration, Migrations
 from ckpt_cli.reading.graphs import graphs_in
-from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.plan import ChangeWords
 from ckpt_cli.session import Session
 
@@ -97,14 +95,12 @@ def migrate(
     asked.check()
     targets = ThreadTargets(threads, None, match, where, everything)
 
-    def plan(reader: ThreadReader, _: str | None) -> Proposal:
-        return plan_migration(reader, session.editable, session.now, asked)
-
+    plans = Migrations(session.editable, session.now, asked)
     if targets.is_several:
-        change_many(session, targets.all(session), plan, _WORDS)
+        change_many(session, targets.all(session), lambda one, _: plans.plan(one), _WORDS)
         return
     reader, _ = targets.one(session)
-    found = plan(reader, None)
+    found = plans.plan(reader)
     if found.plan is None:
         session.note(f"nothing to migrate in thread '{reader.thread_id}': {found.remark}")
         return

@@ -29,6 +29,7 @@ from ckpt_cli.core.tasks import (
     caller_of,
     handler_ids,
     handler_path,
+    is_call,
     is_handler,
     pull_ids,
     pull_path,
@@ -332,8 +333,10 @@ def refiled(
             caller_of(origins[0], task.node, one.old or "", task.path),
             caller_of(origins[1], one.node, one.new, names.path(task.path)),
         )
-    updates = [update_ids(one, _UPDATES) for one in origins]
-    moved = dict(zip(*updates, strict=True))
+    moved: dict[str, str] = {}
+    if any(not is_call(one.path) for one in step.others):
+        updates = [update_ids(one, _UPDATES) for one in origins]
+        moved |= zip(*updates, strict=True)
     for task in sorted(step.others, key=lambda one: len(one.path)):
         if task.id is None:
             continue

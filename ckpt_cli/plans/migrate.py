@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import NamedTuple
 
 from ckpt_backends import shell
@@ -60,7 +59,6 @@ from ckpt_cli.core.state import (
     Version,
     delta_channels,
     is_state,
-    read_body,
 )
 from ckpt_cli.core.tasks import Task, interrupt_id, origin_at
 from ckpt_cli.plans.fork import (
@@ -70,15 +68,15 @@ from ckpt_cli.plans.fork import (
     delta_writes,
     finished_nodes,
     head_notes,
-    heads_of,
     notes_of,
     open_questions,
 )
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.repair import stored_list
-from ckpt_cli.queries.compat import FINGERPRINT, graph_of_thread, old_graph_of, stored_head
+from ckpt_cli.queries.compat import FINGERPRINT, graph_of_thread, head_of, old_graph_of, stored_head
 from ckpt_cli.reading.states import read_state
-from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.reading.store import is_redacted
+from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
 _HARM = frozenset(CompatVerdict) - {
     CompatVerdict.OK,
@@ -118,11 +116,7 @@ class _Level:
     """The head of a namespace, and its copy."""
 
     moment: Moment
-    original: Checkpoint
     """The head with all values, as stored."""
-    body: Body
-    writes: Sequence[Write]
-    """Those of the head, with their values."""
     key: CheckpointKey
     """That of the copy."""
     judging: Judging | None
@@ -135,6 +129,16 @@ class _Level:
     inner: list[_Level] = field(default_factory=list)
     is_changed: bool = False
     """Whether the head alone does not do in the new graph what its copy does."""
+
+    @property
+    def body(self) -> Body:
+        """The body of the head."""
+        return self.moment.body
+
+    @property
+    def original(self) -> Checkpoint:
+        """The head as stored."""
+        return self.moment.checkpoint
 
     @property
     def is_moved(self) -> bool:
@@ -153,42 +157,56 @@ class _Level:
             yield from one.all()
 
 
-def plan_migration(
-    reader: ThreadReader, rows: Store, now: datetime, asked: AskedMigration
-) -> Proposal:
-    """Plan to add a copy of the head that resumes in the new graph as the head did in the old one.
+class Migrations:
+    """Plans how threads are migrated."""
 
-    A thread that needs none, or that belongs to another graph, is `unneeded`. Raises `Refused` if
-    something would be harmed even so, and `Unsupported` if the layout or the thread does not allow
-    it.
-    """
-    check_store(rows)
-    reader.check_root()
-    if reader.is_values_only:
-        raise Unsupported(
-            "cannot migrate: this layout does not store what runs next",
-            hint="the application decides what runs next",
-        )
-    judging = None if asked.file is None else _judging(reader, asked, asked.file)
-    if asked.file is not None and judging is None:
-        return Proposal(reader.thread_id, state="unneeded", remark="it belongs to another graph")
-    heads = heads_of(reader)
-    tick = forking.first_tick(now, heads.values(), force=asked.force)
-    made = _Making(reader, rows, asked.migration, tick + len(heads))
-    root = made.level("", "", judging)
-    if not root.is_needed:
-        if root.judging is not None:
-            list(_proven(reader, root.judging, stored_head(reader, ""), asked))
-        remark = "it resumes in the new graph as it is" if judging else "it has none of these names"
-        return Proposal(reader.thread_id, state="unneeded", remark=remark)
-    return Proposal.of(_plan(reader, rows, root, asked, heads, now))
+    def __init__(self, rows: Store, now: datetime, asked: AskedMigration) -> None:
+        """`rows` is the store as it is stored, decrypted. Raises `Unsupported` if checkpoints
+        cannot be added in its layout.
+        """
+        check_store(rows)
+        self._rows, self._now, self._asked = rows, now, asked
+        self._inference = TriggerInference(rows)
+
+    def plan(self, reader: ThreadReader) -> Proposal:
+        """Plan to add a copy of the head that resumes in the new graph as the head did before.
+
+        A thread that needs none, or that belongs to another graph, is `unneeded`. Raises `Refused`
+        if something would be harmed even so, and `Unsupported` if the thread does not allow it.
+        """
+        if reader.is_values_only:
+            raise Unsupported(
+                "cannot migrate: this layout does not store what runs next",
+                hint="the application decides what runs next",
+            )
+        stored = ThreadReader(self._rows, reader.thread, self._inference)
+        asked, heads = self._asked, {ns: one[0].key for ns, one in stored.indexes().items()}
+        stored.check_root()
+        moment = _head(stored, "")
+        level, judging = head_of(stored, moment), None
+        if asked.file is not None:
+            judging = _judging(level, asked, asked.file)
+            if judging is None:
+                return _unneeded(reader, "it belongs to another graph")
+        ids = {ns: one.checkpoint_id for ns, one in heads.items()}
+        tick = forking.first_tick(self._now, ids.values(), force=asked.force)
+        made = _Making(stored, asked.migration, tick + len(heads))
+        root = made.level(moment, "", judging)
+        proof = _Proof(stored, asked, level, hides=is_redacted(reader.store))
+        if root.is_needed:
+            return Proposal.of(_plan(reader, stored, root, proof, ids, self._now))
+        if judging is None:
+            return _unneeded(reader, "it has none of these names")
+        list(proof.of(level, judging))
+        return _unneeded(reader, "it resumes in the new graph as it is")
 
 
-def _judging(reader: ThreadReader, asked: AskedMigration, file: GraphFile) -> Judging | None:
+def _unneeded(reader: ThreadReader, why: str) -> Proposal:
+    return Proposal(reader.thread_id, state="unneeded", remark=why)
+
+
+def _judging(level: StoredHead, asked: AskedMigration, file: GraphFile) -> Judging | None:
     """Return the new graph of a thread; None if it belongs to another one."""
-    level = stored_head(reader, "")
-    if level is None:
-        raise Refused(f"thread '{reader.thread_id}' has no checkpoint in the root namespace")
     nodes, keys = asked.migration.nodes, asked.migration.keys
     seen = {nodes.get(name, name): one for name, one in level.body.seen.items()}
     versions = {keys.get(name, name): one for name, one in level.body.versions.items()}
@@ -203,26 +221,42 @@ def _judging(reader: ThreadReader, asked: AskedMigration, file: GraphFile) -> Ju
     return None if name is None else Judging(file, file.parts[file.graphs[name]])
 
 
+def _head(reader: ThreadReader, ns: str) -> Moment:
+    """Return the head of a namespace, as stored. Raises `Unsupported` if it has no recipe."""
+    moment = reader.moment(ns, reader.head(ns) or "", values=True, state=True)
+    forking.check_body(moment.key, moment.body)
+    if moment.body.is_javascript:
+        raise Unsupported("cannot migrate a thread of LangGraph.js")
+    if moment.body.v < forking.NEWEST_FORMAT:
+        raise Unsupported(
+            f"cannot migrate a thread of format {moment.body.v}, before LangGraph 0.5",
+            hint="resume it once with the old graph and a newer release",
+        )
+    if moment.step.next is None:
+        raise Unsupported("cannot migrate: what runs next cannot be told from what is stored")
+    return moment
+
+
 class _Making:
     """Reads the heads of a thread, and gives their copies ids."""
 
-    def __init__(self, reader: ThreadReader, rows: Store, migration: Migration, tick: int) -> None:
+    def __init__(self, reader: ThreadReader, migration: Migration, tick: int) -> None:
         """`tick` is the time of the root's copy; those of subgraphs are older: see `_memories` of
         a rollback.
         """
-        self._reader, self._rows, self._migration, self._tick = reader, rows, migration, tick
+        self._reader, self._migration, self._tick = reader, migration, tick
 
     def level(
-        self, ns: str, new_ns: str, judging: Judging | None, *, is_call: bool = False
+        self, moment: Moment, new_ns: str, judging: Judging | None, *, is_call: bool = False
     ) -> _Level:
         """Return the head of a namespace with its copy in another, or the same.
 
         That of a call is always another one, since it has the id of the task that called.
         """
-        reader = self._reader
-        moment, original, body, writes = self._head(ns)
+        reader, ns, body = self._reader, moment.key.checkpoint_ns, moment.body
         graph = None if judging is None else judging.graph
-        channels = {*body.versions, *body.values, *(one.channel for one in writes)}
+        written = {*body.values, *(one.channel for one in moment.writes)}
+        channels = {*body.versions, *written}
         names = names_in(self._migration, graph, channels)
         _check_free(body, names)
         number = moment.number or 0
@@ -243,9 +277,6 @@ class _Making:
         tell = (moment.step, body)
         made = _Level(
             moment,
-            original,
-            body,
-            writes,
             key,
             judging,
             names,
@@ -258,31 +289,11 @@ class _Making:
             (made.is_moved and not is_call)
             or bool(made.values or made.defaults)
             or any(one.old not in (None, one.new) for one in same)
-            or any(_is_renamed(one, names, body) for one in (*body.values, *map(_channel, writes)))
+            or any(_is_renamed(one, names, body) for one in written)
             or any(names.channel(one) != one for one in body.versions if is_state(one, body))
         )
         made.inner += self._inner(made, called)
         return made
-
-    def _head(self, ns: str) -> tuple[Moment, Checkpoint, Body, Sequence[Write]]:
-        """Return the head of a namespace, as stored. Raises `Unsupported` if it has no recipe."""
-        head = self._reader.head(ns) or ""
-        moment = self._reader.moment(ns, head, state=True)
-        original = _whole(self._rows, moment.key)
-        body = read_body(original)
-        forking.check_body(moment.key, body)
-        if body.is_javascript:
-            raise Unsupported("cannot migrate a thread of LangGraph.js")
-        if body.v < forking.NEWEST_FORMAT:
-            raise Unsupported(
-                f"cannot migrate a thread of format {body.v}, before LangGraph 0.5",
-                hint="resume it once with the old graph and a newer release",
-            )
-        if moment.step.next is None:
-            raise Unsupported("cannot migrate: what runs next cannot be told from what is stored")
-        thread_id, ids = self._reader.thread_id, [head]
-        writes = self._rows.writes(thread_id, checkpoint_ns=ns, checkpoint_ids=ids, values=True)
-        return moment, original, body, list(writes)
 
     def _inner(self, level: _Level, called: Mapping[str, str]) -> Iterator[_Level]:
         """Yield the heads of the subgraphs that unfinished tasks called, and of those that keep
@@ -300,7 +311,7 @@ class _Making:
                 further = each.removeprefix(f"{stored}|")
                 if each == stored or (each != further and further.isdecimal()):
                     inner = new + each.removeprefix(stored)
-                    yield self.level(each, inner, inside, is_call=True)
+                    yield self.level(_head(self._reader, each), inner, inside, is_call=True)
         outer = graph_of(ns)
         for each in self._reader.namespaces:
             if each and not is_in_call(each) and graph_of(each)[:-1] == outer:
@@ -309,7 +320,8 @@ class _Making:
                 there = self._reader.head(new) if new != each else None
                 if there is not None and self._is_copy(new, there, each):
                     continue
-                found = self.level(each, new, self._inside(level, node))
+                head = _head(self._reader, each)
+                found = self.level(head, new, self._inside(level, node))
                 if there is not None:
                     raise Refused(
                         f"cannot migrate thread '{self._reader.thread_id}': a subgraph '{new}' has"
@@ -328,25 +340,8 @@ class _Making:
         return None if level.judging is None else level.judging.inside(node)
 
 
-def _channel(write: Write) -> str:
-    return write.channel
-
-
 def _is_renamed(channel: str, names: Names, body: Body) -> bool:
     return names.channel(channel) != channel and (":" in channel or is_state(channel, body))
-
-
-def _whole(rows: Store, key: CheckpointKey) -> Checkpoint:
-    """Return a checkpoint with all of its values."""
-    (found,) = rows.checkpoints(
-        key.thread_id,
-        checkpoint_ns=key.checkpoint_ns,
-        checkpoint_ids=[key.checkpoint_id],
-        body=True,
-        metadata=True,
-        values=True,
-    )
-    return found
 
 
 def _check_free(body: Body, names: Names) -> None:
@@ -594,7 +589,7 @@ def _written(level: _Level, ids: Mapping[str, str]) -> Iterator[Write]:
     """Yield the writes of a head as they are stored with its copy."""
     tasks = {one.old: one.new for one in level.filed if one.old is not None}
     names = level.names
-    for one in level.writes:
+    for one in level.moment.writes:
         value, channel = one.value, one.channel
         if value is None:
             raise ValueError("the value of a write was not read")
@@ -617,39 +612,32 @@ def _written(level: _Level, ids: Mapping[str, str]) -> Iterator[Write]:
 
 def _plan(
     reader: ThreadReader,
-    rows: Store,
+    stored: ThreadReader,
     root: _Level,
-    asked: AskedMigration,
+    proof: _Proof,
     heads: Mapping[str, str],
     now: datetime,
 ) -> forking.CheckpointPlan:
-    levels = list(root.all())
+    asked, levels = proof.asked, list(root.all())
     ids = {old: new for one in levels for old, new in _question_ids(one)}
-    made = NewRows(rows)
+    made = NewRows(stored.store)
     marks = {} if asked.reason is None else {REASON: asked.reason}
-    copied, why = _copies(reader, made, levels, ids, marks)
-    main, also = made.added[-1], tuple(made.added[:-1])
+    copied, why = _copies(stored, made, levels, ids, marks)
     after = copied[""][1]
     repeated = set(head_notes(root.moment))
     notes = [one for one in notes_of(reader, root.moment, root.moment, now) if one not in repeated]
-    if asked.file is None:
+    if root.judging is None:
         notes.append("nothing proves that the new graph resumes it: give --to NEW.json")
     else:
-        notes += _proven(reader, root.judging, _judged_head(reader, copied, ""), asked)
+        notes += proof.of(_judged_head(stored, copied, ""), root.judging)
     if ids:
         notes.append("its questions have other ids: clients must read them again")
-    state = dict(read_state(reader, root.moment).values)
+    state = dict(read_state(stored, root.moment).values)
     renamed = {root.names.channel(name): value for name, value in state.items()}
     number = (root.moment.number or 0) + 1
-    plan = copy_plan(
-        reader,
-        root.moment,
-        root.moment,
-        main,
-        made.change(reader.thread_id, heads),
-        renamed | dict(root.defaults),
-        number,
-    )
+    change = made.change(reader.thread_id, heads)
+    target, main = root.moment, made.added[-1]
+    plan = copy_plan(reader, target, target, main, change, {**renamed, **root.defaults}, number)
     at = dict(plan.configurable or {})
     # With an id, LangGraph travels in time and runs the tasks again.
     at.pop("checkpoint_id", None)
@@ -660,7 +648,7 @@ def _plan(
         why=why,
         next=after.step.waiting,
         saved=finished_nodes(after),
-        also=also,
+        also=tuple(made.added[:-1]),
         waits=open_questions(after),
         notes=tuple(dict.fromkeys(notes)),
         mends=tuple(_mends(levels)),
@@ -723,7 +711,7 @@ def _question_ids(level: _Level) -> Iterator[tuple[str, str]]:
     nodes = {one.id: one.node for one in level.moment.step.runs if one.id and one.node}
     answers = {
         one.task_id: len(items_of(decode(one.value)) or ())
-        for one in level.writes
+        for one in level.moment.writes
         if one.channel == RESUME and one.value is not None
     }
     for one in level.filed:
@@ -736,36 +724,42 @@ def _question_ids(level: _Level) -> Iterator[tuple[str, str]]:
             yield interrupt_id([old, number]), interrupt_id([new, number])
 
 
-def _proven(
-    reader: ThreadReader, judging: Judging | None, head: StoredHead | None, asked: AskedMigration
-) -> Iterator[str]:
-    """Yield what cannot be told of a head in the new graph. Raises `Refused` if it is harmed."""
-    if judging is None or head is None:
-        return
-    known = set(_found_before(reader, asked))
-    left = [
-        one
-        for one in findings_of(head, judging)
-        if not is_meant(one, asked.accepted) and (one.code, one.where) not in known
-    ]
-    harm = [one for one in left if one.verdict in _HARM]
-    if harm:
-        raise _no_recipe(reader.thread_id, harm, has_old=asked.old is not None)
-    yield from (f"cannot tell of {one.where}: {one.reason}" for one in left)
+class _Proof(NamedTuple):
+    """Looks whether a thread goes on in the new graph."""
 
+    reader: ThreadReader
+    asked: AskedMigration
+    before: StoredHead
+    """The head of the thread."""
+    hides: bool
+    """Whether nothing from a value may be told."""
 
-def _found_before(reader: ThreadReader, asked: AskedMigration) -> Iterator[tuple[str, str]]:
-    """Yield what the old graph would do to the thread itself, as code and new place."""
-    level = stored_head(reader, "") if asked.old is not None else None
-    if level is None or asked.old is None:
-        return
-    name = graph_of_thread(level, asked.old, None)
-    graph = None if name is None else old_graph_of(name, level, asked.old)
-    if graph is None:
-        return
-    names = {**asked.migration.nodes, **asked.migration.keys}
-    for one in findings_of(level, Judging(asked.old, graph)):
-        yield one.code, " > ".join(names.get(part, part) for part in one.where.split(" > "))
+    def of(self, head: StoredHead, judging: Judging) -> Iterator[str]:
+        """Yield what cannot be told of a head in the new graph. Raises `Refused` if it is harmed.
+
+        What the old graph does to the thread as well is left out, if it is given.
+        """
+        known = set(self._found_before())
+        left = [
+            one
+            for one in findings_of(head._replace(is_redacted=self.hides), judging)
+            if not is_meant(one, self.asked.accepted) and (one.code, one.where) not in known
+        ]
+        harm = [one for one in left if one.verdict in _HARM]
+        if harm:
+            raise _no_recipe(self.reader.thread_id, harm, has_old=self.asked.old is not None)
+        yield from (f"cannot tell of {one.where}: {one.reason}" for one in left)
+
+    def _found_before(self) -> Iterator[tuple[str, str]]:
+        """Yield what the old graph would do to the thread itself, as code and new place."""
+        old, migration = self.asked.old, self.asked.migration
+        name = None if old is None else graph_of_thread(self.before, old, None)
+        graph = None if name is None else old_graph_of(name, self.before, old)
+        if old is None or graph is None:
+            return
+        names = {**migration.nodes, **migration.keys}
+        for one in findings_of(self.before, Judging(old, graph)):
+            yield one.code, " > ".join(names.get(part, part) for part in one.where.split(" > "))
 
 
 def _no_recipe(thread_id: str, harm: Sequence[Incompatibility], *, has_old: bool) -> Refused:
@@ -782,15 +776,15 @@ def _no_recipe(thread_id: str, harm: Sequence[Incompatibility], *, has_old: bool
 
 def _judged_head(
     reader: ThreadReader, copied: Mapping[str, tuple[_Level, Moment]], ns: str
-) -> StoredHead | None:
-    """Return the copy in a namespace as a head to judge, or the head of one that stays."""
-    if ns not in copied:
-        return stored_head(reader, ns)
+) -> StoredHead:
+    """Return the copy in a namespace as a head to judge."""
     level, moment = copied[ns]
-    before = stored_head(reader, level.moment.key.checkpoint_ns)
-    if before is None:
-        return None
+    before = head_of(reader, level.moment)
     names = level.names
+
+    def inner(ns: str) -> StoredHead | None:
+        return _judged_head(reader, copied, ns) if ns in copied else stored_head(reader, ns)
+
     return before._replace(
         nodes=graph_of(ns),
         key=level.key,
@@ -800,7 +794,7 @@ def _judged_head(
         number=(level.moment.number or 0) + 1,
         calls={one.new: one.node for one in level.filed if one.old in before.calls},
         stateful=frozenset(map(names.node, before.stateful)),
-        inner=partial(_judged_head, reader, copied),
+        inner=inner,
         deltas=frozenset(map(names.channel, before.deltas)),
     )
 

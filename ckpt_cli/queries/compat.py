@@ -184,7 +184,12 @@ def stored_head(reader: ThreadReader, ns: str) -> StoredHead | None:
     head = reader.head(ns)
     if head is None:
         return None
-    moment = reader.moment(ns, head, values=True, state=True)
+    return head_of(reader, reader.moment(ns, head, values=True, state=True))
+
+
+def head_of(reader: ThreadReader, moment: Moment) -> StoredHead:
+    """Return the head of a namespace, which was read with all values."""
+    ns = moment.key.checkpoint_ns
     stateful = {
         one.node for each in reader.namespaces for one in levels(each) if _is_stateful(one, ns)
     }
