@@ -246,7 +246,7 @@ def record() -> str:
             **{"PATH": f"{programs}:{os.environ['PATH']}", "HOME": name, "TZ": "UTC"},
             **{"CKPT_STORE": "sample.db", "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"},
         }
-        demo = [programs / "ckpt", "demo", "sample.db", "-q"]
+        demo: list[str | Path] = [programs / "ckpt", "demo", "sample.db", "-q"]
         subprocess.run(demo, cwd=name, env=environment, check=True)
         terminal = Terminal(folder, environment)
         try:
