@@ -101,7 +101,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "Copy and archive": {
         "copy": "Copy threads to another store, or to a new thread.",
-        "export": "Write threads to archive files, as JSON, or as tables.",
+        "export": "Write threads to archive files, as JSON, as tables, or as tests.",
         "import": "Restore archived threads, into a store of any layout.",
     },
     "Set up": {

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from typer import Argument, Context, Option
 
 from ckpt_backends.archive import SUFFIX, SigningKey, bundle_name, make_folder
-from ckpt_backends.errors import CkptError, Refused, UsageError
+from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.files import read_regular
 from ckpt_cli import __version__
 from ckpt_cli.api.answer import explain_short_forms
@@ -25,6 +25,7 @@ from ckpt_cli.options import AsOf, Cluster, Jobs, Match, Where
 from ckpt_cli.reading.store import refuse_raw
 from ckpt_cli.render.copy import EXPORTED, EXPORTED_COLUMNS, EXPORTED_TABLE_COLUMNS, ExportedThread
 from ckpt_cli.render.table import iso
+from ckpt_cli.render.thread_tests import WRITTEN_TESTS, WRITTEN_TESTS_COLUMNS
 from ckpt_cli.session import Session
 
 _REDACTED, _MANIFEST = ".redacted.jsonl", "manifest.json"
@@ -63,8 +64,30 @@ def export(
     jobs: Jobs = 1,
     cluster: Cluster = None,
     as_of: AsOf = None,
+    as_: Annotated[
+        Literal["pytest"] | None,
+        Option("--as", metavar="pytest", help="Write tests of the graph, from what is recorded."),
+    ] = None,
+    graph: Annotated[
+        str | None,
+        Option(metavar="MODULE:NAME", help="With --as: the graph, or the function that builds it."),
+    ] = None,
+    check: Annotated[
+        bool, Option("--check", help="With --as: run each test twice, and mark those that fail.")
+    ] = False,
+    python: Annotated[
+        Path | None,
+        Option(metavar="PATH", help="With --check: Python of the application. [default: python]"),
+    ] = None,
+    mask_secrets: Annotated[
+        bool,
+        Option("--mask-secrets", help="With --as: replace credentials, instead of refusing them."),
+    ] = False,
+    force: Annotated[
+        bool, Option("--force", help="With --as: write over files of the same names.")
+    ] = False,
 ) -> None:
-    """Write threads to archive files, as JSON, or as tables.
+    """Write threads to archive files, as JSON, as tables, or as tests.
 
     A bundle holds the rows of a thread as stored, as gzip over lines of JSON with a checksum;
     `ckpt import` restores it row for row. The format jsonl has one line per checkpoint, oldest
@@ -75,14 +98,33 @@ def export(
     --all only. manifest.json lists the files with their digests. If the run is stopped, the same
     command goes on. For one question, `ckpt sql` is quicker: docs/sql.md says which to take.
 
+    With --as pytest, each thread becomes a test file and a JSON file in DIR, tests/threads by
+    default: a test for each task, and one for the whole thread. Models and tools answer what they
+    answered then. A thread with credentials is refused. docs/tests.md says how the tests run.
+
     ```
     ckpt -s agent.db export user-42 user-43 --to backups
     ckpt -s agent.db export user-42 --format jsonl | jq -c .values
     ckpt -s agent.db export --where 'status = error' --to incident
     ckpt -s prod export --all --format parquet --to lake --jobs 4
+    ckpt -s prod export user-42 --as pytest --graph app.graph:build --check
     ```
     """
     session: Session = ctx.obj
+    if as_ is not None:
+        if format_ != "bundle" or table or sign_key is not None or jobs > 1 or cluster is not None:
+            raise UsageError(
+                "--as pytest takes no --format, --table, --sign-key, --jobs or --cluster",
+                hint="leave them out",
+            )
+        chosen = _chosen(session, threads, match, where, everything=everything)
+        _tests(session, chosen, TestOptions(to, graph, check, python, mask_secrets, force))
+        return
+    if graph is not None or check or python is not None or mask_secrets or force:
+        raise UsageError(
+            "--graph, --check, --python, --mask-secrets and --force are for tests",
+            hint="add --as pytest",
+        )
     if format_ != "bundle" and sign_key is not None:
         raise UsageError("--sign-key signs archives", hint="leave out --format")
     if format_ not in ("bundle", "jsonl"):
@@ -93,13 +135,21 @@ def export(
             "--table, --jobs and --cluster are for tables", hint="add --format parquet"
         )
     chosen = _chosen(session, threads, match, where, everything=everything)
-    if not chosen:
-        explain_short_forms(session, where)
-        session.note("no thread matches")
     if format_ == "jsonl" and to is None:
         session.output.lines(record for thread in chosen for record in thread.export())
         return
-    if format_ == "bundle":
+    _files(session, chosen, format_, to, sign_key)
+
+
+def _files(
+    session: Session,
+    chosen: Sequence[ThreadHandle],
+    form: Literal["bundle", "jsonl", "parquet", "csv", "ndjson"],
+    to: Path | None,
+    sign_key: Path | None,
+) -> None:
+    """Write a file for each thread."""
+    if form == "bundle":
         refuse_raw(session.store)
         if session.as_of is not None:
             raise UsageError(
@@ -107,14 +157,59 @@ def export(
             )
     folder = Path() if to is None else to
     make_folder(folder)
-    if format_ == "jsonl":
+    if form == "jsonl":
         _refuse_mixed(folder, is_redacted=session.opening.redact)
     seen = progress(chosen, total=len(chosen), label="exporting")
     key = signing_key(sign_key, folder)
-    written = partial(_bundles, key) if format_ == "bundle" else _lines
+    written = partial(_bundles, key) if form == "bundle" else _lines
     # Every file is written before anything is printed, so that a closed pipe stops nothing.
     written_files = list(map(EXPORTED.record, written(session, seen, folder)))
     session.output.records(written_files, EXPORTED_COLUMNS)
+
+
+class TestOptions(NamedTuple):
+    """What the options of --as pytest say."""
+
+    to: Path | None
+    graph: str | None
+    check: bool
+    python: Path | None
+    mask: bool
+    force: bool
+
+
+def _tests(session: Session, chosen: Sequence[ThreadHandle], options: TestOptions) -> None:
+    """Write threads as tests, and run these if that is asked for."""
+    from ckpt_cli.api.thread_tests import ThreadTests, WrittenTests
+
+    if options.graph is None:
+        raise UsageError("--as pytest requires --graph", hint="add --graph MODULE:NAME")
+    folder = Path("tests", "threads") if options.to is None else options.to
+    tests = ThreadTests(
+        folder,
+        options.graph,
+        ignored=session.names.ignored_secrets,
+        mask=options.mask,
+        replace=options.force,
+    )
+    make_folder(folder)
+    written: list[WrittenTests] = []
+    refused: list[CkptError] = []
+    for thread in progress(chosen, total=len(chosen), label="writing tests"):
+        try:
+            written.append(tests.write(thread.reader))
+        except (Refused, Unsupported, NotFound) as error:
+            if len(chosen) == 1:
+                raise
+            refused.append(error)
+    if options.check and written:
+        session.note("running each test twice")
+        tests.check(written, options.python, note=not session.opening.redact)
+    session.output.records(map(WRITTEN_TESTS.record, written), WRITTEN_TESTS_COLUMNS)
+    for one in refused:
+        session.note(one.message)
+    if refused:
+        raise PartlyDone(f"{len(refused)} of {len(chosen)} threads are left out")
 
 
 def _chosen(
@@ -130,7 +225,11 @@ def _chosen(
     if names:
         return [session.thread(name) for name in dict.fromkeys(names)]
     watch = partial(progress, total=None, label="choosing threads")
-    return list(session.handle.threads(where, match=match, watch=watch))
+    found = list(session.handle.threads(where, match=match, watch=watch))
+    if not found:
+        explain_short_forms(session, where)
+        session.note("no thread matches")
+    return found
 
 
 def _tables(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Context, Option
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.api.answer import Answer, AnswerList
 from ckpt_cli.api.thread import CheckpointHandle, ThreadHandle
 from ckpt_cli.options import AsOf, At, Channels, Memory, Namespace, OptionalThread
@@ -66,6 +67,13 @@ def show(
     ascii_only: Annotated[
         bool, Option("--ascii", help="Draw the tree with ASCII characters only.")
     ] = False,
+    as_: Annotated[
+        Literal["pytest"] | None,
+        Option("--as", metavar="pytest", help="Print a test of each task of the next step."),
+    ] = None,
+    graph: Annotated[
+        str, Option(metavar="MODULE:NAME", help="With --as: the graph that the test runs.")
+    ] = "app.graph:graph",
 ) -> None:
     """Show what is wrong with a thread, how to resume it, and its state.
 
@@ -81,6 +89,7 @@ def show(
     ckpt -s agent.db show alice@example.com --at step:3 --writes
     ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
     ckpt -s .deer-flow/data/deerflow.db show user-42 --long -o json
+    ckpt -s agent.db show user-42 --as pytest --graph app.graph:build
     ```
     """
     session: Session = ctx.obj
@@ -105,7 +114,9 @@ def show(
         _show_tree(session, named, draws, all_ns=all_ns, unfold=unfold, ascii_only=ascii_only)
         return
     found = session.handle.checkpoint(named)
-    if raw:
+    if as_ is not None:
+        _show_tests(session, found, graph, is_head=not named.has_ref)
+    elif raw:
         session.output.raw(found.raw())
     elif where:
         _show_sources(session, found)
@@ -148,6 +159,28 @@ def _show_tree(
 
     view = View(entries, drawn, entries, history_columns({}, all_ns=True))
     session.show(AnswerList(thread, view))
+
+
+def _show_tests(
+    session: Session, checkpoint: CheckpointHandle, graph: str, *, is_head: bool
+) -> None:
+    """Print tests of the step behind a checkpoint; of the last step behind which anything ran, if
+    none is named.
+    """
+    from ckpt_cli.api.thread_tests import ThreadTests
+    from ckpt_cli.render.thread_tests import pasted
+
+    tests = ThreadTests(Path(), graph, ignored=session.names.ignored_secrets)
+    found = tests.of(checkpoint.target.reader, checkpoint.id)
+    if is_head and not found.tested and (parent := checkpoint.parent) is not None:
+        found = tests.of(checkpoint.target.reader, parent.id)
+    if not found.tested:
+        why = "; ".join(f"{one.what}: {one.reason}" for one in found.left_out)
+        raise NotFound(
+            f"no task of checkpoint '{checkpoint.id}' can be a test{f': {why}' if why else ''}",
+            hint="`ckpt history THREAD` lists the steps; name the checkpoint before one",
+        )
+    session.output.verbatim(pasted(found.form, found.tested, graph))
 
 
 def _show_sources(session: Session, checkpoint: CheckpointHandle) -> None:

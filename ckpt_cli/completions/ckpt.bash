@@ -91,7 +91,7 @@ _ckpt_answer() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*|*" --namespace="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --user-key"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --compat"|*" --compat-from"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"compat --where"|*" --fail-on"|*" --accept"|*" --accept-from"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|*" --as"|"migrate --where"|*" --rename-node"|*" --rename-channel"|*" --default"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" --reducer"|*" --library"|*" --user-key"|*" --audit"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --changed-since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --interval"|*" --as-of"|*" --compat"|*" --compat-from"|*" --from"|"threads delete --where"|*" --archive"|*" --sign-key"|*" --memory"|*" --plan-out"|*" --at"|*" --ns"|*" --channel"|*" --path"|*" --as"|*" --graph"|*" --last"|"grep --where"|*" --jobs"|*" --cluster"|*" --lines"|"tail --where"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --older-than"|*" --trusted-key"|*" --thread"|*" --refresh"|*" --port"|"interrupts --where"|"compat --where"|*" --fail-on"|*" --accept"|*" --accept-from"|"errors --where"|*" --by"|*" --exec"|"replay --where"|"doctor --where"|*" --grace"|"stats --where"|*" --top"|"du --where"|*" --out"|*" --file"|"sql --where"|*" --attach"|*" --schema"|*" --timeout"|*" --channels"|*" --max-chars"|"rollback --where"|*" --steps"|*" --to-last"|*" --reason"|"fork --where"|*" --append"|"fork --replace"|*" --as-node"|"migrate --where"|*" --rename-node"|*" --rename-channel"|*" --default"|"repair messages --where"|*" --content"|"repair values --where"|"repair writes --where"|*" --new-key-file"|*" --receipt"|*" --batch"|*" --sleep"|*" --max-duration"|*" --action"|*" --head"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --scope"|"secrets --where"|*" --subject"|"erase --where"|*" --value"|*" --values-from"|*" --memory-namespace"|*" --archives"|"erase --verify"|"rekey --where"|"copy --where"|"export --where"|*" --format"|*" --table"|*" --python") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -133,6 +133,7 @@ _ckpt_answer() {
             *" --at") kind="ref" ;;
             *" --ns") kind="ns" ;;
             *" --channel") kind="channel" ;;
+            "show --as") kind="words:pytest" ;;
             *" --source") kind="thread" ;;
             *" --threads") kind="store" ;;
             *" --namespace") kind="namespace" ;;
@@ -156,13 +157,14 @@ _ckpt_answer() {
             "copy --to") kind="store" ;;
             *" --format") kind="words:bundle jsonl parquet csv ndjson" ;;
             "export --to") kind="file" ;;
+            "export --as") kind="words:pytest" ;;
             "import --to") kind="store" ;;
         esac
     elif [[ -z $ended && $cur == -* ]]; then
         case $cmd in
             "threads list") kind="words:-n --limit --all --long --sort --since --changed-since --until --status --match --where --user --first-message --page --watch --interval --exit-code --as-of --compat --compat-from" ;;
             "threads delete") kind="words:--from --match --where --archive --sign-key --memory --plan-out --dry-run --yes" ;;
-            show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --long --memory --raw --where --tree --unfold --all-ns --mermaid --svg --ascii" ;;
+            show) kind="words:--at --ns --as-of --channel --path --full --writes --metadata --long --memory --raw --where --tree --unfold --all-ns --mermaid --svg --ascii --as --graph" ;;
             history) kind="words:--ns --all-ns -n --limit --messages --as-of" ;;
             diff) kind="words:--ns --channel --stat --writes --exit-code --as-of" ;;
             messages) kind="words:--at --ns --channel --last --full --stat --as-of" ;;
@@ -209,7 +211,7 @@ _ckpt_answer() {
             erase) kind="words:--subject --where --match --value --values-from --ns --memory --memory-namespace --archives --rewrite --receipt --verify --no-mentions --plan-out --dry-run --yes" ;;
             rekey) kind="words:--match --where --all --new-key-file --encrypt --decrypt --vacuum --plan-out --dry-run --yes" ;;
             copy) kind="words:--to --as --match --where --all --at --as-of --create --replace --new-key-file --encrypt --decrypt --jobs --reason --plan-out --dry-run --yes" ;;
-            export) kind="words:--match --where --all --format --to --sign-key --table --jobs --cluster --as-of" ;;
+            export) kind="words:--match --where --all --format --to --sign-key --table --jobs --cluster --as-of --as --graph --check --python --mask-secrets --force" ;;
             import) kind="words:--to --create --trusted-key --allow-pickle --plan-out --dry-run --yes" ;;
             stores) kind="words:--layouts" ;;
             trust) kind="words:--list --remove --yes" ;;

@@ -24,7 +24,7 @@ function __ckpt_read
                     set -g __ckpt_ended 1
                 case '* --*=*'
                     __ckpt_keep (string split -m 1 = -- $word)
-                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --user-key' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --changed-since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --as-of' '* --compat' '* --compat-from' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --plan-out' '* --at' '* --ns' '* --channel' '* --path' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --lines' 'tail --where' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --older-than' '* --trusted-key' '* --thread' '* --refresh' '* --port' 'interrupts --where' 'compat --where' '* --fail-on' '* --accept' '* --accept-from' 'errors --where' '* --by' '* --exec' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' 'du --where' '* --out' '* --file' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --channels' '* --max-chars' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' '* --as' 'migrate --where' '* --rename-node' '* --rename-channel' '* --default' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' 'secrets --where' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'rekey --where' 'copy --where' 'export --where' '* --format' '* --table'
+                case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* --reducer' '* --library' '* --user-key' '* --audit' '* -n' '* --limit' '* --sort' '* --since' '* --changed-since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --interval' '* --as-of' '* --compat' '* --compat-from' '* --from' 'threads delete --where' '* --archive' '* --sign-key' '* --memory' '* --plan-out' '* --at' '* --ns' '* --channel' '* --path' '* --as' '* --graph' '* --last' 'grep --where' '* --jobs' '* --cluster' '* --lines' 'tail --where' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --older-than' '* --trusted-key' '* --thread' '* --refresh' '* --port' 'interrupts --where' 'compat --where' '* --fail-on' '* --accept' '* --accept-from' 'errors --where' '* --by' '* --exec' 'replay --where' 'doctor --where' '* --grace' 'stats --where' '* --top' 'du --where' '* --out' '* --file' 'sql --where' '* --attach' '* --schema' '* --timeout' '* --channels' '* --max-chars' 'rollback --where' '* --steps' '* --to-last' '* --reason' 'fork --where' '* --append' 'fork --replace' '* --as-node' 'migrate --where' '* --rename-node' '* --rename-channel' '* --default' 'repair messages --where' '* --content' 'repair values --where' 'repair writes --where' '* --new-key-file' '* --receipt' '* --batch' '* --sleep' '* --max-duration' '* --action' '* --head' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --scope' 'secrets --where' '* --subject' 'erase --where' '* --value' '* --values-from' '* --memory-namespace' '* --archives' 'erase --verify' 'rekey --where' 'copy --where' 'export --where' '* --format' '* --table' '* --python'
                     set want $word
             end
         else if test -z "$__ckpt_cmd"
@@ -186,7 +186,7 @@ complete -c ckpt -n '__ckpt_at "" 0' -a rekey -d 'Encrypt threads with another k
 complete -c ckpt -n '__ckpt_at "rekey" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a copy -d 'Copy threads to another store, or to a new thread.'
 complete -c ckpt -n '__ckpt_at "copy" 0 9999' -a '(__ckpt_ask target argument)'
-complete -c ckpt -n '__ckpt_at "" 0' -a export -d 'Write threads to archive files, as JSON, or as tables.'
+complete -c ckpt -n '__ckpt_at "" 0' -a export -d 'Write threads to archive files, as JSON, as tables, or as tests.'
 complete -c ckpt -n '__ckpt_at "export" 0 9999' -a '(__ckpt_ask thread argument)'
 complete -c ckpt -n '__ckpt_at "" 0' -a import -d 'Restore archived threads, into a store of any layout.'
 complete -c ckpt -n '__ckpt_at "import" 0 9999' -F
@@ -261,6 +261,8 @@ complete -c ckpt -n '__ckpt_in "show"' -l all-ns -d 'Also draw the tree of each 
 complete -c ckpt -n '__ckpt_in "show"' -l mermaid -d 'Print the tree as a Mermaid flowchart.'
 complete -c ckpt -n '__ckpt_in "show"' -l svg -d 'Print the tree as a picture (SVG).'
 complete -c ckpt -n '__ckpt_in "show"' -l ascii -d 'Draw the tree with ASCII characters only.'
+complete -c ckpt -n '__ckpt_in "show"' -l as -x -a 'pytest' -d 'Print a test of each task of the next step.'
+complete -c ckpt -n '__ckpt_in "show"' -l graph -x -d 'With --as: the graph that the test runs.'
 complete -c ckpt -n '__ckpt_in "history"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace. [default: the root]'
 complete -c ckpt -n '__ckpt_in "history"' -l all-ns -d 'List all namespaces.'
 complete -c ckpt -n '__ckpt_in "history"' -s n -l limit -x -d 'Show at most N. [default: all]'
@@ -652,6 +654,12 @@ complete -c ckpt -n '__ckpt_in "export"' -l table -x -d 'Only this table of `ckp
 complete -c ckpt -n '__ckpt_in "export"' -l jobs -x -d 'Use N processes.'
 complete -c ckpt -n '__ckpt_in "export"' -l cluster -x -d 'Use the workers of this Dask scheduler.'
 complete -c ckpt -n '__ckpt_in "export"' -l as-of -x -d 'Read the store as it was at TIME: 2h, friday 14:00.'
+complete -c ckpt -n '__ckpt_in "export"' -l as -x -a 'pytest' -d 'Write tests of the graph, from what is recorded.'
+complete -c ckpt -n '__ckpt_in "export"' -l graph -x -d 'With --as: the graph, or the function that builds it.'
+complete -c ckpt -n '__ckpt_in "export"' -l check -d 'With --as: run each test twice, and mark those that fail.'
+complete -c ckpt -n '__ckpt_in "export"' -l python -x -d 'With --check: Python of the application. [default: python]'
+complete -c ckpt -n '__ckpt_in "export"' -l mask-secrets -d 'With --as: replace credentials, instead of refusing them.'
+complete -c ckpt -n '__ckpt_in "export"' -l force -d 'With --as: write over files of the same names.'
 complete -c ckpt -n '__ckpt_in "import"' -l to -r -a '(__ckpt_ask store)' -F -d 'Restore into this file, URL or profile, not that of -s.'
 complete -c ckpt -n '__ckpt_in "import"' -l create -d 'Make the store if nothing is there.'
 complete -c ckpt -n '__ckpt_in "import"' -l trusted-key -r -F -d 'Only archives signed by a public key in FILE; repeatable.'

@@ -81,7 +81,7 @@ def bash(line: str) -> list[str]:
     "line offers",
     ("ckpt ops v", ["verify"]),
     ("ckpt threads list --sort b", ["bytes"]),
-    ("ckpt show --as", ["--ascii", "--as-of"]),
+    ("ckpt show --as", ["--as", "--ascii", "--as-of"]),
     ("ckpt -s {store} show tr", ["trip-to-kyoto"]),
     ("ckpt -s {store} show trip-to-kyoto --at he", ["head"]),
     ("ckpt -s {store} blame trip-to-kyoto mess", ["messages"]),

@@ -1,0 +1,87 @@
+"""Records the applications, writes their threads as tests, and runs these in this process."""
+
+import asyncio
+import contextlib
+import io
+import unittest
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.types import Command
+
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from ckpt_cli.api.thread_tests import ThreadTests, WrittenTests
+from ckpt_cli.reading.thread import ThreadReader
+from tests.kit.agents.small import saver_of
+
+APPLICATIONS = sorted(
+    path.stem
+    for path in (Path(__file__).parent / "applications").glob("*.py")
+    if path.stem != "chat"
+)
+_PLACE = "tests.thread_tests.applications"
+_ASYNC = "asynchronous"
+
+
+def place_of(name: str) -> str:
+    """Return what --graph is given for an application."""
+    return f"{_PLACE}.{name}:build"
+
+
+def application(name: str) -> ModuleType:
+    return import_module(f"{_PLACE}.{name}")
+
+
+def record(path: Path, name: str) -> None:
+    """Run the thread of an application, of its name, with the official saver."""
+    found = application(name)
+    config: Any = {"configurable": {"thread_id": name}}
+    if name == _ASYNC:
+        asyncio.run(_record(path, found, config))
+        return
+    with saver_of(path) as saver:
+        graph = found.build(saver)
+        for value in found.INPUTS:
+            given = value
+            if isinstance(value, dict) and "Left?" in value:
+                asked = graph.get_state(config).interrupts
+                given = Command(resume={one.id: value[one.value] for one in asked})
+            graph.invoke(given, config, durability="sync")
+
+
+async def _record(path: Path, found: ModuleType, config: Any) -> None:
+    async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+        graph = found.build(saver)
+        for value in found.INPUTS:
+            await graph.ainvoke(value, config, durability="sync")
+
+
+def write(path: Path, folder: Path, thread: str, graph: str, **options: Any) -> WrittenTests:
+    """Write the tests of a thread into a folder."""
+    folder.mkdir(exist_ok=True)
+    with open_store(parse_url(str(path))) as store:
+        return ThreadTests(folder, graph, **options).write(ThreadReader(store, thread))
+
+
+def failures(path: Path) -> dict[str, str]:
+    """Run a test file here, and return test function to why it failed."""
+    found: dict[str, Any] = {"__file__": str(path), "__name__": path.stem}
+    exec(compile(path.read_text(), str(path), "exec"), found)
+    return dict(_failures(found))
+
+
+def _failures(found: dict[str, Callable[[], None]]) -> Iterator[tuple[str, str]]:
+    for name, test in found.items():
+        if name.startswith("test_"):
+            try:
+                with contextlib.redirect_stderr(io.StringIO()):
+                    test()
+            except unittest.SkipTest:
+                continue
+            except Exception as error:
+                yield name, f"{type(error).__name__}: {error}"
