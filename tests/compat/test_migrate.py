@@ -224,6 +224,11 @@ def check(harness: Harness, case: Case, folder: Path) -> None:
     assert ckpt("-s", harness.url, "undo", "t", "--yes").code == 0
     assert harness.rows("t") == before
     assert ckpt(*words, "--yes").code == 0
+    with pytest.MonkeyPatch.context() as patch:  # as on another machine, which has no record of it
+        patch.setenv("XDG_STATE_HOME", str(folder / "elsewhere"))
+        assert ckpt("-s", harness.url, "undo", "t", "--yes").code == 0
+    assert harness.rows("t") == before
+    assert ckpt(*words, "--yes").code == 0
     named = [two for one, two in pairwise(options) if one == "--rename-channel"]
     names = dict(one.split("=") for one in named)
     defaults = {key: value for key, value in DEFAULTS.items() if f"--default {key}" in case.words}
