@@ -14,7 +14,7 @@ from langgraph.types import Send
 from ormsgpack import OPT_NON_STR_KEYS, packb
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.edits import Put, set_keys
+from ckpt_backends.codec.edits import Put, Take, set_keys
 from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
@@ -71,6 +71,24 @@ def test_an_inner_entry(outer: dict[str, Any], inner: dict[str, Any], key: str, 
     assert packed.data == ormsgpack.packb(changed)
     text = set_keys(TypedBytes("json", json.dumps(outer).encode()), {"inner": {key: Put(value)}})
     assert json.loads(text.data) == changed
+
+
+@given(maps.filter(bool), texts, st.sampled_from(["msgpack", "json", "pickle"]))
+def test_an_entry_gets_another_key(stored: dict[str, Any], key: str, tag: str) -> None:
+    dumps = {"msgpack": ormsgpack.packb, "json": dumped, "pickle": pickle.dumps}
+    typed = TypedBytes(tag, dumps[tag](stored))
+    old, value = next(iter(stored.items()))
+    if key in stored:
+        with pytest.raises(Unsupported):
+            set_keys(typed, {old: None, key: Take(old)})
+        return
+    found = decode(set_keys(typed, {old: None, key: Take(old)}))
+    left = {name: one for name, one in stored.items() if name != old}
+    assert found == decode(TypedBytes(tag, dumps[tag]({**left, key: value})))
+
+
+def dumped(value: Any) -> bytes:
+    return json.dumps(value).encode()
 
 
 @pytest.mark.parametrize(
