@@ -75,7 +75,7 @@ def test_an_inner_entry(outer: dict[str, Any], inner: dict[str, Any], key: str, 
 
 @given(maps.filter(bool), texts, st.sampled_from(["msgpack", "json", "pickle"]))
 def test_an_entry_gets_another_key(stored: dict[str, Any], key: str, tag: str) -> None:
-    dumps = {"msgpack": ormsgpack.packb, "json": dumped, "pickle": pickle.dumps}
+    dumps: dict[str, Any] = {"msgpack": ormsgpack.packb, "json": dumped, "pickle": pickle.dumps}
     typed = TypedBytes(tag, dumps[tag](stored))
     old, value = next(iter(stored.items()))
     if key in stored:
