@@ -348,8 +348,8 @@ def test_what_is_no_regular_file(folder: Path) -> None:
 
 def test_a_running_server_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = "/x/node_modules/@langchain/langgraph-api/dist/cli/entrypoint.mjs"
-    monkeypatch.setattr(server, "_processes", lambda: iter([("7", ["node", entry])]))
-    monkeypatch.setattr(server, "_is_in", lambda pid, found: found == folder)
+    monkeypatch.setattr("ckpt_backends.platform.processes", lambda: [("7", ["node", entry])])
+    monkeypatch.setattr("ckpt_backends.platform.works_in", lambda pid, at: at == folder.parent)
     said = ckpt("-s", folder, "show", thread_of("asking"))
     assert "langgraph dev may be running (process 7 is its server)" in said.err
 
