@@ -28,7 +28,8 @@ def _module(name: str) -> Any:
         return None
 
 
-_fcntl, _msvcrt = _module("fcntl"), _module("msvcrt")
+_fcntl = _module("fcntl")
+_msvcrt: Any = None if _fcntl is not None else _module("msvcrt")
 _FAR = 1 << 30
 """The byte that is locked on Windows, where a locked one cannot be read: no file is as long."""
 

@@ -3,6 +3,9 @@
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+
+import pytest
 
 from tests.kit.command import ROOT
 from tests.packaging.portable import FEW
@@ -27,7 +30,14 @@ def test_one_module_knows_what_systems_have() -> None:
     assert found == {"backends/ckpt_backends/platform.py"}
 
 
-def test_a_change_and_its_undo_work_without_it() -> None:
-    command = [sys.executable, "-m", "tests.packaging.portable", "--hidden", "-q", *FEW]
+@pytest.mark.parametrize(
+    "tests",
+    [
+        pytest.param(FEW, id="a change and its undo"),
+        pytest.param((), id="all that Windows runs", marks=pytest.mark.nightly),
+    ],
+)
+def test_it_works_without_what_only_some_systems_have(tests: Sequence[str]) -> None:
+    command = [sys.executable, "-m", "tests.packaging.portable", "--hidden", "-q", *tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
