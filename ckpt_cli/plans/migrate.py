@@ -75,7 +75,7 @@ from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.repair import stored_list
 from ckpt_cli.queries.compat import FINGERPRINT, graph_of_thread, head_of, old_graph_of, stored_head
 from ckpt_cli.reading.states import read_state
-from ckpt_cli.reading.store import is_redacted
+from ckpt_cli.reading.store import carried_metadata, is_redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader, TriggerInference
 
 _HARM = frozenset(CompatVerdict) - {
@@ -637,7 +637,7 @@ def _plan(
     number = (root.moment.number or 0) + 1
     change = made.change(reader.thread_id, heads)
     target, main = root.moment, made.added[-1]
-    plan = copy_plan(reader, target, target, main, change, {**renamed, **root.defaults}, number)
+    plan = copy_plan(stored, target, target, main, change, {**renamed, **root.defaults}, number)
     at = dict(plan.configurable or {})
     # With an id, LangGraph travels in time and runs the tasks again.
     at.pop("checkpoint_id", None)
@@ -645,6 +645,7 @@ def _plan(
         plan,
         action="migrate",
         configurable=at,
+        metadata=carried_metadata(reader.store, target.metadata),
         why=why,
         next=after.step.waiting,
         saved=finished_nodes(after),

@@ -695,6 +695,8 @@ class ThreadReader:
     @cached_property
     def namespaces(self) -> list[str]:
         """The thread's namespaces; the root is `''`."""
+        if self._is_indexed:
+            return sorted(self.indexes())
         return self.store.namespaces(self.thread_id)
 
     @cached_property
