@@ -407,9 +407,12 @@ class Judging(NamedTuple):
         )
 
 
-_KEEP_NODE = "keep the node under its old name until these threads are done"
+_KEEP_NODE = (
+    "keep the node under its old name until these threads are done, or migrate them with"
+    " --rename-node"
+)
 _KEEP_EDGE = "keep the edge until these threads are done"
-_KEEP_KEY = "keep the key until these threads are done"
+_KEEP_KEY = "keep the key until these threads are done, or migrate them with --rename-channel"
 _TRY = "resume a copy of one of these threads in a test"
 
 
@@ -455,7 +458,7 @@ def deferral_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility
     LangGraph reads those of deferred nodes when it loads a checkpoint, so that this raises for a
     thread that is done, too.
     """
-    leave = "leave defer as it was until these threads are done"
+    leave = "leave defer as it was until these threads are done, or migrate them"
     for name, value in level.body.values.items():
         if not name.startswith(("branch:to:", "join:")) or name not in judging.graph.channels:
             continue
@@ -490,7 +493,7 @@ def _tasks(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
             yield Incompatibility(
                 *(CompatVerdict.REPEATS, "entrypoint-gone", level.place(name)),
                 "the entrypoint has another name: it begins again, with all of its @task calls",
-                "keep the name of the entrypoint",
+                "keep the name of the entrypoint, or migrate the threads with --rename-node",
             )
         elif name not in judging.graph.nodes:
             yield from _gone(level, task, name)
@@ -545,7 +548,7 @@ def _refiled(level: StoredHead, task: Task, name: str) -> Iterator[Incompatibili
     """Yield what a task loses whose id has changed with the edges that lead to its node."""
     place = level.place(name)
     why = "other edges lead to the node now, so its task has another id:"
-    keep = "keep the edges that lead to the node until these threads are done"
+    keep = "keep the edges that lead to the node until these threads are done, or migrate them"
     if task.finished:
         text = f"{why} what it wrote is dropped, and it runs again"
         yield Incompatibility(CompatVerdict.CHANGES, "task-id", place, text, keep)
@@ -627,7 +630,10 @@ def _joins(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
     """Yield joins that can get some of their members, but not all, and joins that are gone."""
     graph, arrived = judging.graph, _arrived(level, judging.graph)
     ahead = _ahead(level, graph)
-    keep = "keep the join with its members, in their order, until these threads are done"
+    keep = (
+        "keep the join with its members, in their order, until these threads are done; `migrate`"
+        " finds another order"
+    )
     for name, members in graph.joins.items():
         node, has = named_node(name) or name, arrived[name]
         coming = members & ahead
@@ -835,7 +841,8 @@ def _calls(
                     f"its call {place[1] + 1} of a @task has returned"
                     f"{f' as {called}' if called else ''}, and is now {wanted}: LangGraph drops"
                     " the result and runs it again",
-                    "keep the names and the order of the @task calls until these threads are done",
+                    "keep the names and the order of the @task calls until these threads are done, or"
+                    " migrate them with --rename-node",
                 )
         elif not is_same and (old is not None or called is None):
             yield _unknown(
@@ -1077,7 +1084,7 @@ def _schemas(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
                 *(CompatVerdict.BREAKS, "required" if missing else "invalid", level.place(name)),
                 f"its state is a {kind}, and what is stored {lacks or has}: LangGraph raises"
                 " before the node runs",
-                "give the key a default, or keep its type",
+                "give the key a default, keep its type, or migrate the threads with --default",
             )
 
 

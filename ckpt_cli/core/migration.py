@@ -70,7 +70,9 @@ class Migration(NamedTuple):
                 # The name of a @task is not among the nodes.
                 called = {call for one in parts for call in functions_of(one)}
                 if not any(new in one for one in known) and new not in called:
-                    shown = sorted({name for one in known for name in one if ":" not in name})
+                    shown = sorted(
+                        {name for one in known for name in one if not _is_internal(name)}
+                    )
                     raise UsageError(
                         f"the new graph has no {kind} '{new}', to which '{old}' is to be renamed",
                         hint=f"it has {', '.join(map(shell.word, shown)) or 'none'}",
@@ -78,6 +80,10 @@ class Migration(NamedTuple):
         for key in self.defaults:
             if not any(key in one.channels for one in parts):
                 raise UsageError(f"the new graph has no key '{key}'", hint="leave out its default")
+
+
+def _is_internal(name: str) -> bool:
+    return ":" in name or name.startswith("__")
 
 
 def parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
