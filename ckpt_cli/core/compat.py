@@ -841,8 +841,8 @@ def _calls(
                     f"its call {place[1] + 1} of a @task has returned"
                     f"{f' as {called}' if called else ''}, and is now {wanted}: LangGraph drops"
                     " the result and runs it again",
-                    "keep the names and the order of the @task calls until these threads are done, or"
-                    " migrate them with --rename-node",
+                    "keep the names and the order of the @task calls until these threads are done,"
+                    " or migrate them with --rename-node",
                 )
         elif not is_same and (old is not None or called is None):
             yield _unknown(
