@@ -371,21 +371,11 @@ class _TaskRun:
         values = self._values.load(self._task.get("state", {}))
         if unknown := [name for name in values if name not in self._graph.channels]:
             raise AssertionError(f"the graph has no channel {', '.join(map(repr, unknown))}")
-        for namespace, state in self._task.get("memory", {}).items():
-            self._store(namespace, self._values.load(state))
-        self._store("", values)
-
-    def _store(self, namespace: str, values: dict[str, Any]) -> None:
-        version: Any = self._saver.get_next_version(None, None)
-        checkpoint = empty_checkpoint()
-        checkpoint["channel_values"] = values
-        checkpoint["channel_versions"] = dict.fromkeys(values, version)
-        config: Any = {"configurable": {**self._config["configurable"], "checkpoint_ns": namespace}}
         # A Send comes at once, an input behind it, any other node behind what leads to it.
-        before = 1 if "sent" in self._task else 2 if "input" in self._task else _BEFORE
-        step = self._step - before
-        metadata: Any = {"source": "loop", "step": step, "parents": {}}
-        self._saver.put(config, checkpoint, metadata, checkpoint["channel_versions"])
+        step = self._step - (1 if "sent" in self._task else 2 if "input" in self._task else _BEFORE)
+        for namespace, state in self._task.get("memory", {}).items():
+            _store(self._saver, self._config, namespace, self._values.load(state), step)
+        _store(self._saver, self._config, "", values, step)
 
     def _written(self) -> tuple[list[dict[str, Any]], list[Any]]:
         """Return what the node wrote, and which nodes it chose to run next."""
@@ -408,6 +398,19 @@ class _TaskRun:
                     writes.append({})
                 writes[-1][channel] = value
         return writes, chosen
+
+
+def _store(
+    saver: InMemorySaver, config: Any, namespace: str, values: dict[str, Any], step: int
+) -> None:
+    """Store a state as a checkpoint at which nothing is next."""
+    version: Any = saver.get_next_version(None, None)
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = values
+    checkpoint["channel_versions"] = dict.fromkeys(values, version)
+    place: Any = {"configurable": {**config["configurable"], "checkpoint_ns": namespace}}
+    metadata: Any = {"source": "loop", "step": step, "parents": {}}
+    saver.put(place, checkpoint, metadata, checkpoint["channel_versions"])
 
 
 _SENDS = "__pregel_tasks"
@@ -504,7 +507,10 @@ class _ThreadRun:
 
     def run(self, way: _Way) -> RanThread:
         self._saver.storage.clear()
+        self._saver.writes.clear()
         loaded, done = self._values.load, 0
+        if "before" in self._data:
+            _store(self._saver, self._config, "", loaded(self._data["before"]), 0)
         recorded = RecordedThread(
             self._data.get("steps"),
             {name: plain(one) for name, one in loaded(self._data["state"]).items()},

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
+from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, Refused, StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import writing
 from ckpt_cli.core.secrets import IgnoredSecrets, Scanner, SecretFinding
@@ -188,18 +189,20 @@ class ThreadTests:
         A test of a task that failed when it was recorded gets no mark. Raises `UsageError` if there
         is no such Python, and `PartlyDone` if no test passes.
         """
-        runs = [run_tests(_program(python), [one.path for one in written]) for _ in range(2)]
+        program, paths = _program(python), [one.path for one in written]
+        first = run_tests(program, paths)
+        if not any(one.passed for one in first.results.values()):
+            why = next((one.message for one in first.results.values()), first.output)
+            raise PartlyDone(
+                f"the tests are written, but none passes: {_first_line(why)}",
+                hint=f"run them: `{shell.command(program, '-m', 'pytest', str(self._folder))}`",
+            )
+        runs = [first, run_tests(program, paths)]
         outcomes: list[Outcome] = []
         for one in written:
             for name, task in one.names.items():
                 both = [run.results.get((one.path.stem, name), NOT_RUN) for run in runs]
                 outcomes.append(Outcome(one, name, task, *both))
-        if written and not any(one.passed for one in outcomes):
-            first = next((one.first for one in outcomes if one.first), runs[0].output)
-            raise PartlyDone(
-                f"the tests are written, but none passes: {_first_line(first)}",
-                hint="run them: python -m pytest " + str(self._folder),
-            )
         for one in written:
             own = [outcome for outcome in outcomes if outcome.written is one]
             one.marked = [

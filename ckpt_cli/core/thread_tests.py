@@ -120,8 +120,10 @@ class TurnRecord:
 
 @dataclass(slots=True)
 class WholeThreadRecord:
-    """A thread as one test, from its inputs to its end."""
+    """A thread as one test, from its inputs, or the last of them, to its end."""
 
+    before: Fields | None = None
+    """The state before the first input; None if that began the thread."""
     turns: list[TurnRecord] = field(default_factory=list)
     steps: list[str] | None = field(default_factory=list)
     """The nodes of each step; None if not all steps are stored."""
@@ -142,7 +144,8 @@ class WholeThreadRecord:
             if one.asks:
                 turn["asks"] = [*one.asks]
             turns.append(turn)
-        found: Fields = {"turns": turns}
+        found: Fields = {} if self.before is None else {"before": dict(self.before)}
+        found["turns"] = turns
         if self.steps is not None:
             found["steps"] = [*self.steps]
         found["state"] = dict(self.state)
@@ -462,68 +465,104 @@ def without_secrets(record: Fields, scanner: Scanner) -> Fields:
     return found
 
 
-_KEPT = frozenset(("name", "node", "graph", "inside", "calls", "thread", "checkpoint", "saved"))
-"""Keys of a record whose texts are names and ids, which `--redact` shows everywhere."""
+_STRUCTURE = "name node graph inside thread checkpoint saved step steps failures failed stopped"
+_KEPT = frozenset(_STRUCTURE.split())
+"""Keys of a record whose texts are names of nodes, ids and times, which `--redact` shows."""
+_BY_CHANNEL = ("state", "writes", "before", "metadata")
 
 
 def redacted(record: Fields) -> Fields:
     """Return a record with a placeholder for each text and number: the same for the same one.
 
-    Kept are keys, names of nodes and tools, ids, types and roles of messages, and what has no more
-    than a bit: null, true, false, 0, 1 and the empty text.
+    Kept are names of nodes, channels and metadata, classes, the types of messages, and what has no
+    more than a bit: null, true, false, 0, 1 and the empty text.
     """
-    seen: dict[tuple[type, object], Value] = {}
-    texts, numbers = count(1), count(2)
+    return _Redaction(record).parts(record)
 
-    def hidden(value: Value) -> Value:
-        key = type(value), value
-        if value in ("", 0, 1) or not isinstance(value, str | int | float):
-            return value
-        if key not in seen:
-            if isinstance(value, str):
-                seen[key] = f"text {next(texts)}"
-            else:
-                seen[key] = type(value)(next(numbers))
-        return seen[key]
 
-    def walk(value: Value, key: str = "", *, is_message: bool = False) -> Value:
-        if isinstance(value, Tagged):
-            inside = value.type.startswith(MESSAGES)
-            return Tagged(value.type, walk(value.payload, is_message=inside))
-        if isinstance(value, dict):
-            return {
-                name: walk(one, name if isinstance(name, str) else "", is_message=is_message)
-                for name, one in value.items()
-            }
-        if isinstance(value, list):
-            return [walk(one, key, is_message=is_message) for one in value]
-        if isinstance(value, bytes):
-            return b"redacted"
-        return value if is_message and key in _OF_MESSAGES else hidden(value)
+class _Redaction:
+    """The placeholders of one record."""
 
-    def own(key: str, value: Value) -> Value:
+    def __init__(self, record: Fields) -> None:
+        self._seen: dict[tuple[type, object], Value] = {}
+        self._texts, self._numbers = count(1), count(2)
+        self._channels = {*_channels(record)}
+
+    def parts(self, value: Value) -> Fields:
         """Return a part of the record's own structure."""
-        if key in _KEPT or key in ("step", "steps"):
+        return {key: self._part(str(key), one) for key, one in fields_of(value).items()}
+
+    def _part(self, key: str, value: Value) -> Value:
+        if key in _KEPT:
             return value
         if key == "next" and isinstance(value, list):
-            return [one if isinstance(one, str) else _sent(one) for one in value]
-        if key in ("tasks", "turns") and isinstance(value, list):
-            return [parts(one) for one in value]
-        if key == "test" and isinstance(value, dict):
-            return parts(value)
-        return walk(value)
+            return [one if isinstance(one, str) else self.parts(one) for one in value]
+        if key in ("tasks", "turns", "asks") and isinstance(value, list):
+            return [self.parts(one) for one in value]
+        if key in ("test", "memory") or (key in _BY_CHANNEL and isinstance(value, dict)):
+            inside = fields_of(value)
+            if key == "test":
+                return self.parts(value)
+            if key == "memory":
+                return {ns: self._part("state", one) for ns, one in inside.items()}
+            return {name: self._hidden(one) for name, one in inside.items()}
+        if key == "writes" and isinstance(value, list):
+            return [self._part("writes", one) for one in value]
+        return self._hidden(value)
 
-    def parts(value: Value) -> Fields:
-        return {key: own(str(key), one) for key, one in fields_of(value).items()}
+    def _hidden(self, value: Value) -> Value:
+        match value:
+            case Tagged():
+                if value.type.startswith(MESSAGES):
+                    return Tagged(value.type, self._message(fields_of(value.payload)))
+                return Tagged(value.type, self._hidden(value.payload))
+            case dict():
+                return {
+                    key if key in self._channels else self._hidden(key): self._hidden(one)
+                    for key, one in value.items()
+                }
+            case list():
+                return [self._hidden(one) for one in value]
+            case bytes():
+                return b"redacted"
+            case str() | int() | float() if value not in ("", 0, 1):
+                key = type(value), value
+                if key not in self._seen:
+                    is_text = isinstance(value, str)
+                    self._seen[key] = (
+                        f"text {next(self._texts)}" if is_text else type(value)(next(self._numbers))
+                    )
+                return self._seen[key]
+        return value
 
-    def _sent(value: Value) -> Value:
-        fields = fields_of(value)
-        return {"node": fields.get("node"), "arg": walk(fields.get("arg"))}
+    def _message(self, fields: Mapping[Value, Value]) -> Fields:
+        """Return a message with its structure, without what its provider told."""
+        found: Fields = {"type": fields.get("type"), "content": self._hidden(fields.get("content"))}
+        for key in ("id", "name", "tool_call_id"):
+            if fields.get(key) is not None:
+                found[key] = self._hidden(fields[key])
+        if fields.get("status") in ("success", "error"):
+            found["status"] = fields["status"]
+        calls = fields.get("tool_calls")
+        if isinstance(calls, list) and calls:
+            found["tool_calls"] = [
+                {
+                    **{key: self._hidden(one) for key, one in fields_of(call).items()},
+                    "type": "tool_call",
+                }
+                for call in calls
+            ]
+        return found
 
-    return parts(record)
 
-
-_OF_MESSAGES = frozenset(("type", "role", "id", "name", "tool_call_id", "status"))
+def _channels(record: Fields) -> Iterator[Value]:
+    """Yield the names of channels that a record tells."""
+    tasks = record["tasks"]
+    for task in tasks if isinstance(tasks, list) else ():
+        fields = fields_of(task)
+        writes = fields.get("writes")
+        for one in (fields.get("state"), *(writes if isinstance(writes, list) else [writes])):
+            yield from fields_of(one)
 
 
 def mapped(value: Any, change: Callable[[str], str]) -> Any:

@@ -211,6 +211,8 @@ class _Tasks:
             record.given["input"] = moment.body.values[START]
         went_on = child is not None and child.source == "loop"
         by_hand = any(one.task_path.startswith(UPDATE_PATH) for one in task.writes)
+        if child is not None and child.source == "update":
+            by_hand |= bool(task.questions) and not _answers(task.writes)
         if task.finished and by_hand:
             if not task.questions:
                 return "its result was set by hand"
@@ -284,6 +286,8 @@ def _next_of(moment: Moment, child: Moment | None) -> list[Value] | None:
     """Return the nodes after a step with one task, of a format in which writes do not name them."""
     if child is None or len(moment.step.tasks) != 1 or child.step.next is None:
         return None
+    if child.source != "loop" or any(name.startswith("join:") for name in child.body.versions):
+        return None
     if any(task.path and sent_index(task.path) is not None for task in child.step.tasks):
         return None
     return [*child.step.next]
@@ -296,12 +300,15 @@ def _whole(reader: ThreadReader, line: Sequence[Moment], tasks: _Tasks) -> Whole
         tasks.left_out.append(LeftOut("thread", reason))
         return None
 
-    if line[0].source != "input" or line[0].checkpoint.parent_checkpoint_id is not None:
-        return left_out("its first checkpoint is not stored, or no input made it")
-    if any(one.source in ("update", "fork") for one in line):
-        return left_out("its state was changed by hand, or it was forked")
+    begin = _begin(line)
+    if begin is None:
+        return left_out("no input is stored that came after all changes by hand and forks")
     found = WholeThreadRecord()
-    for moment, child in pairwise([*line, None]):
+    if begin:
+        if any(map(is_stateful, reader.namespaces)):
+            return left_out("it was changed by hand or forked, and a subgraph keeps its own state")
+        found.before = dict(read_state(reader, line[begin - 1]).values.items())
+    for moment, child in pairwise([*line[begin:], None]):
         assert moment is not None  # noqa: S101 - only the last one has no child
         commanded = _commanded(moment)
         if moment.source == "input":
@@ -309,6 +316,8 @@ def _whole(reader: ThreadReader, line: Sequence[Moment], tasks: _Tasks) -> Whole
                 return left_out("an input is not stored")
             found.turns.append(TurnRecord(moment.body.values[START]))
         elif commanded is not None:
+            if moment.body.v < 4:
+                return left_out("a command of an older format is not stored whole")
             if any(task.questions for task in moment.step.tasks):
                 return left_out("a command changed the state along with an answer")
             found.turns.append(TurnRecord(commanded))
@@ -325,9 +334,22 @@ def _whole(reader: ThreadReader, line: Sequence[Moment], tasks: _Tasks) -> Whole
     if head.status is Status.PENDING:
         found.stopped = sorted({*(head.step.waiting or ())})
     told = found.value()
-    if reason := unread_part([told["state"], told["turns"]]):
+    if reason := unread_part([told["state"], told["turns"], told.get("before")]):
         return left_out(reason)
     return found
+
+
+def _begin(line: Sequence[Moment]) -> int | None:
+    """Return the place of the first input behind which nothing but runs changed the state; None if
+    there is none.
+    """
+    changes = [place for place, one in enumerate(line) if one.source in ("update", "fork")]
+    begin = max(changes, default=-1) + 1
+    for place, one in enumerate(line[begin:], begin):
+        is_first = one.checkpoint.parent_checkpoint_id is None
+        if one.source == "input" and (place or is_first):
+            return place
+    return None
 
 
 def _add_step(found: WholeThreadRecord, turn: TurnRecord, moment: Moment, child: Moment) -> None:

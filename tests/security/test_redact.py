@@ -70,7 +70,7 @@ CASES = [
     *ends(0, "show", *(f"{one} {more}" for one in ("T", "T@FIRST") for more in STATE)),
     *ends(0, "show", "T@OLD", "T@OLD --writes --metadata", "T@OLD --where"),
     *ends(0, "show", "T --tree", "T --tree --unfold --all-ns", "T --mermaid"),
-    *ends(0, "show", "T --svg --unfold --all-ns"),
+    *ends(0, "show", "T --svg --unfold --all-ns", "T --as pytest"),
     *ends(2, "show", "T --raw", "T@FIRST --raw", "T@OLD --raw"),
     *ends(3, "show", *(f"{one} {more}" for one in ("T", "T@FIRST") for more in NOTHING)),
     *ends(3, "show", "T --channel nothing"),

@@ -19,12 +19,12 @@ from langgraph.graph import MessagesState
 from langgraph.types import Command, interrupt
 
 from tests.commands.words import refusals
-from tests.kit.agents.small import Log, chain, run
+from tests.kit.agents.small import Log, chain, run, running
 from tests.kit.command import FIXTURES, ROOT, ckpt
+from tests.secrets.credentials import credentials
 from tests.thread_tests.recording import failures, place_of, record
 
-KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8" * 4
-SECRETS = (KEY, "ghp_" + "9zY8xW7vU6tS5rQ4pO3nM2lK1jI0hG9fE8dC", "hunter2-Zebra99")
+KNOWN = credentials()
 FAILS = True
 
 
@@ -39,42 +39,48 @@ def export(path: Path, folder: Path, *words: str | Path, thread: str = "t") -> A
 
 
 def leaking(checkpointer: Any = None) -> Any:
-    """What was given comes into messages, tool calls, a key of a dict, and a question."""
+    """What was given comes into messages, tool calls, keys of dicts, bytes, and a question."""
 
     def model(state: Told) -> Any:
-        call = {"name": "login", "args": {"password": state["notes"][1]}, "id": "call_1"}
+        call = {"name": "login", "args": {"keys": state["notes"]}, "id": "call_1"}
         said = state["messages"][0].content
         return {"messages": [AIMessage(f"You say {said}", tool_calls=[call])]}
 
     def tool(state: Told) -> Any:
-        token = state["notes"][0]
-        answer = interrupt({"token": token})
-        message = ToolMessage(f"{token} {answer}", tool_call_id="call_1")
-        return {"messages": [message], "notes": [{token: 1}]}
+        answer = interrupt({"keys": state["notes"]})
+        message = ToolMessage(f"{state['notes'][0]} {answer}", tool_call_id="call_1")
+        return {"messages": [message], "notes": [dict.fromkeys(state["notes"][:-1], 1)]}
 
     graph = chain(Told, {"model": model, "tool": tool})
     return graph.compile(checkpointer=checkpointer) if checkpointer else graph
 
 
 def test_secrets_are_refused_masked_or_redacted(tmp_path: Path) -> None:
+    """Of every kind that is known, wherever they stand, also in the id of the thread."""
     path, graph = tmp_path / "store.db", ("--graph", f"{__name__}:leaking")
-    given = {"messages": [HumanMessage(f"My key is {KEY}")], "notes": [*SECRETS[1:], "private"]}
-    run(path, leaking(), given, Command(resume="yes"))
-    refused = export(path, tmp_path / "refused", *graph)
+    secret = KNOWN["github-token"]
+    given = {"messages": [HumanMessage(f"My key is {secret}")], "notes": [*KNOWN.values(), "plain"]}
+    run(path, leaking(), given, Command(resume="yes"), thread=secret)
+    refused = export(path, tmp_path / "refused", *graph, thread=secret)
     assert refused.code == 5
-    assert "model, step 1: state.messages[0].content (openai-key)" in refused.err
+    assert f"holds {len(KNOWN)} credentials" in refused.err
+    assert "state.messages[0].content (github-token)" in refused.err
     assert [*(tmp_path / "refused").iterdir()] == []
     masked, hidden = tmp_path / "masked", tmp_path / "hidden"
-    assert export(path, masked, *graph, "--mask-secrets").code == 0
-    assert "(github-token)" in export(path, hidden, *graph, "--redact").err  # in a key
-    assert export(path, hidden, *graph, "--redact", "--mask-secrets").code == 0
+    assert export(path, masked, *graph, "--mask-secrets", thread=secret).code == 0
+    # The id of a thread is not redacted.
+    assert export(path, hidden, *graph, "--redact", thread=secret).code == 5
+    assert export(path, hidden, *graph, "--redact", "--mask-secrets", thread=secret).code == 0
     for folder in (masked, hidden):
-        texts = [one.read_text() for one in folder.iterdir()]
-        assert len(texts) == 2
-        assert [one for one in SECRETS for text in (*texts, refused.err) if one in text] == []
-    assert "private" in (masked / "test_t.json").read_text()
-    assert "private" not in (hidden / "test_t.json").read_text()
-    assert failures(masked / "test_t.py") == {}
+        assert len([*folder.iterdir()]) == 2
+        texts = [refused.err, *map(str, folder.iterdir())]
+        for one in folder.iterdir():
+            texts += [one.read_text(), one.read_text().replace("\\n", "\n").replace("\\\\", "\\")]
+        assert [kind for kind, one in KNOWN.items() if any(one in text for text in texts)] == []
+    ((data, test),) = [sorted(masked.iterdir())]
+    assert '"plain"' in data.read_text()
+    assert '"plain"' not in "".join(one.read_text() for one in hidden.iterdir())
+    assert failures(test) == {}
 
 
 def test_names_from_a_store_cannot_become_code(tmp_path: Path) -> None:
@@ -165,15 +171,12 @@ def test_tests_that_do_not_pass_twice_are_marked(
     assert {*marked} == {"test_thread", "test_draw_step_1", "test_read_step_2", "test_fetch_step_3"}
     assert "random numbers" in marked["test_draw_step_1"]
     assert marked["test_fetch_step_3"] == "the graph uses the network: example.invalid"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", folder],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert "1 passed" in done.stdout
+    decorated = [
+        one.name
+        for one in ast.parse(Path(told["file"]).read_text()).body
+        if isinstance(one, ast.FunctionDef) and one.decorator_list
+    ]
+    assert sorted(decorated) == sorted(marked)
 
 
 def test_a_check_of_a_graph_that_is_not_there_marks_nothing(
@@ -187,6 +190,22 @@ def test_a_check_of_a_graph_that_is_not_there_marks_nothing(
     assert failed.code == 7
     assert "No module named 'no_such_module'" in failed.err
     assert "xfail" not in (folder / "test_t.py").read_text()
+
+
+def test_a_thread_that_was_changed_by_hand_begins_behind_that(tmp_path: Path) -> None:
+    """Its test begins in the state that was there before the next input."""
+    path = tmp_path / "store.db"
+    run(path, breaking_not(), {"log": ["in"]})
+    with running(path, breaking_not()) as agent:
+        config: Any = {"configurable": {"thread_id": "t"}}
+        agent.update_state(config, {"log": ["by hand"]}, as_node="order")
+    run(path, breaking_not(), {"log": ["again"]})
+    told = export(path, tmp_path / "tests", "--graph", f"{__name__}:breaking_not").json[0]
+    assert (told["tests"], told["left_out"]) == (3, [])
+    test = json.loads(Path(told["data"]).read_text())["test"]
+    assert test["before"] == {"log": ["in", "ordered", "by hand"]}
+    assert [turn["input"] for turn in test["turns"]] == [{"log": ["again"]}]
+    assert failures(Path(told["file"])) == {}
 
 
 def breaking_not() -> Any:

@@ -22,6 +22,7 @@ ON_THREAD = [
     *each("show", "", "-o tsv", "--writes -o ndjson", "--long", "--where", "--mermaid"),
     *each("show", "--tree", "--tree --all-ns --unfold --ascii", "--tree --all-ns -o json"),
     *each("show", "--svg --all-ns --unfold", "--at step:0", "--as-of 1d", "--redact --writes"),
+    *each("show", "--as pytest", "--as pytest --redact --at step:0"),
     *each("report", "--all-ns"),
     *each("history", "--all-ns", "-o table", "--all-ns -o table", "-o json"),
     *each("diff", "", "--stat", "-o json", "--writes", "--writes -o json"),

@@ -1,0 +1,232 @@
+"""`ckpt_cli.testing`: the values of a file, what may differ, and answers that are not recorded."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+from uuid import UUID
+
+import numpy as np
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from pydantic import BaseModel
+
+from ckpt_cli.testing import NotRecorded, ThreadRecording, like
+from tests.thread_tests.applications.chat import Scripted
+
+
+class Color(Enum):
+    RED = "red"
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclass
+class Box:
+    point: Point
+
+
+class Model(BaseModel):
+    number: int
+
+
+class Holder(TypedDict, total=False):
+    value: Any
+    told: str
+
+
+HERE = __name__
+POINT = {"$type": f"{HERE}.Point", "x": 1, "y": 2}
+VALUES = [
+    ({"$bytes": "AAE="}, b"\x00\x01"),
+    ({"$set": [1, 2]}, {1, 2}),
+    ({"$datetime": "2026-05-04T10:00:00+00:00"}, datetime(2026, 5, 4, 10, tzinfo=UTC)),
+    ({"$float": "-Infinity"}, -math.inf),
+    ({"$int": "9007199254740993"}, 2**53 + 1),
+    ({"$map": [[1, "a"]]}, {1: "a"}),
+    ({"$$key": {"$$bytes": "x"}}, {"$key": {"$bytes": "x"}}),
+    ({"$type": "datetime.date", "$args": [2026, 5, 4]}, date(2026, 5, 4)),
+    ({"$type": "datetime.timedelta", "$args": [1, 2, 3]}, timedelta(1, 2, 3)),
+    ({"$type": "decimal.Decimal", "$value": "1.50"}, Decimal("1.50")),
+    ({"$type": "uuid.UUID", "$value": "1" * 32}, UUID("1" * 32)),
+    ({"$type": "pathlib.PosixPath", "$args": ["/", "a"]}, Path("/a")),
+    ({"$type": "collections.deque", "$args": [1, 2]}, deque([1, 2])),
+    ({"$type": f"{HERE}.Color", "$value": "red"}, Color.RED),
+    (POINT, Point(1, 2)),
+    (
+        {"$type": f"{HERE}.Box", "point": {"$type": f"{HERE}.Point", "x": 1, "y": 2}},
+        Box(Point(1, 2)),
+    ),
+    ({"$type": f"{HERE}.Model", "number": 3}, Model(number=3)),
+    ({"$message": "m1"}, HumanMessage("hi", id="1")),
+    ({"$messages": "m1 m1"}, [HumanMessage("hi", id="1")] * 2),
+]
+
+
+def recording(graph: Any, task: dict[str, Any], **more: Any) -> ThreadRecording:
+    messages = {"m1": {"type": "human", "content": "hi", "id": "1"}, **more.pop("messages", {})}
+    tasks = [{"name": "it", "node": "it", "step": 1, **task}]
+    return ThreadRecording(
+        {"ckpt_test": 1, "thread": "t", "messages": messages, "tasks": tasks, **more}, graph
+    )
+
+
+def one_node(node: Any, schema: Any = Holder) -> Any:
+    return StateGraph(schema).add_node("it", node).add_edge(START, "it")
+
+
+@pytest.mark.parametrize(("form", "value"), VALUES, ids=str)
+def test_a_node_is_given_what_the_file_tells(form: Any, value: Any) -> None:
+    seen = []
+    graph = one_node(lambda state: seen.append(state["value"]))
+    recording(graph, {"state": {"value": form}, "writes": {}, "next": []}).node("it")
+    assert seen == [value]
+    assert type(seen[0]) is type(value)
+
+
+def test_an_array_is_made_by_numpy() -> None:
+    form = {"dtype": "<i8", "shape": [2, 1], "order": "C", "data": [[1], [2]]}
+    seen: list[Any] = []
+    graph = one_node(lambda state: seen.append(state["value"]))
+    recording(graph, {"state": {"value": {"$type": "numpy.ndarray", **form}}}).node("it")
+    assert seen[0].tolist() == np.array([[1], [2]]).tolist()
+
+
+@pytest.mark.parametrize("name", ["os.system", "subprocess.Popen", "builtins.eval", "zoo.Order"])
+def test_a_file_names_no_code(name: str) -> None:
+    """Only classes of data are made, of modules that are imported."""
+    graph = one_node(lambda state: None)
+    found = recording(graph, {"state": {"value": {"$type": name, "$args": ["true"]}}})
+    with pytest.raises(AssertionError, match="neither the schemas nor the modules"):
+        found.node("it")
+
+
+@pytest.mark.parametrize(
+    ("value", "recorded", "same"),
+    [
+        ({"id": "call_8fJ2kLm4"}, {"id": "call_9aB3cDe5"}, True),
+        ({"id": "call_1"}, {"id": "call_2"}, False),
+        ("0f3c9a52-1111-4222-8333-444455556666", "1f3c9a52-1111-4222-8333-444455556666", True),
+        ("2026-05-04T10:00:00Z", "2026-05-05T11:00:00Z", True),
+        ("2026-05-04", "2026-05-05", False),
+        ({"updated_at": 1780000000.5}, {"updated_at": 1790000000.5}, True),
+        ({"price": 1780000000.5}, {"price": 1790000000.5}, False),
+        ([1, "x"], [1, "y"], False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        (1, True, False),
+    ],
+)
+def test_only_ids_and_times_may_differ(value: Any, recorded: Any, same: bool) -> None:
+    assert (like(value, recorded) == recorded and type(value) is type(recorded)) is same
+
+
+ASKED = {
+    "m2": {"type": "ai", "content": "one", "id": "2"},
+    "m3": {"type": "ai", "content": "answer", "id": "3"},
+}
+TOLD = {"state": {"messages": {"$messages": "m1 m2"}}, "writes": {"messages": {"$messages": "m3"}}}
+
+
+def asking(prompt: Any, times: int = 1) -> Any:
+    def it(state: Any) -> Any:
+        for _ in range(times):
+            answer = Scripted().invoke(prompt(state["messages"]))
+        return {"messages": [answer]}
+
+    return one_node(it, MessagesState)
+
+
+def test_a_model_answers_what_is_recorded() -> None:
+    graph = asking(lambda messages: [SystemMessage("Be kind."), *messages])
+    ran = recording(graph, TOLD, messages=ASKED).node("it")
+    assert ran.writes == ran.recorded.writes == {"messages": [{"type": "ai", "content": "answer"}]}
+
+
+@pytest.mark.parametrize(
+    ("graph", "why"),
+    [
+        (asking(lambda messages: messages[::-1]), "in another order"),
+        (asking(lambda messages: messages, times=2), "once more than recorded"),
+    ],
+)
+def test_what_a_model_is_not_recorded_to_answer_fails(graph: Any, why: str) -> None:
+    with pytest.raises(NotRecorded, match=why):
+        recording(graph, TOLD, messages=ASKED).node("it")
+
+
+def test_noted_prompts_are_compared() -> None:
+    noted = {"it": [{"$messages": "p1 m1 m2"}]}
+    known = {**ASKED, "p1": {"type": "system", "content": "Be kind."}}
+
+    def run(system: str) -> None:
+        graph = asking(lambda messages: [SystemMessage(system), *messages])
+        recording(graph, TOLD, messages=known, asked=noted).node("it")
+
+    run("Be kind.")
+    with pytest.raises(NotRecorded, match="asked something else"):
+        run("Be rude.")
+
+
+@tool
+def find(query: str) -> str:
+    """Find something."""
+    raise RuntimeError("a tool must not be called")
+
+
+CALLED = {
+    "m2": {"type": "ai", "content": "", "tool_calls": [{"name": "find", "args": {"query": "x"}}]},
+    "m3": {"type": "tool", "content": "found x", "tool_call_id": "c1", "name": "find"},
+}
+CALLED["m2"]["tool_calls"][0] |= {"id": "c1", "type": "tool_call"}  # type: ignore[index]
+
+
+def test_a_tool_is_answered_by_its_call() -> None:
+    graph = one_node(ToolNode([find]), MessagesState)
+    ran = recording(graph, TOLD, messages=CALLED).node("it")
+    assert ran.writes == ran.recorded.writes
+
+
+def test_a_tool_with_other_arguments_fails() -> None:
+    def it(state: Any) -> Any:
+        call = state["messages"][-1].tool_calls[0]
+        return {"messages": [find.invoke({**call, "args": {"query": "y"}})]}
+
+    with pytest.raises(NotRecorded, match="is called with"):
+        recording(one_node(it, MessagesState), TOLD, messages=CALLED).node("it")
+
+
+def test_what_the_graph_catches_fails_all_the_same() -> None:
+    """An application that goes on after any error does not hide that nothing was recorded."""
+
+    def it(state: Any) -> Any:
+        try:
+            Scripted().invoke("anything")
+        except Exception:
+            return {"messages": [AIMessage("answer")]}
+
+    graph = one_node(it, MessagesState)
+    with pytest.raises(NotRecorded, match="once more than recorded"):
+        recording(graph, {**TOLD, "writes": {}}, messages=ASKED).node("it")
+
+
+def test_a_graph_without_the_node_or_a_channel_fails() -> None:
+    graph = one_node(lambda state: None)
+    with pytest.raises(AssertionError, match="no node 'gone'; it has 'it'"):
+        recording(graph, {"node": "gone"}).node("it")
+    with pytest.raises(AssertionError, match="no channel 'old'"):
+        recording(graph, {"state": {"old": 1}}).node("it")
+
+
+def test_a_file_of_another_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="update ckpt"):
+        ThreadRecording({"ckpt_test": 2}, one_node(lambda state: None)).node("it")
