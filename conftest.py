@@ -2,12 +2,15 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 # The tests start hundreds of processes, which take half as long again if each compiles all modules.
+# So does this one if it rewrites the assertions of all tests in each run.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # A shell ignores SIGINT in what it starts in the background, and processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
