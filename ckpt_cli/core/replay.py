@@ -182,6 +182,9 @@ _PERMUTED_TASKS = 6
 _PERMUTED = 720
 """Maximum number of task orders that are tried if no order is stored: enough for six tasks."""
 
+_KEPT_ORDERS = 120
+"""Maximum number of orders of which the results are kept, to be tried with later writes."""
+
 Batches = tuple[tuple[TaskWrite, ...], ...]
 """Batches of writes, applied one after another, each with one call of the channel's `update`."""
 
@@ -756,7 +759,7 @@ def results_in_any_order(
     None if there are more of them than are tried.
     """
     tried = [updates_of(batches) for batches in ways]
-    if len(starts) * len(tried) > _PERMUTED:
+    if len(starts) * len(tried) > _KEPT_ORDERS:
         return None
     found: list[Held] = []
     for start, updates in product(starts, tried):

@@ -310,14 +310,14 @@ class ChannelChecker:
             base = NOT_STORED  # between snapshots, only the results of the reducers are known
         elif is_delta and base is not ABSENT:
             carried = {}  # the snapshot at the parent is the value to go on from
-        found = self._explained(name, base, carried, ways, stored)
+        # Between snapshots, nothing is stored that another order could explain.
+        found = self._explained(name, base, carried, ways[:1] if is_delta else ways, stored)
         is_gone = not is_delta and base is ABSENT and _is_apart(name, parent.moment)
         lacking = NO_DELTA
         if not is_delta:
             none = _NO_WRITES if self._reader.is_values_only and not wrote else ""
             unread = _unread(base, stored, carried, _values(ways), is_gone=is_gone)
-            unsure = _ANY_ORDER if None in self._others(name, base).values() else ""
-            lacking = unread or made.lacking or none or unsure
+            lacking = unread or made.lacking or none or self._unsure(name, base, ways)
         mask = 0 if is_delta else found.mask & ~(found.by_rebuilt if is_lost else 0)
         check = Check(name, moment.key.checkpoint_id, mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
@@ -378,7 +378,10 @@ class ChannelChecker:
     ) -> Explained:
         """Try all reducers; on messages in one form if the stored form is not explained."""
         clears, bumps = self._clears(name, stored), self._made.bumps
-        more = {place: some for place, some in self._others(name, base).items() if some}
+        others = (
+            {} if stored is ABSENT or self._unsure(name, base, ways) else self._others(name, base)
+        )
+        more = {place: some for place, some in others.items() if some}
         found = explain(base, carried, list(_with_steps(ways, bumps=bumps)), stored, clears, more)
         if found.mask & self.tally(name).leaders:
             return found
@@ -482,6 +485,12 @@ class ChannelChecker:
     def _others(self, name: str, base: Held) -> Mapping[int, Sequence[Held] | None]:
         """Return what else a DeltaChannel may be at a parent that does not store its value."""
         return self._parent.others.get(name, {}) if base is NOT_STORED else {}
+
+    def _unsure(self, name: str, base: Held, ways: Sequence[object]) -> str:
+        """Return why its writes do not prove a snapshot wrong; `''` if they do."""
+        others = self._others(name, base)
+        is_cut = None in others.values() or (len(ways) > 1 and any(others.values()))
+        return _ANY_ORDER if is_cut else ""
 
     def _carry_others(self, name: str, base: Held, possible: Sequence[WriteOrder]) -> None:
         """Keep what else a DeltaChannel may be after writes whose order is not stored."""
