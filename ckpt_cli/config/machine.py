@@ -60,7 +60,7 @@ def local_zone() -> tzinfo:
     It can be sent to other processes.
     """
     name = os.environ.get("TZ", "").removeprefix(":")
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, KeyError):
         if name:
             return ZoneInfo(name)
         return zone_of_file(_LOCAL.read_bytes())
@@ -73,7 +73,7 @@ def zone_name(zone: tzinfo) -> str:
     if name is None and isinstance(zone, ZoneInfo):
         # That of this machine, which was read from a file.
         _, _, name = str(_LOCAL.resolve()).partition("/zoneinfo/")
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, KeyError):
         if name:
             return ZoneInfo(name).key
     return "UTC"
