@@ -20,7 +20,7 @@ from ckpt_backends.registry import open_memory
 from ckpt_cli import diagnostics
 from ckpt_cli.config.store_names import memory_place
 from ckpt_cli.ending import Ended, restored
-from ckpt_cli.options import AsOf, OptionalThread
+from ckpt_cli.options import AsOf, NewGraph, OldGraph, OptionalThread
 from ckpt_cli.session import Session
 from ckpt_cli.tui.serving import SERVED
 
@@ -50,17 +50,21 @@ def tui(
         Option(metavar="N", help="The port for --serve; a free one if left out.", min=1, max=65535),
     ] = None,
     as_of: AsOf = None,
+    compat: NewGraph = None,
+    compat_from: OldGraph = None,
 ) -> None:
     """Browse threads, checkpoints and long-term memory in the terminal.
 
     With THREAD, the screen opens there. It is read-only unless --write is given; then each change
-    shows its plan and asks. Press ? for help.
+    shows its plan and asks. With --compat, the key C shows what a new graph would do to a thread.
+    Press ? for help.
 
     ```
     ckpt -s agent.db tui
     ckpt -s agent.db tui trip-to-kyoto
     ckpt -s agent.db tui --write
     ckpt -s agent.db tui --serve
+    ckpt -s agent.db tui --compat new.json
     ```
     """
     session: Session = ctx.obj

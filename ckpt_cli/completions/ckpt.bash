@@ -179,7 +179,7 @@ _ckpt_answer() {
             "memory copy") kind="words:--to --namespace --match --create --replace --plan-out --dry-run --yes" ;;
             "memory import") kind="words:--trusted-key --allow-pickle --plan-out --dry-run --yes --write" ;;
             "memory sessions") kind="words:--thread --user" ;;
-            tui) kind="words:--refresh --write --serve --port --as-of" ;;
+            tui) kind="words:--refresh --write --serve --port --as-of --compat --compat-from" ;;
             interrupts) kind="words:--match --where --user --older-than --exit-code --as-of" ;;
             compat) kind="words:--from --probe --match --where --user --exit-code --fail-on --accept --accept-from" ;;
             errors) kind="words:--match --where --since --history --by --user -n --limit --summary --exit-code --as-of" ;;

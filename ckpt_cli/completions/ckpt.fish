@@ -359,6 +359,8 @@ complete -c ckpt -n '__ckpt_in "tui"' -l write -d 'Enable the keys that change t
 complete -c ckpt -n '__ckpt_in "tui"' -l serve -d 'Show the screen in a browser on this machine.'
 complete -c ckpt -n '__ckpt_in "tui"' -l port -x -d 'The port for --serve; a free one if left out.'
 complete -c ckpt -n '__ckpt_in "tui"' -l as-of -x -d 'Read the store as it was at TIME: 2h, friday 14:00.'
+complete -c ckpt -n '__ckpt_in "tui"' -l compat -x -d 'The graph to be deployed, as `ckpt compat --help` says.'
+complete -c ckpt -n '__ckpt_in "tui"' -l compat-from -x -d 'With --compat: the deployed graph.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l match -x -d 'Only thread ids matching GLOB, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l where -x -a '(__ckpt_ask filter)' -d 'Only threads that match FILTER, such as \'status = error\'; repeatable.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l user -x -d 'Only threads of this user.'

@@ -143,13 +143,14 @@ ROW_COLUMNS = (
     Column("REASON", "reason", cut=True),
     Column("REMEDY", "remedy", cut=True, drop=1),
 )
-_STYLES: Mapping[CompatVerdict, Style] = {
+STYLES: Mapping[CompatVerdict, Style] = {
     CompatVerdict.BREAKS: "error",
     CompatVerdict.LOSES: "error",
     CompatVerdict.REPEATS: "question",
     CompatVerdict.CHANGES: "question",
     CompatVerdict.CANNOT_TELL: "question",
 }
+"""How verdicts look that are not fine."""
 
 
 def compatibility_lines(found: Compatibility) -> Iterator[StyledLine]:
@@ -166,7 +167,7 @@ def compatibility_lines(found: Compatibility) -> Iterator[StyledLine]:
     ):
         yield line("")
         yield line(
-            (f"{verdict}  ", _STYLES.get(verdict, "plain")),
+            (f"{verdict}  ", STYLES.get(verdict, "plain")),
             (safe_text(where), "node"),
             f"  {code}, {counted(kind.number, 'thread')}",
         )

@@ -11,6 +11,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.core.resume import UserMetadata
+from ckpt_cli.reading.graphs import GraphPaths
 from ckpt_cli.tui.panes.threads import ThreadFilter, is_pattern
 from ckpt_cli.tui.tabs.content import CheckpointTab
 
@@ -96,6 +97,13 @@ def ref(place: CheckpointKey) -> str:
 def check_command(store: Sequence[str], thread_id: str, *, deep: bool) -> str:
     """Return the command that prints the findings of a thread."""
     return command("ckpt", *store, "doctor", *(["--deep"] if deep else []), ids=[thread_id])
+
+
+def compat_command(store: Sequence[str], graphs: GraphPaths, thread_id: str) -> str:
+    """Return the command that prints what a new graph does to a thread."""
+    old = () if graphs.old is None else ("--from", str(graphs.old))
+    words = "compat", str(graphs.new), *old, "--match", escape(thread_id)
+    return command("ckpt", *store, *words)
 
 
 def errors_command(store: Sequence[str], thread_id: str) -> str:

@@ -148,6 +148,7 @@ E | unfold_all | Unfold value | Unfold all of this value, or fold it
 p | pin | Pin | Show this channel first, at each checkpoint (toggle)
 a | nest | Subgraphs | Show or hide subgraphs inside the tree
 v | check | Check | Check every value of this thread
+C | tab('compat') | Tab Compat | With --compat: what the new graph would do
 """,
     ),
     _group(

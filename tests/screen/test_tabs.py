@@ -1,18 +1,26 @@
 """The tabs of a checkpoint and of a thread: their labels, what they show, and the way there."""
 
+import json
 import shlex
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from langgraph.types import interrupt
 
 from ckpt_backends.testing.screen import Seat, sitting
+from ckpt_backends.url import parse_url
 from ckpt_cli.queries.timeline import read_steps
+from ckpt_cli.reading.graphs import GraphPaths
+from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.panes.inspector import tab_labels
 from ckpt_cli.tui.tabs import thread as thread_tabs
 from ckpt_cli.tui.tabs.content import TABS, Tab
 from tests.kit.agents import failing as agents
+from tests.kit.agents.small import Log, chain, running
 from tests.kit.command import ckpt
+from tests.kit.probing import document_of
 from tests.kit.savers.three_table import connected, maker
 
 pytestmark = pytest.mark.engines
@@ -85,6 +93,31 @@ async def test_no_label_is_cut_at_80_columns(seat: Seat) -> None:
     await seat.pilot.resize_terminal(40, 24)
     await seat.rest()
     assert seat.sees("1 2 3 4 5 6 7 8 9 0 Memory")
+
+
+def waiting(name: str) -> Any:
+    return chain(Log, {name: lambda _: {"log": [interrupt("sure?")]}})
+
+
+async def test_a_tab_shows_what_a_new_graph_does(tmp_path: Path, sample: Path) -> None:
+    with running(tmp_path / "s.db", waiting("ask")) as agent:
+        agent.invoke({"log": []}, {"configurable": {"thread_id": "trip"}})
+    paths = [tmp_path / f"{name}.json" for name in ("new", "old")]
+    for path, node in zip(paths, ("review", "ask"), strict=True):
+        path.write_text(json.dumps(document_of(waiting(node))))
+    url = parse_url(str(tmp_path / "s.db"))
+    opening = Opening(url, graphs=GraphPaths(*paths))
+    async with sitting(tmp_path / "s.db", opening=opening) as seat:
+        await seat.see("C", "In the new graph, trip", "C Compat")
+        assert seat.read.startswith("loses  by graph\n\nloses  ask  node-gone\n")
+        await seat.press("c")
+        assert seat.app.clipboard.endswith("new.json --from " + f"{paths[1]} --match trip")
+    paths[0].write_text("[]")
+    async with sitting(tmp_path / "s.db", opening=opening) as seat:
+        await seat.see("C", "is not what the probe prints")
+    async with sitting(sample) as seat:
+        await seat.press("C")
+        assert seat.sees("ckpt tui --compat NEW.json")
 
 
 CONFIG = {"configurable": {"thread_id": "trip"}}

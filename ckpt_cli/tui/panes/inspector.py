@@ -28,7 +28,14 @@ from ckpt_cli.tui.panes.rows import RowList, SearchPane
 from ckpt_cli.tui.reading import SHARE, Delays, ask, error_lines, say, show_error, tell_if_lost
 from ckpt_cli.tui.styles import title
 from ckpt_cli.tui.tabs.checkpoint import CheckpointTab, read_origin
-from ckpt_cli.tui.tabs.content import TABS, InspectorTab, KeptReader, Subject, TabQuestion
+from ckpt_cli.tui.tabs.content import (
+    TABS,
+    WITH_GRAPHS,
+    InspectorTab,
+    KeptReader,
+    Subject,
+    TabQuestion,
+)
 from ckpt_cli.tui.tabs.content import Tab as TabName
 
 if TYPE_CHECKING:
@@ -42,7 +49,7 @@ _SHORT: Mapping[TabName, str] = {
     "metadata": "Meta",
     "memory": "Mem",
 }
-_KEYS = tuple(str(number % 10) for number in range(1, len(TABS) + 1))
+_KEYS = (*(str(number % 10) for number in range(1, len(TABS) + 1)), "C")
 _SLOW = 0.3
 """Seconds after which a read is shown as loading."""
 _RESTED = 0.5
@@ -81,7 +88,9 @@ class Inspector(SearchPane):
         super().__init__(DocumentRows(), id="inspector")
         self.context = context
         self.delays = Delays(self)
-        self.tabs = Tabs(*(Tab("", id=name) for name in TABS))
+        self.names = TABS if context.opening.graphs is None else WITH_GRAPHS
+        """The tabs that there are."""
+        self.tabs = Tabs(*(Tab("", id=name) for name in self.names))
         # Tabs are chosen by number; the focus goes to their content.
         self.tabs.can_focus = False
         self.heading = "Checkpoint"
@@ -119,20 +128,24 @@ class Inspector(SearchPane):
     def tab(self) -> TabName:
         """The tab that is shown."""
         active = self.tabs.active
-        return next((one for one in TABS if one == active), self._first)
+        return next((one for one in self.names if one == active), self._first)
 
     def turn(self, tab: TabName) -> None:
         """Show another tab, as soon as the tabs are mounted."""
+        if tab not in self.names:
+            say(self, "which graph is to be deployed is not told: `ckpt tui --compat NEW.json`")
+            return
         self._first = tab
         if self.tabs.tab_count:
             self.tabs.active = tab
 
     def turn_by(self, way: int) -> None:
         """Show the next or previous tab."""
-        self.turn(TABS[(TABS.index(self.tab) + way) % len(TABS)])
+        self.turn(self.names[(self.names.index(self.tab) + way) % len(self.names)])
 
     def _name_tabs(self) -> None:
-        labels = dict(zip(TABS, tab_labels(self.size.width, self.tab), strict=True))
+        found = tab_labels(self.size.width, self.tab, self.names)
+        labels = dict(zip(self.names, found, strict=True))
         # A screen that is closed at its start has no tabs.
         for one, label in labels.items():
             for tab in self.tabs.query(f"#{one}").results(Tab):
@@ -162,6 +175,10 @@ class Inspector(SearchPane):
                     return thread.ErrorsTab(context.detail)
                 refused = partial(show_error, self)
                 return thread.FindingsTab(context, self._tell_checked, refused)
+            case "compat":
+                from ckpt_cli.tui.tabs.compat import CompatTab
+
+                return CompatTab(context)
             case "memory":
                 from ckpt_cli.tui.screens.memory import MemoryTab
 
@@ -463,15 +480,16 @@ def _alike(one: tuple[CheckpointKey, TabName], other: tuple[CheckpointKey, TabNa
     return other is not None and (one[0].thread_id, one[1]) == (other[0].thread_id, other[1])
 
 
-def tab_labels(width: int, active: TabName) -> Sequence[str]:
-    """Return the labels in the order of `TABS`, in the longest form that fits into `width` columns.
+def tab_labels(width: int, active: TabName, tabs: Sequence[TabName] = TABS) -> Sequence[str]:
+    """Return the labels of tabs in their order, in the longest form that fits into `width` columns.
 
     In the shortest form, only the active tab has its name, and the others their number.
     """
-    names = [one.capitalize() for one in TABS]
-    short = [_SHORT.get(one, name) for one, name in zip(TABS, names, strict=True)]
-    forms = (_numbered(names), _numbered(short), short, _alone(names, active))
-    return next((one for one in forms if _fits(one, width)), _alone(short, active))
+    names = [one.capitalize() for one in tabs]
+    short = [_SHORT.get(one, name) for one, name in zip(tabs, names, strict=True)]
+    at = tabs.index(active)
+    forms = (_numbered(names), _numbered(short), short, _alone(names, at))
+    return next((one for one in forms if _fits(one, width)), _alone(short, at))
 
 
 def _fits(labels: Sequence[str], width: int) -> bool:
@@ -480,9 +498,9 @@ def _fits(labels: Sequence[str], width: int) -> bool:
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    return [f"{key} {name}" for key, name in zip(_KEYS, names, strict=True)]
+    return [f"{key} {name}" for key, name in zip(_KEYS, names, strict=False)]
 
 
-def _alone(names: Sequence[str], active: TabName) -> list[str]:
-    labels = zip(_KEYS, TABS, _numbered(names), strict=True)
-    return [label if tab == active else key for key, tab, label in labels]
+def _alone(names: Sequence[str], active: int) -> list[str]:
+    labels = enumerate(zip(_KEYS, _numbered(names), strict=False))
+    return [label if at == active else key for at, (key, label) in labels]

@@ -37,7 +37,7 @@ from ckpt_cli.tui.screens.dialogs import CopyScreen, HelpScreen, KeyLine, TimeSc
 from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.styles import as_text
 from ckpt_cli.tui.tabs.checkpoint import DiffScreen
-from ckpt_cli.tui.tabs.content import TABS, Subject, Tab, base_of, carried_from
+from ckpt_cli.tui.tabs.content import Subject, Tab, base_of, carried_from
 
 if TYPE_CHECKING:
     from ckpt_cli.tui.screens.lists import PlaceList
@@ -141,7 +141,8 @@ class MainScreen(Screen[None]):
         self.tree_pane.view.unfold = look.is_unfolded
         self.body.is_zoomed = look.is_zoomed
         self.body.chosen = ChosenShares(look.threads_share, look.tree_share)
-        self.inspector.turn(next((one for one in TABS if one == look.tab), TABS[0]))
+        names = self.inspector.names
+        self.inspector.turn(next((one for one in names if one == look.tab), names[0]))
         self.threads_pane.rows.focus()
         self.body.show_panes()
         self.show_status()

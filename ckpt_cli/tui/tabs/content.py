@@ -25,12 +25,14 @@ from ckpt_cli.render.text import Ui, safe_text
 from ckpt_cli.tui.panes.document import TabContent
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
-ThreadTab = Literal["timeline", "errors", "findings", "memory"]
+ThreadTab = Literal["timeline", "errors", "findings", "memory", "compat"]
 Tab = Literal[CheckpointTab, ThreadTab]
 TABS: tuple[Tab, ...] = (
     *("state", "diff", "writes", "messages", "timeline"),
     *("errors", "findings", "metadata", "raw", "memory"),
 )
+WITH_GRAPHS: tuple[Tab, ...] = (*TABS, "compat")
+"""The tabs if the user told which graph is to be deployed."""
 
 
 def base_of(marked: CheckpointKey | None, place: CheckpointKey) -> CheckpointKey | None:
