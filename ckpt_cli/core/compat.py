@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import CheckpointKey, is_reserved
 from ckpt_cli.core.lineage import namespace_in
 from ckpt_cli.core.redact import redact_text
-from ckpt_cli.core.state import END, RESUME, START, Body, is_new, named_node
+from ckpt_cli.core.state import END, RESUME, START, Body, is_new, named_node, version_number
 from ckpt_cli.core.tasks import (
     CONTROL,
     Step,
@@ -137,23 +137,32 @@ class Graph(NamedTuple):
         condition leads.
         """
         found = {one for one in starts if one in self.nodes}
-        while True:
-            more = {end for node in found for end in self.edges.get(node, ())}
-            if not surely:
-                more |= {end for node in found for end in self.branches.get(node, ())}
-                if found & self.anywhere:
-                    more |= self.nodes.keys()
-            more |= {
-                node
-                for name, members in self.joins.items()
-                if (node := named_node(name)) is not None
-                and members & found
-                and members <= found | set(arrived.get(name, ()))
-            }
-            more = (more & self.nodes.keys()) - found
-            if not more:
-                return found
+        while more := self.behind(found, arrived, surely=surely) - found:
             found |= more
+        return found
+
+    def behind(
+        self, found: Set[str], arrived: Mapping[str, Collection[str]], *, surely: bool = False
+    ) -> set[str]:
+        """Return the nodes to which some nodes lead, one step further than these."""
+        more = {end for node in found for end in self.edges.get(node, ())}
+        if not surely:
+            more |= {end for node in found for end in self.branches.get(node, ())}
+            if found & self.anywhere:
+                more |= self.nodes.keys()
+        more |= {
+            node
+            for name, members in self.joins.items()
+            if (node := named_node(name)) is not None
+            and members & found
+            and members <= found | set(arrived.get(name, ()))
+        }
+        return more & self.nodes.keys()
+
+    @property
+    def meant(self) -> frozenset[str]:
+        """The nodes that a new run may reach; to others nothing leads any more."""
+        return frozenset(self.reached_from([START], {}))
 
     @property
     def joins(self) -> Mapping[str, frozenset[str]]:
@@ -445,6 +454,7 @@ def judge(level: StoredHead, judging: Judging) -> list[Incompatibility]:
     """Return what differs when a thread with this head is resumed in the new graph."""
     found = [*deferral_of(level, judging), *_tasks(level, judging), *_new_tasks(level, judging)]
     found += _joins(level, judging)
+    found += _gone_triggers(level, judging)
     found += _routes(level, judging)
     found += state_of(level, judging)
     found += _memory(level, judging)
@@ -464,13 +474,14 @@ def deferral_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility
             continue
         channel, node = judging.graph.channels[name], named_node(name) or name
         is_deferred, place = channel.kind.endswith("AfterFinish"), level.place(node)
+        is_over = not channel.members and _is_taken(level, name)
         if is_deferred and deferred_pair(value) is None:
             text = (
                 "the node is deferred now, and what is stored for it has the form of one that is"
                 " not: LangGraph raises when it loads this"
             )
             yield Incompatibility(CompatVerdict.BREAKS, "deferred", place, text, leave)
-        elif not is_deferred and deferred_pair(value) is not None:
+        elif not is_deferred and not is_over and deferred_pair(value) is not None:
             text = (
                 "the node is not deferred any more, and what is stored for it has the form of one"
                 " that is: the next arrival raises, or its turn is dropped"
@@ -587,12 +598,38 @@ def _written(level: StoredHead) -> dict[str, set[str]]:
 
 
 def _arrived(level: StoredHead, graph: Graph) -> dict[str, frozenset[str]]:
-    """Return the members that each join of a graph has, with those of finished tasks."""
+    """Return the members that each join of a graph has, with those of finished tasks.
+
+    A join that triggers a task of this step has none: it begins anew.
+    """
     written = _written(level)
+    stored = {name: join_members(level.body.values.get(name)) for name in graph.joins}
     return {
-        name: join_members(level.body.values.get(name)) | written.get(name, set())
-        for name in graph.joins
+        name: (frozenset() if _is_taken(level, name) and members <= stored[name] else stored[name])
+        | written.get(name, set())
+        for name, members in graph.joins.items()
     }
+
+
+def _is_taken(level: StoredHead, channel: str) -> bool:
+    """Return whether a task of this step is of the node that a channel triggers."""
+    return named_node(channel) in {task.node for task in level.step.tasks}
+
+
+def _triggered(level: StoredHead, graph: Graph) -> set[str]:
+    """Return the nodes that run after this step, whatever waits."""
+    arrived = _arrived(level, graph)
+    channels = {one for one in _written(level) if one.startswith("branch:to:")}
+    channels |= {one for one in _put_off(level) if one.startswith("branch:to:")}
+    channels |= {name for name, members in graph.joins.items() if members <= arrived[name]}
+    return {node for one in channels if (node := named_node(one)) is not None}
+
+
+def _put_off(level: StoredHead) -> Iterator[str]:
+    """Yield channels of deferred nodes, or of joins to them, that wait for all others."""
+    for name, value in level.body.values.items():
+        if deferred_pair(value) is not None and not _is_taken(level, name):
+            yield name
 
 
 def _ahead(
@@ -602,22 +639,30 @@ def _ahead(
 
     With `among`, only from tasks of these nodes.
     """
-    waiting = [
+    waiting = {
         task.node
         for task in level.step.tasks
         if task.node and not task.finished and (among is None or task.node in among)
-    ]
-    written = [named_node(one) for one in _written(level) if one.startswith("branch:to:")]
-    stored = level.body.values.items()
-    deferred = [
-        named_node(name)
-        for name, value in stored
-        if name.startswith("branch:to:") and deferred_pair(value) is not None
-    ]
-    arrived = _arrived(level, graph)
-    full = [named_node(name) for name, one in graph.joins.items() if one <= arrived[name]]
-    starts = (one for one in (*waiting, *written, *deferred, *full) if one)
-    return graph.reached_from(starts, arrived, surely=surely)
+    }
+    starts = waiting | _triggered(level, graph)
+    return graph.reached_from(starts, _arrived(level, graph), surely=surely)
+
+
+def _behind(
+    level: StoredHead, graph: Graph, *, surely: bool = False, among: Collection[str] | None = None
+) -> set[str]:
+    """Return the nodes that may run after this step, as `_ahead` does."""
+    ahead = _ahead(level, graph, surely=surely, among=among)
+    found = graph.behind(ahead, _arrived(level, graph), surely=surely)
+    return found | (_triggered(level, graph) & graph.nodes.keys())
+
+
+def _has_run(level: StoredHead, node: str) -> bool:
+    """Return whether a node has run since the last input."""
+    began, seen = level.body.versions.get(START), level.body.seen.get(node)
+    if began is None or not seen:
+        return False
+    return version_number(began) <= max(map(version_number, seen.values()))
 
 
 def needed(level: StoredHead, graph: Graph) -> frozenset[str]:
@@ -626,44 +671,135 @@ def needed(level: StoredHead, graph: Graph) -> frozenset[str]:
     return frozenset(planned | _ahead(level, graph))
 
 
+_KEEP_JOIN = (
+    "keep the join with its members, in their order, until these threads are done; `migrate` finds"
+    " another order"
+)
+
+
 def _joins(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
     """Yield joins that can get some of their members, but not all, and joins that are gone."""
     graph, arrived = judging.graph, _arrived(level, judging.graph)
-    ahead = _ahead(level, graph)
-    keep = (
-        "keep the join with its members, in their order, until these threads are done; `migrate`"
-        " finds another order"
-    )
+    ahead, behind = _ahead(level, graph), _behind(level, graph)
+    surely = _ahead(level, graph, surely=True)
+    planned = {task.node for task in level.step.tasks}
     for name, members in graph.joins.items():
         node, has = named_node(name) or name, arrived[name]
         coming = members & ahead
-        if not (has or coming) or members <= has | coming or _was_stuck(level, judging, name):
+        if not (has or coming) or _was_stuck(level, judging, name):
             continue
-        missing = ", ".join(sorted(members - has - coming))
+        if not members <= graph.meant:  # it does not fire in a new run either
+            continue
+        is_stuck = not members <= has | coming
+        if not is_stuck and (_is_known(judging, name) or members <= has | surely):
+            continue
+        gone = members - has - (coming if is_stuck else surely)
+        if not is_stuck and not any(_has_run(level, one) for one in gone):
+            continue
+        missing = ", ".join(sorted(gone))
+        is_over = node in planned or _has_run(level, node)
+        is_once_less = _had_join(level, judging, node)
+        is_lost = is_stuck and (is_once_less or (node not in behind and not is_over))
         yield Incompatibility(
-            *(_if_lost(level, graph, node), "join-stuck", level.place(node)),
+            *(CompatVerdict.LOSES if is_lost else CompatVerdict.CANNOT_TELL, "join-stuck"),
+            level.place(node),
             f"the node waits for {missing}, which has run already and does not run again",
-            keep,
+            _KEEP_JOIN,
         )
-    written = _written(level)
-    stored = {name for name in level.body.values if name.startswith("join:")}
-    pending = {name for name in written if name.startswith("join:")}
-    for name in sorted((stored | pending) - graph.channels.keys()):
+    yield from _gone_joins(level, judging, ahead, behind)
+
+
+def _had_join(level: StoredHead, judging: Judging, node: str) -> bool:
+    """Return whether a join to a node that is gone had got some members, and would get all."""
+    if (old := judging.old) is None:
+        return False
+    arrived, surely = _arrived(level, old), _ahead(level, old, surely=True)
+    return any(
+        arrived[name] and members <= arrived[name] | surely
+        for name, members in old.joins.items()
+        if named_node(name) == node and name not in judging.graph.channels
+    )
+
+
+def _gone_joins(
+    level: StoredHead, judging: Judging, ahead: Set[str], behind: Set[str]
+) -> Iterator[Incompatibility]:
+    """Yield joins that the new graph has not, with what had arrived."""
+    graph, written = judging.graph, _written(level)
+    for name in sorted({*level.body.values, *written} - graph.channels.keys()):
         node = named_node(name) or name
-        has_any = bool(join_members(level.body.values.get(name))) or name in pending
-        if has_any and node not in ahead and not _could_not_fire(level, judging, name):
+        has_any = bool(join_members(level.body.values.get(name))) or name in written
+        is_full = _is_taken(level, name) and name not in written
+        if not name.startswith("join:") or not has_any or is_full:
+            continue
+        if _could_not_fire(level, judging, name):
+            continue
+        verdict: CompatVerdict | None = CompatVerdict.LOSES
+        text = "what arrived at the join is dropped, and no other edge leads to the node"
+        if node not in graph.nodes:
+            verdict = _of_gone(judging, node)
+            text = "what arrived at the join is dropped, since its node is gone"
+        elif node not in graph.meant:
+            verdict = CompatVerdict.CANNOT_TELL
+        elif node in behind:
+            verdict = None if _leads(graph, ahead, node) else CompatVerdict.CANNOT_TELL
+        if verdict is not None:
+            yield Incompatibility(verdict, "join-gone", level.place(node), text, _KEEP_JOIN)
+
+
+def _leads(graph: Graph, starts: Iterable[str], node: str) -> bool:
+    """Return whether one of some nodes leads to a node without a join."""
+    return any(
+        node in graph.edges.get(one, ()) or node in graph.branches.get(one, ()) for one in starts
+    )
+
+
+def _gone_triggers(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
+    """Yield nodes that are gone, to which finished tasks lead, or that are deferred."""
+    written = _written(level)
+    waiting = {task.node for task in level.step.tasks if task.node and not task.finished}
+    for channel in sorted({*written, *_put_off(level)}):
+        node = named_node(channel) if channel.startswith("branch:to:") else None
+        if node is None or node in judging.graph.nodes or _is_taken(level, channel):
+            continue
+        if judging.old is not None and any(
+            node in judging.old.edges.get(one, ()) for one in waiting
+        ):
+            continue  # what waits leads to it at the same time
+        verdict = _of_gone(judging, node)
+        if verdict is None and channel not in written:
+            verdict = CompatVerdict.CANNOT_TELL
+        if verdict is not None:
             yield Incompatibility(
-                *(CompatVerdict.LOSES, "join-gone", level.place(node)),
-                "what arrived at the join is dropped, and no other edge leads to the node",
-                keep,
+                *(verdict, "node-gone", level.place(node)),
+                "the new graph has no node of this name, and it was to run next",
+                _KEEP_NODE,
             )
 
 
-def _if_lost(level: StoredHead, graph: Graph, node: str) -> CompatVerdict:
-    """Return the verdict for a join that does not fire: its node may run by another edge."""
-    if node not in _ahead(level, graph):
+def _of_gone(judging: Judging, node: str) -> CompatVerdict | None:
+    """Return what it means that a node is gone to which a thread leads: None if it was left out.
+
+    If a new one has its code or its place, it has another name.
+    """
+    old, graph = judging.old, judging.graph
+    if old is None or node not in old.nodes:
         return CompatVerdict.LOSES
-    return CompatVerdict.CANNOT_TELL
+    added = graph.nodes.keys() - old.nodes.keys()
+    if any(graph.nodes[one].code == old.nodes[node].code for one in added):
+        return CompatVerdict.LOSES
+    places = [one for one in old.nodes if _leads(old, [one], node)]
+    joins = [members for name, members in old.joins.items() if named_node(name) == node]
+    if any(_leads(graph, places, one) for one in added) or any(
+        named_node(name) in added and members in joins for name, members in graph.joins.items()
+    ):
+        return CompatVerdict.LOSES
+    return CompatVerdict.CANNOT_TELL if added & graph.meant else None
+
+
+def _is_known(judging: Judging, channel: str) -> bool:
+    """Return whether nothing is known of the old graph, or it has a channel, too."""
+    return judging.old is None or channel in judging.old.channels
 
 
 def _was_stuck(level: StoredHead, judging: Judging, name: str) -> bool:
@@ -692,22 +828,21 @@ def _routes(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
         return
     waiting = {task.node for task in level.step.tasks if task.node}
     # What follows a node that is gone is told with that node.
-    sure = _ahead(level, old, surely=True, among=graph.nodes)
-    possible = _ahead(level, old, among=graph.nodes)
-    after = _ahead(level, graph)
+    sure = _behind(level, old, surely=True, among=graph.nodes)
+    possible = _behind(level, old, among=graph.nodes)
+    passed = [START, *(one for one in graph.nodes if _has_run(level, one))]
+    again = graph.reached_from(passed, {}, surely=True)
     # A node to which nothing leads any more was left out on purpose.
-    meant = graph.reached_from([START], {})
-    for name in sorted((possible & meant) - after - waiting - {START, END}):
+    for name in sorted((possible & graph.meant) - _behind(level, graph) - {START, END}):
+        is_over = name in waiting or _has_run(level, name)
+        is_lost = name in sure and name in again and not is_over
         yield Incompatibility(
-            *(
-                CompatVerdict.LOSES if name in sure else CompatVerdict.CANNOT_TELL,
-                "route",
-                level.place(name),
-            ),
+            *(CompatVerdict.LOSES if is_lost else CompatVerdict.CANNOT_TELL, "route"),
+            level.place(name),
             "the node could follow in the old graph, and cannot in the new one",
             _KEEP_EDGE,
         )
-    yield from _skipped(level, graph, old, after | waiting)
+    yield from _skipped(level, graph, old, _ahead(level, graph) | waiting)
 
 
 _WITH_DEFAULT = {"BinaryOperatorAggregate", "DeltaChannel", "Topic"}
@@ -1048,7 +1183,7 @@ def _delta(
         )
     elif is_wanted and (container := _CONTAINERS.get(channel.container)) is not None:
         value = level.rebuilt(name)
-        if not _is_a(value, container):
+        if value is not None and not _is_a(value, container):
             yield from _other_container(channel, place)
 
 
@@ -1070,7 +1205,11 @@ def _schemas(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
         if not _is_checked(node) or kind in told or is_same:
             continue
         told.add(kind)
-        missing = [one for one in _list(needs.get("required")) if one not in level.body.values]
+        missing = [
+            one
+            for one in _list(needs.get("required"))
+            if one not in level.body.values and not _has_default(graph.channels.get(str(one)))
+        ]
         properties = _map(_map(judging.schema(needs.get("schema"))).get("properties"))
         misfits = [
             key
@@ -1088,6 +1227,11 @@ def _schemas(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
             )
 
 
+def _has_default(channel: GraphChannel | None) -> bool:
+    """Return whether a channel has a value before anything is written."""
+    return channel is not None and channel.kind in _WITH_DEFAULT
+
+
 def _value(
     value: Value, channel: GraphChannel, place: str, judging: Judging
 ) -> Iterator[Incompatibility]:
@@ -1099,7 +1243,8 @@ def _value(
             "give the key of encrypted values, or keep the type until these threads are done",
         )
     elif container is not None and not _is_a(value, container):
-        yield from _other_container(channel, place)
+        if value is not None or judging.old is not None:  # a reducer may be made for None
+            yield from _other_container(channel, place)
     elif channel.kind in _PLAIN_KINDS and not _fits(value, judging.schema(channel.schema)):
         yield Incompatibility(
             *(CompatVerdict.CHANGES, "type", place),
@@ -1201,7 +1346,7 @@ def _objects(value: Value) -> Iterator[tuple[str, Value]]:
 
 
 def _is_a(value: Value, container: type) -> bool:
-    if value is None or (isinstance(value, Tagged) and value.type.startswith("langgraph")):
+    if isinstance(value, Tagged) and value.type.startswith("langgraph"):
         return True
     if container is list:
         return items_of(value) is not None

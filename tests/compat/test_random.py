@@ -208,14 +208,28 @@ def is_harmed(
     return any(log[one] < min(n, kept[one]) for one, n in Counter(before).items())
 
 
+def is_lost(path: Path, plan: Plan, new: Plan, names: Mapping[str, str | None]) -> bool:
+    """Whether the official library does not plan a task any more, or drops what one wrote."""
+    counts = []
+    for graph, name in ((plan, names.get), (new, lambda one: one)):
+        with running(path, graph_of(graph, World())) as agent:
+            tasks = agent.get_state(CONFIG).tasks
+        counts.append(
+            (
+                Counter(name(task.name) for task in tasks),
+                Counter(name(task.name) for task in tasks if task.result),
+            )
+        )
+    before, after = counts
+    return any(one - other for one, other in zip(before, after, strict=True))
+
+
 def tried(dice: Random, folder: Path) -> tuple[bool, str, object] | None:
     """Whether one random thread is harmed, and what `ckpt` says."""
     folder.mkdir()
     plan, world, path = planned(dice), World(), folder / "s.db"
     with suppress(ValueError), running(path, graph_of(plan, world)) as agent:
         agent.invoke({"log": []}, CONFIG, durability="sync")
-    with running(path, graph_of(plan, world)) as agent:
-        waiting = [task.name for task in agent.get_state(CONFIG).tasks if not task.result]
     new, names = changed(plan, dice)
     try:
         graphs = [graph_of(one, World()) for one in (new, plan)]
@@ -226,11 +240,11 @@ def tried(dice: Random, folder: Path) -> tuple[bool, str, object] | None:
         return None
     if harmed is None:
         return None
-    is_lost = any(names[one] != one for one in waiting)
+    harmed = harmed or is_lost(path, plan, new, names)
     found = judged(path, *graphs)
     if new == plan:
         assert found.findings == []
-    return harmed or is_lost, str(found.verdict), (plan, new, found.findings)
+    return harmed, str(found.verdict), (plan, new, found.findings)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -249,8 +263,8 @@ def test_little_is_called_harmed_that_is_not(tmp_path: Path, chance: Chance) -> 
             harmed, verdict, told = found
             assert not (harmed and verdict == "ok"), told
             seen[harmed, verdict] += 1
-    alarms = seen[False, "breaks"] + seen[False, "loses"]
-    assert alarms <= sum(seen.values()) * 0.05, seen
+    alarms = sum(seen[False, one] for one in ("breaks", "loses", "repeats", "changes"))
+    assert alarms <= max(1, sum(seen.values()) * 0.01), seen
 
 
 def migrated(dice: Random, folder: Path) -> None:
