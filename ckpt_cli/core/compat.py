@@ -93,6 +93,8 @@ class GraphNode(NamedTuple):
     """Whether these are all calls, each made once."""
     tools: Mapping[str, frozenset[str]] | None
     """The arguments of each tool that it runs; None if it runs none."""
+    agents: Mapping[str, frozenset[str]]
+    """The names of the agents that these tools call, of those that call any."""
     gates: frozenset[str] | None
     """The tools before which it asks a person; None if it is no such gate."""
     needs: Mapping[str, Any]
@@ -252,6 +254,11 @@ def _node(told: object) -> GraphNode:
         None
         if not isinstance(tools, dict)
         else {str(name): _names(_map(one).get("args")) for name, one in tools.items()},
+        {
+            str(name): _names(one["agents"])
+            for name, one in _map(tools).items()
+            if isinstance(one, dict) and "agents" in one
+        },
         None if not isinstance(gates, list) else _names(gates),
         _map(fields.get("input")),
     )
@@ -1011,7 +1018,7 @@ def _questions(
         yield _unknown(level, name, "which question it asks next cannot be told from its code")
         return
     wanted = node.asks[before]
-    if wanted is None or not isinstance(stored, str | int | float):
+    if wanted is None or not isinstance(stored, str | int | float | list | dict):
         yield _unknown(level, name, "which question it asks next cannot be told from its code")
     elif wanted != stored:
         if stored in node.asks:
@@ -1021,7 +1028,11 @@ def _questions(
                 "keep the order of questions",
             )
         else:
-            yield _unknown(level, name, "the text of its question differs")
+            yield Incompatibility(
+                *(CompatVerdict.CANNOT_TELL, "question-text", place),
+                "the text of its question differs, and with it perhaps what an answer means",
+                "compare the two questions",
+            )
 
 
 def _gates(level: StoredHead, task: Task, node: GraphNode) -> Iterator[Incompatibility]:
@@ -1041,6 +1052,7 @@ def _tools(level: StoredHead, graph: Graph) -> Iterator[Incompatibility]:
     ahead = needed(level, graph) & graph.nodes.keys()
     known = [graph.nodes[one].tools for one in sorted(ahead)]
     tools = {name: given for one in known if one is not None for name, given in one.items()}
+    agents = {name: some for one in sorted(ahead) for name, some in graph.nodes[one].agents.items()}
     keep = "keep it until these threads are done"
     if not tools and not any(one is not None for one in known):
         return
@@ -1049,9 +1061,13 @@ def _tools(level: StoredHead, graph: Graph) -> Iterator[Incompatibility]:
         if name not in tools:
             text = "the new graph has no tool of this name: the call gets an error for an answer"
             yield Incompatibility(CompatVerdict.LOSES, "tool-gone", place, text, keep)
-        elif more := ", ".join(map(level.stored, sorted(given - tools[name]))):
+        elif more := ", ".join(map(level.stored, sorted(map(str, given.keys() - tools[name])))):
             text = f"the tool takes no {more} any more: the call gets an error for an answer"
             yield Incompatibility(CompatVerdict.LOSES, "tool-args", place, text, keep)
+        elif (agent := given.get(_AGENT)) is not None and agent not in agents.get(name, [agent]):
+            place = level.place(level.stored(str(agent)))
+            text = "the new graph has no agent of this name: the call gets an error"
+            yield Incompatibility(CompatVerdict.LOSES, "agent-gone", place, text, keep)
 
 
 def _requested(value: Value) -> set[str]:
@@ -1062,7 +1078,11 @@ def _requested(value: Value) -> set[str]:
     return {one for one in found if isinstance(one, str)}
 
 
-def _open_calls(messages: Value) -> Iterator[tuple[str, set[str]]]:
+_AGENT = "subagent_type"
+"""The argument in which the tool `task` of Deep Agents gets the name of an agent."""
+
+
+def _open_calls(messages: Value) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     """Yield the names and arguments of tool calls without a result, of the newest message that has
     calls.
     """
@@ -1073,8 +1093,7 @@ def _open_calls(messages: Value) -> Iterator[tuple[str, set[str]]]:
         for call in calls:
             if isinstance(call, dict) and call.get("id") not in answered:
                 given = call.get("args")
-                names = set(map(str, given)) if isinstance(given, dict) else set()
-                yield str(call.get("name")), names
+                yield str(call.get("name")), given if isinstance(given, dict) else {}
         if calls:
             return
 

@@ -333,10 +333,28 @@ class Description:
             pass
         function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
         if function is not None:
+            agents = agents_of(function)
+            if agents:
+                told["agents"] = agents
             asks, sure = asks_of([function])
             if asks or not sure:
                 told["asks"], told["asks_all"] = asks, sure
         return told
+
+
+def agents_of(function):
+    """Return the names of the agents that a tool calls, such as the subagents of Deep Agents: it
+    has them by name.
+    """
+    return sorted(
+        {
+            str(name)
+            for found in named_in(inspect.unwrap(function))
+            if isinstance(found, dict) and found
+            if all(hasattr(one, "invoke") for one in found.values())
+            for name in found
+        }
+    )
 
 
 def listed(nodes):

@@ -13,10 +13,11 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolCall
-from langchain_core.tools import tool
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.func import entrypoint, task
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 from langgraph.types import interrupt as asks
 from pydantic import BaseModel, Field
 
@@ -38,7 +39,7 @@ from tests.kit.agents.edges import (
     say,
     sends,
 )
-from tests.kit.agents.small import Log
+from tests.kit.agents.small import Log, running
 from tests.kit.official import TELLING
 from tests.kit.probing import described, judged, resumed, stopped
 
@@ -475,6 +476,50 @@ def test_a_tool_call_waits_for_a_person(tmp_path: Path, new: Any, codes: set[str
     path = stopped(tmp_path / "s.db", old.builder, {"messages": [("human", "pay")]})
     found = judged(path, new, old)
     assert {one.code for one in found.findings} == codes
+
+
+def delegating(*names: str) -> Any:
+    """An agent whose tool `task` calls other agents by name, as that of Deep Agents does."""
+    subagents = {name: RunnableLambda(lambda text: text) for name in names}
+
+    def task(description: str, subagent_type: str) -> str:
+        if subagent_type not in subagents:
+            return f"there is no {subagent_type}"
+        return f"done: {subagents[subagent_type].invoke(description)}"
+
+    given = {"description": "look", "subagent_type": "research"}
+    said = [
+        AIMessage("", tool_calls=[ToolCall(name="task", args=given, id="c1")]),
+        AIMessage("so it is"),
+    ]
+    asks = HumanInTheLoopMiddleware(interrupt_on={"task": True})
+    tools = [StructuredTool.from_function(task, description="Delegate.")]
+    return create_agent(Model(messages=iter(said)), tools, middleware=[asks])
+
+
+@pytest.mark.parametrize(
+    ("names", "codes"), [(("research", "write"), set()), (("reader", "write"), {"agent-gone"})]
+)
+def test_a_call_of_an_agent_waits(tmp_path: Path, names: tuple[str, ...], codes: set[str]) -> None:
+    old = delegating("research")
+    path = stopped(tmp_path / "s.db", old.builder, {"messages": [("human", "look")]})
+    found = judged(path, delegating(*names), old)
+    assert {one.code for one in found.findings} == codes
+    with running(path, delegating(*names).builder) as agent:
+        answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
+        after = agent.invoke(answer, {"configurable": {"thread_id": "t"}})
+    assert after["messages"][2].content == ("there is no research" if codes else "done: look")
+
+
+def asks_itself_otherwise(_: Any) -> Any:
+    return {"log": [f"rv {interrupt('really?')}"]}
+
+
+def test_another_question_is_told(tmp_path: Path) -> None:
+    old = graph(CHAIN)
+    path = stopped(tmp_path / "s.db", old, {"log": []})
+    (found,) = judged(path, graph(CHAIN, rv=asks_itself_otherwise), old).findings
+    assert (str(found.verdict), found.code, found.where) == ("cannot tell", "question-text", "rv")
 
 
 class Flow(NamedTuple):

@@ -7,7 +7,7 @@ from ckpt_cli.core.compat import CompatVerdict, Graph, GraphFile, GraphNode, Inc
 from ckpt_cli.queries.compat import JudgedThread
 from ckpt_cli.render.compat import Compatibility, compatibility_lines
 
-NODE = GraphNode((), False, (), "", (), True, (), True, None, None, {})
+NODE = GraphNode((), False, (), "", (), True, (), True, None, {}, None, {})
 GRAPH = Graph("g", False, {"ask": NODE, "old": NODE}, {}, {}, {}, frozenset())
 FILE = GraphFile({"g": 0}, (GRAPH,), {}, {}, {})
 
