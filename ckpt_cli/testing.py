@@ -595,6 +595,8 @@ class _Answer(typing.NamedTuple):
     before: Any
     """The last message of the state that its task was given, in plain form; None if there is
     none."""
+    texts: frozenset[str]
+    """What else its task was given, if that was sent to it: which of parallel tasks it is."""
 
 
 class _Answers:
@@ -625,6 +627,7 @@ class _Answers:
             for call in getattr(one, "tool_calls", ()):
                 self._calls.setdefault(call["id"] or "", []).append(call)
         last = same[-1] if same else None
+        sent = frozenset(_leaves(task.get("sent", task.get("input"))))
         for one in _messages_in(wrote):
             spelled = plain(one)
             if (one.id in known) if one.id else (spelled in same):
@@ -632,7 +635,7 @@ class _Answers:
             known.add(one.id)
             same.append(spelled)
             if isinstance(one, AIMessage):
-                self._models.append(_Answer(one, task["node"], last))
+                self._models.append(_Answer(one, task["node"], last, sent))
             elif isinstance(one, ToolMessage):
                 self._tools.setdefault(one.tool_call_id, []).append(one)
         self._real |= {*task.get("calls", ())}
@@ -663,9 +666,13 @@ class _Answers:
         self._compare(asked)
         self._now.append(asked)
 
-        def rank(number: int) -> tuple[bool, bool, int]:
+        spoken = json.dumps(asked, ensure_ascii=False)
+
+        def rank(number: int) -> tuple[bool, bool, int, int]:
             one = self._models[number]
-            return one.node != node, one.before is not None and one.before not in asked, number
+            is_other = one.before is not None and one.before not in asked
+            said = sum(text in spoken for text in one.texts)
+            return one.node != node, is_other, -said, number
 
         left = [number for number in range(len(self._models)) if number not in self._used]
         if not left:
@@ -848,6 +855,18 @@ def _offline(answers: _Answers) -> Iterator[None]:
         _replaced(socket, {"getaddrinfo": resolved}),
     ):
         yield
+
+
+def _leaves(form: Any) -> Iterator[str]:
+    """Yield the texts and numbers of a form, as JSON has them inside a text."""
+    if isinstance(form, dict):
+        for one in form.values():
+            yield from _leaves(one)
+    elif isinstance(form, list):
+        for one in form:
+            yield from _leaves(one)
+    elif isinstance(form, str | int | float) and not isinstance(form, bool):
+        yield json.dumps(form, ensure_ascii=False).strip('"')
 
 
 def _messages_in(value: Any) -> Iterator[BaseMessage]:

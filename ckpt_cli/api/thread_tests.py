@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ckpt_backends import shell
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.errors import PartlyDone, Refused, StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import writing
 from ckpt_cli.core.secrets import IgnoredSecrets, Scanner, SecretFinding
@@ -116,7 +117,8 @@ class ThreadTests:
 
         Raises `Refused` if it holds credentials, and what `recorded_thread` raises.
         """
-        found = recorded_thread(reader)
+        with remembering():  # equal messages are one object, which is searched once
+            found = recorded_thread(reader)
         if checkpoint_id is not None:
             found = found.behind(checkpoint_id)
         record = found.value()

@@ -328,14 +328,32 @@ def _called(value: Value) -> Iterator[str]:
 def spelled(record: Fields) -> dict[str, Any]:
     """Return what is written, as JSON: each message once, under `messages`."""
     table = _Messages()
-    form = to_json(record)
-    assert isinstance(form, dict)  # noqa: S101 - keys of a record are texts
     # In the order in which they came, which the tasks tell best.
-    tasks = table.named(form.pop("tasks"))
-    made = {key: table.named(one) for key, one in form.items()} | {"tasks": tasks}
-    first: dict[str, Any] = {"ckpt_test": FORMAT}
-    first |= {key: made.pop(key) for key in _HEAD if key in made}
-    return {**first, "messages": table.messages, **made}
+    first: Fields = {"tasks": table.without(record["tasks"])}
+    form = to_json({key: first.get(key, table.without(one)) for key, one in record.items()})
+    assert isinstance(form, dict)  # noqa: S101 - keys of a record are texts
+    made = {key: _with_names(one) for key, one in form.items()}
+    head: dict[str, Any] = {"ckpt_test": FORMAT}
+    head |= {key: made.pop(key) for key in _HEAD if key in made}
+    return {**head, "messages": table.messages, **made}
+
+
+_NAME = "ckpt.message"
+"""Type of the `Tagged` that stands for a message; its payload is the name."""
+
+
+def _with_names(form: Any) -> Any:
+    """Return a form in which messages are `$message`, and lists of them `$messages`."""
+    if isinstance(form, list):
+        items = [_with_names(one) for one in form]
+        if items and all(isinstance(one, dict) and one.keys() == {"$message"} for one in items):
+            return {"$messages": " ".join(one["$message"] for one in items)}
+        return items
+    if not isinstance(form, dict):
+        return form
+    if form.get("$type") == _NAME:
+        return {"$message": form["$value"]}
+    return {key: _with_names(one) for key, one in form.items()}
 
 
 class _Messages:
@@ -345,21 +363,26 @@ class _Messages:
         self.messages: dict[str, Any] = {}
         self._names: dict[str, str] = {}
         self._without_id: dict[str, str] = {}
+        self._known: dict[int, tuple[Tagged, str]] = {}
 
-    def named(self, form: Any) -> Any:
-        """Return a form with the names of its messages in their places."""
-        if isinstance(form, list):
-            items = [self.named(one) for one in form]
-            if items and all(isinstance(one, dict) and one.keys() == {"$message"} for one in items):
-                return {"$messages": " ".join(one["$message"] for one in items)}
-            return items
-        if not isinstance(form, dict):
-            return form
-        told = {key: self.named(one) for key, one in form.items()}
-        kind = told.get("$type")
-        if not isinstance(kind, str) or not kind.startswith(MESSAGES) or "$args" in told:
-            return told
-        return {"$message": self._name(_message(kind, told))}
+    def without(self, value: Value) -> Value:
+        """Return a value with the names of its messages in their places."""
+        match value:
+            case list():
+                return [self.without(one) for one in value]
+            case dict():
+                return {key: self.without(one) for key, one in value.items()}
+            case Tagged() if value.type.startswith(MESSAGES) and isinstance(value.payload, dict):
+                known = self._known.get(id(value))
+                if known is None:
+                    told = to_json(self.without(value.payload))
+                    assert isinstance(told, dict)  # noqa: S101 - its keys are fields
+                    name = self._name(_message(value.type, _with_names(told)))
+                    known = self._known[id(value)] = value, name
+                return Tagged(_NAME, known[1])
+            case Tagged():
+                return Tagged(value.type, self.without(value.payload))
+        return value
 
     def _name(self, message: dict[str, Any]) -> str:
         """Return the name of a message. The state gives an id to one that was written without."""

@@ -38,20 +38,28 @@ def application(name: str) -> ModuleType:
 
 
 def record(path: Path, name: str) -> None:
-    """Run the thread of an application, of its name, with the official saver."""
-    found = application(name)
-    config: Any = {"configurable": {"thread_id": name}}
+    """Run the thread of an application, of its name, with the official saver of SQLite."""
     if name == _ASYNC:
-        asyncio.run(_record(path, found, config))
+        asyncio.run(_record(path, application(name), _config(name)))
         return
     with saver_of(path) as saver:
-        graph = found.build(saver)
-        for value in found.INPUTS:
-            given = value
-            if isinstance(value, dict) and "Left?" in value:
-                asked = graph.get_state(config).interrupts
-                given = Command(resume={one.id: value[one.value] for one in asked})
-            graph.invoke(given, config, durability="sync")
+        record_on(saver, name)
+
+
+def record_on(saver: Any, name: str) -> None:
+    """Run the thread of an application that is not async."""
+    found, config = application(name), _config(name)
+    graph = found.build(saver)
+    for value in found.INPUTS:
+        given = value
+        if isinstance(value, dict) and "Left?" in value:
+            asked = graph.get_state(config).interrupts
+            given = Command(resume={one.id: value[one.value] for one in asked})
+        graph.invoke(given, config, durability="sync")
+
+
+def _config(name: str) -> Any:
+    return {"configurable": {"thread_id": name}}
 
 
 async def _record(path: Path, found: ModuleType, config: Any) -> None:
@@ -61,7 +69,7 @@ async def _record(path: Path, found: ModuleType, config: Any) -> None:
             await graph.ainvoke(value, config, durability="sync")
 
 
-def write(path: Path, folder: Path, thread: str, graph: str, **options: Any) -> WrittenTests:
+def write(path: Path | str, folder: Path, thread: str, graph: str, **options: Any) -> WrittenTests:
     """Write the tests of a thread into a folder."""
     folder.mkdir(exist_ok=True)
     with open_store(parse_url(str(path))) as store:

@@ -4,6 +4,7 @@ with a fault.
 
 import json
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,23 @@ def test_tests_pass_twice_in_another_process(tmp_path: Path) -> None:
     noted = json.loads((folder / "test_react.json").read_text())
     first, *rest = noted["asked"]["agent, step 3"]
     assert (first["$messages"].split()[1:], rest) == (["m1", "m2", "m3", "m4"], [])
+
+
+def test_parallel_tasks_get_their_own_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever order they ask."""
+    record(tmp_path / "store.db", "sending")
+    found = write(tmp_path / "store.db", tmp_path / "tests", "sending", place_of("sending"))
+    module: Any = application("sending")
+    worker, waits = module.worker, {"bees": 0.2, "elephants": 0.1, "owls": 0.0}
+
+    def late(state: Any) -> Any:
+        time.sleep(waits[state["subject"]])
+        return worker(state)
+
+    monkeypatch.setattr(module, "worker", late)
+    assert failures(found.path) == {}
 
 
 def planted(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
