@@ -22,7 +22,7 @@ WRONG = {
     "bogus": "no such command 'bogus'",
     "shwo": "no such command 'shwo'. Did you mean 'show'?",
     "threads lst": "no such command 'lst'. Did you mean 'list'?",
-    "-q": "missing command",
+    "threads -q": "missing command",
     "show --channel": "option '--channel' requires an argument",
     "threads list --match": "option '--match' requires an argument",
     "threads list --all=3": "option '--all' does not take a value",
