@@ -666,6 +666,8 @@ def _behind(
 
 def _has_run(level: StoredHead, node: str) -> bool:
     """Return whether a node has run since the last input."""
+    if any(task.node == node and task.finished for task in level.step.tasks):
+        return True
     began, seen = level.body.versions.get(START), level.body.seen.get(node)
     if began is None or not seen:
         return False
@@ -706,14 +708,14 @@ def _joins(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
         missing = ", ".join(sorted(gone))
         is_over = node in planned or _has_run(level, node)
         is_once_less = _had_join(level, judging, node)
-        is_lost = is_stuck and (is_once_less or (node not in behind and not is_over))
+        is_lost = is_once_less or (is_stuck and node not in behind and not is_over)
         yield Incompatibility(
             *(CompatVerdict.LOSES if is_lost else CompatVerdict.CANNOT_TELL, "join-stuck"),
             level.place(node),
             f"the node waits for {missing}, which has run already and does not run again",
             _KEEP_JOIN,
         )
-    yield from _gone_joins(level, judging, ahead, behind)
+    yield from _gone_joins(level, judging, surely, behind)
 
 
 def _had_join(level: StoredHead, judging: Judging, node: str) -> bool:
@@ -729,7 +731,7 @@ def _had_join(level: StoredHead, judging: Judging, node: str) -> bool:
 
 
 def _gone_joins(
-    level: StoredHead, judging: Judging, ahead: Set[str], behind: Set[str]
+    level: StoredHead, judging: Judging, surely: Set[str], behind: Set[str]
 ) -> Iterator[Incompatibility]:
     """Yield joins that the new graph has not, with what had arrived."""
     graph, written = judging.graph, _written(level)
@@ -749,7 +751,8 @@ def _gone_joins(
         elif node not in graph.meant:
             verdict = CompatVerdict.CANNOT_TELL
         elif node in behind:
-            verdict = None if _leads(graph, ahead, node) else CompatVerdict.CANNOT_TELL
+            leads = any(node in graph.edges.get(one, ()) for one in surely)
+            verdict = None if leads else CompatVerdict.CANNOT_TELL
         if verdict is not None:
             yield Incompatibility(verdict, "join-gone", level.place(node), text, _KEEP_JOIN)
 
@@ -774,8 +777,10 @@ def _gone_triggers(level: StoredHead, judging: Judging) -> Iterator[Incompatibil
         ):
             continue  # what waits leads to it at the same time
         verdict = _of_gone(judging, node)
-        if verdict is None and channel not in written:
-            verdict = CompatVerdict.CANNOT_TELL
+        if verdict is None:
+            verdict = None if channel in written else CompatVerdict.CANNOT_TELL
+        elif judging.old is not None and _leads(judging.old, waiting, node):
+            verdict = CompatVerdict.CANNOT_TELL  # what waits may lead to it at the same time
         if verdict is not None:
             yield Incompatibility(
                 *(verdict, "node-gone", level.place(node)),
