@@ -179,28 +179,43 @@ def _sentence(task: Mapping[str, Any], messages: Mapping[str, Any]) -> str:
     if "writes" in task:
         written = task["writes"] if isinstance(task["writes"], list) else [task["writes"]]
         names = dict.fromkeys(name for one in written for name in one)
-        called = [name for one in written for name in _calls(one, messages)]
-        if called:
+        found = [one for some in written for one in _messages(some, messages)]
+        last = found[-1] if found else {}
+        # A node may return the whole conversation: what is new comes last.
+        results = (
+            [one for one in found if one["type"] == "tool"] if last.get("type") == "tool" else ()
+        )
+        if called := _called(last.get("tool_calls")):
             parts.append(f"calls {', '.join(map(_quoted, called))}")
+        elif results:
+            tools = dict.fromkeys(_quoted(one.get("name", "a tool")) for one in results)
+            parts.append(f"gives the result of {', '.join(tools)}")
+        elif last.get("type") == "ai" and _is_text(last["content"]):
+            parts.append(f"says '{_quoted(last['content'])}'")
         else:
             listed = ", ".join(map(_quoted, names))
             parts.append(f"writes {listed}" if names else "writes nothing")
     return f"{node} {', then '.join(parts)}." if parts else f"{node} runs."
 
 
-def _calls(form: Any, messages: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the tools that messages in a form call."""
+def _messages(form: Any, messages: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the messages in a form."""
     if isinstance(form, dict):
         if form.keys() <= {"$message", "$messages"}:
-            for name in " ".join(map(str, form.values())).split():
-                for call in messages[name].get("tool_calls", ()):
-                    yield str(call.get("name"))
+            yield from (messages[name] for name in " ".join(map(str, form.values())).split())
         else:
             for one in form.values():
-                yield from _calls(one, messages)
+                yield from _messages(one, messages)
     elif isinstance(form, list):
         for one in form:
-            yield from _calls(one, messages)
+            yield from _messages(one, messages)
+
+
+def _called(calls: Any) -> list[str]:
+    """Return the names of the tools that a message calls, as far as it is well-formed."""
+    items = calls if isinstance(calls, list) else []
+    found = [one.get("name") for one in items if isinstance(one, dict)]
+    return [one for one in found if isinstance(one, str)]
 
 
 def _is_text(value: Any) -> bool:
