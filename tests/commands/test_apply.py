@@ -74,6 +74,7 @@ MORE = {
     "undo of a removal": Case(
         "undo", moves="", before=(f"threads delete {KYOTO} --archive archive --yes",)
     ),
+    "migrate": Case(f"migrate {KYOTO} --rename-channel hotel=inn", f"rollback {KYOTO} ~1 --yes"),
     "repair of one": Case(f"repair messages {UNANSWERED}", f"rollback {UNANSWERED} ~1 --yes"),
     "repair of many": Case("repair writes --match stale-*", f"rollback {STALE[0]} ~1 --yes"),
     "repair of values": Case(f"repair values {DAMAGED}", f"rollback {DAMAGED} ~1 --yes"),

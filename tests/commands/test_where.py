@@ -95,6 +95,7 @@ RUNS = {
     "erase": Run("--no-mentions --dry-run", erased, 4, changes=True),
     "export": Run("--format jsonl"),
     "rekey": Run("--encrypt --new-key-file key --dry-run", number, 4, changes=True),
+    "migrate": Run("--default x=1 --dry-run", changes=True),
     "repair messages": Run("--dry-run", found=set(), changes=True),
     "repair values": Run("--dry-run", found=set(), changes=True),
     "repair writes": Run("--dry-run", found=set(), changes=True),

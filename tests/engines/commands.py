@@ -27,5 +27,6 @@ PLANNED = [
     ["replay", "trip", "--repair", "--dry-run"],
     ["rollback", "trip", "head", "--force", "--dry-run"],
     ["copy", "trip@head", "--as", "new", "--dry-run"],
+    ["migrate", "trip", "--rename-channel", "items=things", "--dry-run"],
 ]
 """Changes that are planned, for which a store must have a history."""

@@ -145,6 +145,8 @@ CASES = [
     *ends(0, "copy", "--match '*' --at head --as {thread}-new --dry-run"),
     *ends(4, "copy", "T@OLD --as new --dry-run"),
     *ends(0, "compat", "GRAPH", "GRAPH --from GRAPH"),
+    *ends(0, "migrate", "T --rename-node asks=other --rename-channel notes=other --dry-run"),
+    *ends(5, "migrate", "T --to GRAPH --dry-run"),
     *ends(0, "rekey", "--all --decrypt --aes-key-file KEY --dry-run"),
     *ends(0, "secrets", "--kinds"),
     *ends(7, "secrets", "", "T", "--jobs 2"),

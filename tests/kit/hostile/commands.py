@@ -41,6 +41,7 @@ ON_THREAD = [
     *each("fork", "--at head --dry-run", "--at head --append messages=1 --dry-run"),
     *each("fork", "--at head --set messages=[] --dry-run"),
     *each("copy", "--at head --as another --dry-run -o json", "--as new --dry-run"),
+    *each("migrate", "--rename-node think=x --rename-channel messages=y --dry-run -o json"),
     *each("undo", "--dry-run"),
     *each("threads", "delete --dry-run"),
 ]
@@ -61,6 +62,8 @@ WHOLE = [
 ]
 CHANGING = [
     *each("rollback", "--steps 1 --yes"),
+    *each("undo", "--yes"),
+    *each("migrate", "--rename-node think=x --rename-channel messages=y --yes"),
     *each("undo", "--yes"),
     *each("replay", "--repair --yes"),
     *each("fork", "--at head --append messages=1 --yes"),
