@@ -20,6 +20,8 @@ _OTHERS = (_TESTING, "tests", "bench", "fixtures", "docs", "completions", "examp
 _OWN = ("ckpt_cli", "ckpt_backends", "tests", "bench", "fixtures")
 _DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 """Public names of Python in spite of their underscore."""
+_ASKED_FOR = {"_generate", "_llm_type"}
+"""What LangChain's documents ask a chat model of one's own to define: `BaseChatModel`."""
 _SPARED = {"ckpt_cli/core/doctor/types.py": {"_compat_pickle"}}
 """Names that nothing public tells: Python's table of what Python 2 called its modules."""
 _TRUTH = ("langgraph", "langchain_core", "langgraph_checkpoint_plainredis")
@@ -185,7 +187,8 @@ def _names_of(base: type) -> set[str]:
 
 
 def _found(modules: list[Module], own: set[str], spared: tuple[str, ...]) -> list[str]:
-    found = set(_overridden(modules, spared))
+    overridden = _overridden(modules, spared)
+    found = {one for one in overridden if one.rpartition(".")[2] not in _ASKED_FOR}
     for module in modules:
         named = {*_imported(module, spared), *(module.reached - own - module.defined)}
         found |= {
