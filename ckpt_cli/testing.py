@@ -628,6 +628,9 @@ class _Answers:
                 self._calls.setdefault(call["id"] or "", []).append(call)
         last = same[-1] if same else None
         sent = frozenset(_leaves(task.get("sent", task.get("input"))))
+        for one in _messages_in(values.load(task.get("answers", []))):
+            if isinstance(one, AIMessage):  # which a person added
+                self._models.append(_Answer(one, task["node"], last, sent))
         for one in _messages_in(wrote):
             spelled = plain(one)
             if (one.id in known) if one.id else (spelled in same):

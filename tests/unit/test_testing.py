@@ -164,6 +164,18 @@ def test_what_a_model_is_not_recorded_to_answer_fails(graph: Any, why: str) -> N
         recording(graph, TOLD, messages=ASKED).node("it")
 
 
+def test_a_person_can_add_what_a_model_answered() -> None:
+    """An answer that the state does not keep, such as one in a form of its own."""
+
+    def it(state: Any) -> Any:
+        return {"messages": [AIMessage(f"chosen: {Scripted().invoke(state['messages']).content}")]}
+
+    known = {**ASKED, "m3": {"type": "human", "content": "x"}, "s1": {"type": "ai", "content": "a"}}
+    task = {"state": TOLD["state"], "answers": {"$messages": "s1"}}
+    ran = recording(one_node(it, MessagesState), {**task, "writes": {}}, messages=known).node("it")
+    assert ran.writes == {"messages": [{"type": "ai", "content": "chosen: a"}]}
+
+
 def test_noted_prompts_are_compared() -> None:
     noted = {"it": [{"$messages": "p1 m1 m2"}]}
     known = {**ASKED, "p1": {"type": "system", "content": "Be kind."}}
