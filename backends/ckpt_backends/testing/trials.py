@@ -46,7 +46,7 @@ def can_travel(kind: type[Harness], name: str) -> bool:
 def check_rollback(filled: ScenarioStore, thread: ScenarioThread, target: str) -> None:
     """Check that a rolled back thread is as at the target, and continues as after a time travel."""
     place, saver = filled.harness, filled.saver
-    ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
+    ours, theirs = f"ours-{thread.thread_id}", f"theirs-{thread.thread_id}"
     for copy in (ours, theirs):
         place.copy(thread.thread_id, copy)
     try:
@@ -72,7 +72,7 @@ def check_clone(
 ) -> None:
     """Check that a fork to a new thread has the same state, and continues as the original."""
     place, saver = filled.harness, filled.saver
-    ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
+    ours, theirs = f"ours-{thread.thread_id}", f"theirs-{thread.thread_id}"
     place.copy(thread.thread_id, theirs)
     try:
         before = place.rows(thread.thread_id)

@@ -297,14 +297,14 @@ def test_two_purges_at_once_share_the_work(emptied: EmptyStore) -> None:
 
 def test_copy_is_a_thread_of_its_own(emptied: EmptyStore) -> None:
     emptied.fill("a", asks=True)
-    done = emptied.ckpt("copy", "a", "--as", "copy of a", "--yes", "-o", "json")
+    done = emptied.ckpt("copy", "a", "--as", "copy-of-a", "--yes", "-o", "json")
     if not emptied.harness.has_history:
         assert (done.code, "hint" in done.err) == (4, True)
         return
-    emptied.made.append("copy of a")
+    emptied.made.append("copy-of-a")
     assert done.code == 0, done.err
-    assert emptied.read("copy of a") == emptied.read("a")
-    assert emptied.ckpt("copy", "a", "--as", "copy of a", "--yes").code == 5
-    ended = emptied.library.answer("copy of a", "it")
+    assert emptied.read("copy-of-a") == emptied.read("a")
+    assert emptied.ckpt("copy", "a", "--as", "copy-of-a", "--yes").code == 5
+    ended = emptied.library.answer("copy-of-a", "it")
     assert ended["items"] == ["in", "first it", "second"]
     assert emptied.library.next("a") == ["first"]
