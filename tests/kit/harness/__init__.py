@@ -13,6 +13,7 @@ from tests.kit.harness.kagent import KagentHarness
 from tests.kit.harness.langgraph_dev import DevHarness
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.mysql import MySQLHarness, ShallowMySQLHarness
+from tests.kit.harness.objectstorage import BucketHarness, ObjectStorageHarness
 from tests.kit.harness.postgres import PostgresHarness, ShallowPostgresHarness
 from tests.kit.harness.redis import (
     PlainRedisHarness,
@@ -53,5 +54,7 @@ HARNESSES: list[type[Harness]] = [
     DynamoDbHarness,
     ValkeyHarness,
     KagentHarness,
+    ObjectStorageHarness,
+    BucketHarness,
 ]
 __all__ = ["HARNESSES", "Harness"]

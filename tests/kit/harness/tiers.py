@@ -43,9 +43,11 @@ ASKED_FOR = FEW_SCENARIOS | {
     *(one for one in PLAIN if not one.startswith("zoo-")),
 }
 """The scenarios that the tests of commands name, on the shallow layout of `DISTINCT` in CI."""
-FEWEST = {"dynamodb": FEW_SCENARIOS - {"delta-rarely", "two\nlines"}}
-"""By layout, fewer scenarios for the default run: the test server of DynamoDB takes 10 ms of CPU
-time for each request. Its tests of changes run with `-m engines`."""
+FEWEST = dict.fromkeys(
+    ("dynamodb", "objectstorage-s3"), FEW_SCENARIOS - {"delta-rarely", "two\nlines"}
+)
+"""By layout, fewer scenarios for the default run: the test server of DynamoDB and S3 takes 10 ms of
+CPU time for each request. Its tests of changes run with `-m engines`."""
 OF_EACH_LAYOUT = frozenset(
     {
         "test_delete_takes_a_thread_and_no_neighbour",
@@ -156,7 +158,7 @@ IN_CI = {
 engine shows the same fault there. Other tests have the mark `in_ci`."""
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
-COPIED = TRAVELLING | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent"}
+COPIED = TRAVELLING | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent", "objectstorage"}
 """The layouts whose time travel is tested."""
 
 

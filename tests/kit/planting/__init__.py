@@ -13,6 +13,7 @@ from tests.kit.planting.javascript import (
     ShallowJavaScriptRedisPlanter,
 )
 from tests.kit.planting.kagent import KagentPlanter
+from tests.kit.planting.objectstorage import ObjectStoragePlanter
 from tests.kit.planting.redis import (
     HashPlanter,
     PlainPlanter,
@@ -47,6 +48,8 @@ PLANTERS: dict[str, type[Planter[Any]]] = {
     "redis-plain": PlainPlanter,
     "valkey": ValkeyPlanter,
     "dynamodb": DynamoDbPlanter,
+    "objectstorage": ObjectStoragePlanter,
+    "objectstorage-s3": ObjectStoragePlanter,
     "langgraph-dev": DevPlanter,
     "langgraph-dev-js": JavaScriptDevPlanter,
     "three-table": ThreeTablePlanter,

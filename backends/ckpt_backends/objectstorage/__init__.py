@@ -1,0 +1,1 @@
+"""Opens folders of `ObjectStorageSaver`; `buckets` opens those of S3."""

@@ -1,0 +1,1 @@
+"""Opens buckets of S3 with the objects of `ObjectStorageSaver`."""
