@@ -43,6 +43,7 @@ CASES = {
     "undo": Case(f"undo {TRIP} --yes", "undo", (TRIP,), before=(ROLLBACK,)),
     "redo": Case("redo --yes", "redo", (TRIP,), before=(ROLLBACK, "undo --yes")),
     "apply": Case("apply plan --yes", "rollback", (TRIP,), before=(PLAN,)),
+    "migrate": Case(f"migrate {TRIP} --rename-channel hotel=inn --yes", "migrate", (TRIP,)),
     "repair messages": Case(f"repair messages {UNANSWERED} --yes", "repair", (UNANSWERED,)),
     "repair values": Case(f"repair values {DAMAGED} --yes", "repair", (DAMAGED,)),
     "repair writes": Case("repair writes --match stale-* --yes", "repair", STALE),

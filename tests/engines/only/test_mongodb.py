@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pymongo
 import pytest
+from bson import ObjectId
 from pymongo.monitoring import CommandListener
 
 from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
@@ -205,7 +206,7 @@ def test_both_generations_of_metadata_read_where_the_saver_fails(place: Place) -
 def test_savers_of_both_languages_in_one_collection_are_named(place: Place) -> None:
     place.fill("trip")
     stored = place.database["checkpoints"].find_one()
-    del stored["_id"]
+    stored["_id"] = ObjectId("f" * 24)  # of one second, those of two clients have any order
     place.database["checkpoints"].insert_one(
         {**stored, "thread_id": "js", "checkpoint": b"{}", "metadata": b"{}", "type": "json"}
     )
