@@ -30,6 +30,7 @@ from tests.thread_tests.recording import (
 )
 
 
+@pytest.mark.engines
 def test_tests_pass_twice_in_another_process(tmp_path: Path) -> None:
     """All but those whose subgraph is called by a function, which skip themselves."""
     assert len(APPLICATIONS) >= 20
