@@ -624,7 +624,7 @@ def rekey_side(rows: Store, language: Language, keys: WithKeys) -> RekeySide:
     """Return a store with its keys. Raises `Unsupported` if nothing in it can be encrypted."""
     layout = rows.describe().layout
     form = form_of(layout, language)
-    if form is None or form.serializer is not Serializer.TYPED:
+    if form is None or form.serializer is not Serializer.TYPED or not form.can_encrypt:
         raise Unsupported(
             f"a store of layout '{layout}' cannot be rekeyed",
             hint="LangGraph's EncryptedSerializer cannot be used with it",

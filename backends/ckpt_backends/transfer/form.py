@@ -51,6 +51,8 @@ class Form(NamedTuple):
     """The type tag of metadata: `json`, `msgpack`, `bson` or `redis-json`."""
     marks_absent: bool = False
     """Whether a version of a channel without a value is stored too, as a value of type `empty`."""
+    can_encrypt: bool = True
+    """Whether its saver takes an `EncryptedSerializer`."""
     encrypts_body: bool = True
     """Whether `EncryptedSerializer` encrypts bodies; it always encrypts values and writes."""
     encrypts_metadata: bool = False

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import ormsgpack
-import pytest
 
 from ckpt_backends.objectstorage.engine.records import is_safe
 from ckpt_backends.testing.counting import Count
@@ -38,7 +37,6 @@ class ObjectStorageHarness(Harness):
     compression: str = "none"
 
     def create(self, folder: Path, server: TestServer | None) -> str:
-        pytest.importorskip("langgraph_checkpoint_objectstorage")
         root = folder / "store"
         root.mkdir()
         return f"objectstorage:///{root}"
@@ -126,8 +124,6 @@ class BucketHarness(ObjectStorageHarness):
     server: ClassVar[str | None] = "dynamodb"
 
     def create(self, folder: Path, server: TestServer | None) -> str:
-        for module in ("langgraph_checkpoint_objectstorage", "s3fs"):
-            pytest.importorskip(module)
         assert isinstance(server, Server)
         bucket = f"ckpt-test-{uuid.uuid4().hex[:12]}"
         self._endpoint = server.url

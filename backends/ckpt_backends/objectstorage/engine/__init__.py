@@ -17,7 +17,7 @@ CAN = (SAVER & ~Capability.TASK_PATH) | Capability.INLINE_VALUES
 FORM = Form(
     body_types=("msgpack",),
     metadata_type="msgpack",
-    encrypts_metadata=True,
+    can_encrypt=False,  # it always uses LangGraph's plain serializer
     has_task_paths=False,
     counts_with_integers=True,
     # Without task paths, parallel writes would be read in the order of the ids of their tasks.

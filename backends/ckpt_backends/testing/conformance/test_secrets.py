@@ -55,13 +55,14 @@ def leaky(empty_store: EmptyStore) -> Iterator[EmptyStore]:
 def skip_without_edits(store: EmptyStore, *words: str, typed: bool = False) -> None:
     """Skip a test of a layout whose rows cannot get other values. Assert that a command says so.
 
-    If `typed`, its values must be those of LangGraph's serializer, which are alone encrypted.
+    If `typed`, its values must be those of LangGraph's serializer, which are alone encrypted, and
+    its saver must take one that encrypts.
     """
     with open_store(store.url) as opened:
         layout, language = opened.describe().layout, language_of(opened) or Language.PYTHON
     (backend,) = (one for one in known_backends() if layout in one.layouts)
     form = form_of(layout, language)
-    is_typed = form is not None and form.serializer is Serializer.TYPED
+    is_typed = form is not None and form.serializer is Serializer.TYPED and form.can_encrypt
     if backend.edits and (is_typed or not typed):
         return
     before = store.harness.fingerprint()
