@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
+from ckpt_cli.api.answer import AnswerList
 from ckpt_cli.commands.arguments import Reason, ThreadTargets, lines_of
 from ckpt_cli.commands.changing import change_many, show_and_apply
 from ckpt_cli.commands.plan_out import PlanOut, plannable
@@ -14,7 +15,7 @@ from ckpt_cli.core.migration import Migration, parse_defaults, parse_pairs
 from ckpt_cli.options import DryRun, Force, Match, Where, Yes
 from ckpt_cli.plans.migrate import AskedMigration, Migrations
 from ckpt_cli.reading.graphs import graphs_in
-from ckpt_cli.render.plan import ChangeWords
+from ckpt_cli.render.plan import ChangeWords, outcomes_view
 from ckpt_cli.session import Session
 
 _WORDS = ChangeWords("migrate", "migrate", "migrated", "migrating")
@@ -102,6 +103,7 @@ def migrate(
     reader, _ = targets.one(session)
     found = plans.plan(reader)
     if found.plan is None:
+        session.show(AnswerList([], outcomes_view(_WORDS)))  # for scripts: a list without threads
         session.note(f"nothing to migrate in thread '{reader.thread_id}': {found.remark}")
         return
     show_and_apply(session, found, f"Migrate thread '{reader.thread_id}'?")

@@ -196,7 +196,7 @@ class Migrations:
         if root.is_needed:
             return Proposal.of(_plan(reader, stored, root, proof, ids, self._now))
         if judging is None:
-            return _unneeded(reader, "it has none of these names")
+            return _unneeded(reader, "its head has nothing under these names, and lacks no default")
         list(proof.of(level, judging))
         return _unneeded(reader, "it resumes in the new graph as it is")
 

@@ -82,8 +82,15 @@ def test_what_has_no_recipe_is_refused_with_the_finding(folder: Path) -> None:
     assert "--accept join-stuck:fin" in refused.err
     accepted = ckpt(*words, "--accept", "join-stuck:fin", "--yes")
     assert "nothing to migrate in thread 'one'" in accepted.err
+    assert ckpt(*words, "--accept", "join-stuck:fin", "--yes", "-o", "json").json == []
     many = ckpt("-s", folder / "s.db", "migrate", "--all", "--to", stuck, "--yes", "-o", "json")
     assert (many.code, many.out.count('"state": "skipped"')) == (5, 3)
+
+
+def test_what_a_thread_has_passed_is_not_migrated(folder: Path) -> None:
+    done = ckpt("-s", folder / "s.db", "migrate", "done", "--rename-node", "rv=new", "--yes")
+    assert (done.code, done.out) == (0, "")
+    assert "thread 'done': its head has nothing under these names" in done.err
 
 
 test_wrong_words_are_refused = refusals(
