@@ -15,7 +15,7 @@ from langgraph.types import Send, interrupt
 from ckpt_backends.testing.chance import Chance
 from tests.kit.agents.small import Log, running
 from tests.kit.command import ckpt
-from tests.kit.probing import CONFIG, finished, judged, written
+from tests.kit.probing import CONFIG, finished, judged, told_of, written
 
 
 @dataclass
@@ -249,20 +249,12 @@ def tried(dice: Random, folder: Path) -> tuple[bool, str, object] | None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_harm_is_called_ok(tmp_path: Path, seed: int) -> None:
-    for number in range(12):
-        found = tried(Random(f"{seed} {number}"), tmp_path / str(number))
-        assert found is None or not (found[0] and found[1] == "ok"), found
+    assert told_of(tried, (Random(f"{seed} {number}") for number in range(12)), tmp_path)
 
 
 @pytest.mark.nightly
 def test_little_is_called_harmed_that_is_not(tmp_path: Path, chance: Chance) -> None:
-    seen: Counter[tuple[bool, str]] = Counter()
-    for number, dice in enumerate(chance.rounds(60)):
-        found = tried(dice, tmp_path / str(number))
-        if found is not None:
-            harmed, verdict, told = found
-            assert not (harmed and verdict == "ok"), told
-            seen[harmed, verdict] += 1
+    seen = told_of(tried, chance.rounds(60), tmp_path)
     alarms = sum(seen[False, one] for one in ("breaks", "loses", "repeats", "changes"))
     assert alarms <= max(1, sum(seen.values()) * 0.01), seen
 

@@ -2,9 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from langgraph.types import Command
@@ -79,3 +81,23 @@ def written(path: Path, graph: Any) -> Path:
     """Write what the probe says of a graph."""
     path.write_text(json.dumps(document_of(graph)))
     return path
+
+
+def told_of(
+    tried: Callable[[Random, Path], tuple[bool, str, object] | None],
+    rounds: Iterable[Random],
+    folder: Path,
+) -> Counter[tuple[bool, str]]:
+    """Count the verdicts on random threads, by whether these are harmed.
+
+    `tried` returns both and what was told, or None for a graph that tells nothing. Fails if harm is
+    called ok.
+    """
+    seen: Counter[tuple[bool, str]] = Counter()
+    for number, dice in enumerate(rounds):
+        found = tried(dice, folder / str(number))
+        if found is not None:
+            harmed, verdict, told = found
+            assert not (harmed and verdict == "ok"), told
+            seen[harmed, verdict] += 1
+    return seen
