@@ -207,7 +207,7 @@ def schedule_after_nodes(
             versions[name] = Put(version)
     for name in channels:
         versions[name] = Put(version)
-        if original.blobs is None or _holds_values(original):
+        if original.blobs is None or holds_values(original):
             values[name] = Put(None)
         else:
             nothing = model.TypedBytes("msgpack", b"\xc0", encrypted=_encryption(original))
@@ -296,7 +296,7 @@ def _edit_value(
             raise Unsupported(f"cannot append to '{name}': its value is not stored")
         value = append_item(stored, encode_lossless(stored.type, edit.value))
     found.blobs.append(model.Record.apart(*key[:2], name, str(version), value))
-    if _holds_values(original):
+    if holds_values(original):
         # The body also holds the old value: remove it.
         _part(found, VALUES)[name] = None
 
@@ -322,12 +322,12 @@ def _store_value(
         return
     if not is_delta:
         found.blobs.append(model.Record.apart(*key[:2], name, str(version), stored))
-        if _holds_values(original):
+        if holds_values(original):
             values[name] = None
         return
     snapshot = model.TypedBytes(stored.type, encode_lossless(stored.type, as_snapshot(stored)))
     found.blobs.append(model.Record.apart(*key[:2], name, str(version), snapshot))
-    if _holds_values(original):
+    if holds_values(original):
         # PostgreSQL's saver marks a snapshot with this value.
         values[name] = Put(True)
 
@@ -372,7 +372,7 @@ def _json_for(edit: ChannelEdit) -> str:
     return shell.word(f"{edit.channel}=JSON")
 
 
-def _holds_values(original: model.Checkpoint) -> bool:
+def holds_values(original: model.Checkpoint) -> bool:
     """Return whether the body holds small values although other values are stored apart."""
     return original.body is not None and b'"channel_values"' in original.body.data
 

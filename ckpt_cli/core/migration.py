@@ -16,6 +16,7 @@ from ckpt_backends.codec import from_json
 from ckpt_backends.codec.values import Tagged, Value, items_of
 from ckpt_backends.errors import Unsupported, UsageError
 from ckpt_cli.core.compat import Graph, GraphFile, deferred_pair, join_members
+from ckpt_cli.core.edit_state import BRANCH
 from ckpt_cli.core.state import NOT_NODES, SENDS, START, Body, learn, named_node
 from ckpt_cli.core.tasks import (
     UPDATE_PATH,
@@ -42,7 +43,7 @@ from ckpt_cli.core.tasks import (
 
 _HANDLER = "__error_handler__"
 """Start of the name of the node that handles the errors of another one."""
-_BRANCH, _JOIN = "branch:to:", "join:"
+_JOIN = "join:"
 _UPDATES = 64
 _GIVEN = frozenset({"arg", "args"})
 
@@ -123,8 +124,6 @@ class Names(NamedTuple):
     keys: Mapping[str, str]
     joins: Mapping[str, str]
     """The channels of joins whose members are in another order in the new graph."""
-    arguments: Mapping[str, str]
-    """The keys in what is sent to nodes: those of the state."""
 
     def node(self, name: str) -> str:
         """Return the new name of a node."""
@@ -134,8 +133,8 @@ class Names(NamedTuple):
 
     def channel(self, name: str) -> str:
         """Return the new name of a channel."""
-        if name.startswith(_BRANCH):
-            return _BRANCH + self.node(name.removeprefix(_BRANCH))
+        if name.startswith(BRANCH):
+            return BRANCH + self.node(name.removeprefix(BRANCH))
         if name.startswith(_JOIN):
             return self.joins.get(name) or self._join(name)
         return self.keys.get(name, name)
@@ -182,7 +181,7 @@ def names_in(asked: Migration, graph: Graph | None, channels: Collection[str]) -
             for old, new in keys.items()
             if new in graph.channels and old not in graph.channels
         }
-    names = Names(nodes, keys, {}, keys)
+    names = Names(nodes, keys, {})
     if graph is None:
         return names
     joins = {
@@ -227,7 +226,7 @@ def migrated(channel: str, value: Value, names: Names, graph: Graph | None) -> V
         return value if items is None else [sent(one, names) for one in items]
     if channel == START:
         return _with_keys(value, names.keys)
-    if not channel.startswith((_BRANCH, _JOIN)):
+    if not channel.startswith((BRANCH, _JOIN)):
         return value
     if channel.startswith(_JOIN) and names.nodes:
         value = _with_members(value, names)
@@ -242,10 +241,10 @@ def sent(value: Value, names: Names) -> Value:
     made: Value = None
     if isinstance(payload, list) and len(payload) > 1 and isinstance(payload[0], str):
         node, given, *more = payload
-        made = [names.node(str(node)), _with_keys(given, names.arguments), *more]
+        made = [names.node(str(node)), _with_keys(given, names.keys), *more]
     elif isinstance(payload, dict) and isinstance(payload.get("node"), str):
         made = {
-            name: _with_keys(one, names.arguments) if name in _GIVEN else one
+            name: _with_keys(one, names.keys) if name in _GIVEN else one
             for name, one in payload.items()
         }
         made["node"] = names.node(str(payload["node"]))
@@ -378,7 +377,7 @@ def _filed(
         return Filed(new_node, old, next(send_ids(there, new_node, index)))
     read = {channel for channel, nodes in learn([body]).items() if node in nodes}
     triggers, new = None, None
-    for some in trigger_sets({*read, f"{_BRANCH}{node}", START}, ()):
+    for some in trigger_sets({*read, f"{BRANCH}{node}", START}, ()):
         if known.intersection(pull_ids(here, node, [some])):
             triggers = some
             break

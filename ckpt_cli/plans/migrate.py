@@ -35,7 +35,7 @@ from ckpt_cli.core.compat import (
     findings_of,
     is_meant,
 )
-from ckpt_cli.core.edit_state import SEEN, VALUES, VERSIONS, StoredObjects, value_type
+from ckpt_cli.core.edit_state import SEEN, VALUES, VERSIONS, StoredObjects, holds_values, value_type
 from ckpt_cli.core.lineage import graph_of, innermost, is_in_call, namespace_in, namespace_kind
 from ckpt_cli.core.migration import (
     Filed,
@@ -407,7 +407,7 @@ def _rows_of(
     form, why = forking.form_of(body, delta_writes(reader, level.moment), sibling=False)
     made = _Values(level)
     unstored = {
-        name for name in stored_deltas(level) if level.is_moved or names.channel(name) != name
+        name for name in _rebuilt_keys(level) if level.is_moved or names.channel(name) != name
     }
     for name in sorted(unstored):
         made.snapshot(name, stored_list(reader, level.moment, original, name))
@@ -437,7 +437,7 @@ def _rows_of(
     return _Rows(checkpoint, record, form, why, made.blobs, writes)
 
 
-def stored_deltas(level: _Level) -> set[str]:
+def _rebuilt_keys(level: _Level) -> set[str]:
     """Return the DeltaChannels of a head whose value is rebuilt from earlier checkpoints."""
     body = level.body
     found = delta_channels(level.moment.metadata)
@@ -574,7 +574,7 @@ class _Values:
             return
         data = encode_lossless(stored.type, snapshot)
         self._apart(new, TypedBytes(stored.type, data, encrypted=self._encrypted))
-        if self._inside or b'"channel_values"' in (self._level.original.body or stored).data:
+        if holds_values(self._level.original):
             # PostgreSQL's saver marks a snapshot with this value.
             self.inline[new] = Put(True)
 
