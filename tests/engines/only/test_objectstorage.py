@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.errors import Refused
-from ckpt_backends.objectstorage.engine.objects import Objects
+from ckpt_backends.objectstorage.engine.objects import FileObjects
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
@@ -103,7 +103,7 @@ def test_an_encrypted_object_is_shown_as_such_and_copied_nowhere(
 
 def test_what_a_killed_run_added_is_hidden_and_taken_back(place: ObjectStorageHarness) -> None:
     run(place)
-    before, objects = place.objects(), Objects(parse_url(place.url))
+    before, objects = place.objects(), FileObjects(parse_url(place.url))
     head = max(path for path in before if path.startswith("trip/checkpoints/"))
     later = f"trip/checkpoints/{'f' * 8}-0000-6000-8000-{'0' * 12}.msgpack"
     objects.begin([later, "trip/checkpoints/missing.msgpack"], [])
@@ -118,7 +118,7 @@ def test_what_a_killed_run_added_is_hidden_and_taken_back(place: ObjectStorageHa
 def test_what_a_killed_run_removed_is_gone_and_completed(place: ObjectStorageHarness) -> None:
     run(place)
     run(place, "other")
-    objects = Objects(parse_url(place.url))
+    objects = FileObjects(parse_url(place.url))
     objects.begin([], [path for path in place.objects() if path.startswith("trip/")])
     listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
     assert [one["thread_id"] for one in listed] == ["other"]
@@ -131,15 +131,15 @@ def test_a_change_waits_for_the_lease_of_a_bucket(
 ) -> None:
     with BucketHarness(tmp_path, dynamodb_server) as place:
         run(place)
-        monkeypatch.setattr("ckpt_backends.objectstorage.engine.objects._PATIENCE", 0.0)
+        monkeypatch.setattr("ckpt_backends.objects._PATIENCE", 0.0)
         before = place.fingerprint()
-        with Objects(parse_url(place.url)).lock():
+        with FileObjects(parse_url(place.url)).lock():
             answer = ckpt("-s", place.url, "threads", "delete", "trip", "--yes")
         assert (answer.code, "lock of a killed run" in answer.err) == (4, True), answer.err
         assert place.fingerprint() == before
         place.put(".ckpt/lock", b"")
-        monkeypatch.setattr("ckpt_backends.objectstorage.engine.objects._HELD", 0.0)
-        monkeypatch.setattr("ckpt_backends.objectstorage.engine.objects._PATIENCE", 9.0)
+        monkeypatch.setattr("ckpt_backends.objects._HELD", 0.0)
+        monkeypatch.setattr("ckpt_backends.objects._PATIENCE", 9.0)
         assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
         assert place.objects() == {}
 

@@ -1,37 +1,29 @@
-"""Lists, reads and writes objects: in a folder, or below a prefix of a bucket.
-
-`ckpt` keeps objects of its own below `.ckpt/`, where the saver looks for nothing: the lock of a
-bucket, and what a change adds and removes while it is under way (`Unfinished`).
-"""
+"""Lists, reads and writes objects: in a folder, or below a prefix of a bucket."""
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import fsspec
 
-from ckpt_backends.errors import CkptError, Closing, StoreUnavailable, UsageError, reason_of
+from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError, reason_of
 from ckpt_backends.files import create_part, locked, open_regular, remove_unfinished, sync_folder
 from ckpt_backends.files import to_disk as write_to_disk
 from ckpt_backends.model import in_chunks
+from ckpt_backends.objects import Name, Objects
 from ckpt_backends.objectstorage.engine import PARAMS, S3
+from ckpt_backends.objectstorage.engine.records import is_safe, name_of
 from ckpt_backends.overwriting import OldFiles
 from ckpt_backends.servers import first_line, is_local, warn_unencrypted
 from ckpt_backends.url import StoreUrl, split_url
 
 OWN = ".ckpt"
-_LOCK, _PENDING = f"{OWN}/lock", ".pending"
-_HELD, _KEPT, _PATIENCE = 30.0, 5.0, 6.0
-"""Seconds that the lock of a killed run holds, between two extensions, and to wait for another."""
 _SECONDS = {"connect_timeout": 5, "read_timeout": 30}
 
 
@@ -48,28 +40,21 @@ def explained(url: StoreUrl, verb: str = "read") -> Iterator[None]:
         raise StoreUnavailable(f"cannot {verb} '{url}': {first_line(error, url)}") from error
 
 
-class Unfinished(NamedTuple):
-    """A change under way. It is done as soon as all that it adds is there, and not yet begun
-    before: until its record is removed, it is completed or taken back by the next run.
-    """
-
-    name: str
-    added: Sequence[str]
-    removed: Sequence[str]
-
-
-class Objects(Closing):
+class FileObjects(Objects):
     """The objects of a store, each named by its path from the root. Raises `StoreUnavailable`."""
+
+    own = f"{OWN}/"
 
     def __init__(self, url: StoreUrl) -> None:
         """Connect. Raises `UsageError` for a URL of another form, too."""
-        self.url, self.is_folder = url, url.scheme != S3
+        super().__init__(url)
+        self.is_folder = url.scheme != S3
+        if self.is_folder:
+            self.at_once = 1
         self.old: OldFiles | None = None
         """Overwrites the files that are replaced or removed, during an erasure."""
         self._like: Path | None = None
         """A file of the saver, whose owner and mode new files get."""
-        self._again = float("inf")
-        """When the lock must be extended, as `time.monotonic`."""
         known = {"layout", *(() if self.is_folder else PARAMS)}
         if unknown := sorted(url.params.keys() - known):
             raise UsageError(f"cannot read the URL '{url}': unknown parameter '{unknown[0]}'")
@@ -89,27 +74,34 @@ class Objects(Closing):
                 what = "folder" if self.is_folder else "bucket"
                 raise StoreUnavailable(f"cannot open '{url}': no such {what}")
 
-    def find(self, below: str) -> list[tuple[str, int]]:
-        """The objects below a path, each with its size, in order."""
+    def name_of(self, path: str) -> Name | None:
+        return name_of(path)
+
+    def names(self, thread_id: str) -> Iterator[Name]:
+        found = self._find(f"{thread_id}/") if is_safe(thread_id) else []
+        return (one for path in found if (one := name_of(path)) is not None)
+
+    def own_paths(self) -> list[str]:
+        return self._find(self.own)
+
+    def _find(self, below: str) -> list[str]:
+        """The objects below a path, in order."""
         with explained(self.url):
             found = self._files.find(f"{self.root}/{below}", detail=True)
         start = len(self.root) + 1
-        files = ((path, one) for path, one in found.items() if one.get("type") == "file")
-        return sorted((path[start:], one["size"]) for path, one in files)
+        return sorted(path[start:] for path, one in found.items() if one.get("type") == "file")
 
-    def folders(self) -> list[str]:
-        """What stands before the first `/` of the objects, in order: the ids of threads."""
+    def thread_ids(self, prefix: str = "") -> list[str]:
         with explained(self.url):
             try:
                 found = self._files.ls(self.root, detail=True)
             except FileNotFoundError:
                 return []
         names = (one["name"].rpartition("/")[2] for one in found if one["type"] == "directory")
-        return sorted(name for name in names if name != OWN)
+        return sorted(name for name in names if name != OWN and name.startswith(prefix))
 
     def read(self, path: str) -> bytes | None:
-        """The bytes of an object; None if there is none."""
-        self._keep()
+        self.keep_lock()
         with explained(self.url):
             try:
                 if not self.is_folder:
@@ -122,8 +114,7 @@ class Objects(Closing):
                 return None
 
     def write(self, path: str, data: bytes) -> None:
-        """Store an object, whole or not at all."""
-        self._keep()
+        self.keep_lock()
         with explained(self.url, "write to"):
             if not self.is_folder:
                 self._files.pipe_file(f"{self.root}/{path}", data)
@@ -144,7 +135,7 @@ class Objects(Closing):
     def remove(self, paths: Iterable[str]) -> None:
         """Remove objects that may be there, and folders that are empty then."""
         for some in in_chunks(paths):
-            self._keep()
+            self.keep_lock()
             with explained(self.url, "write to"):
                 if not self.is_folder:
                     self._files.rm([f"{self.root}/{one}" for one in some])
@@ -164,69 +155,28 @@ class Objects(Closing):
         if self.old is not None:
             self.old.overwrite()
 
-    # Changes under way
-
-    def unfinished(self) -> Iterator[Unfinished]:
-        """The changes under way, or left by a killed run."""
-        for path, _ in self.find(f"{OWN}/"):
-            if path.endswith(_PENDING) and (data := self.read(path)) is not None:
-                with explained(self.url):
-                    yield Unfinished(path, *json.loads(data))
-
-    def begin(self, added: Sequence[str], removed: Sequence[str]) -> Unfinished:
-        """Record a change before it is carried out."""
-        found = Unfinished(f"{OWN}/{secrets.token_hex(8)}{_PENDING}", added, removed)
-        self.write(found.name, json.dumps(found[1:]).encode())
-        return found
-
-    def is_done(self, one: Unfinished) -> bool:
-        """Whether all is there that a change adds."""
-        threads = {path.partition("/")[0] for path in one.added}
-        there = {path for thread in threads for path, _ in self.find(f"{thread}/")}
-        return there.issuperset(one.added)
-
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other runs of `ckpt` from changing the store; savers do not know of the lock."""
-        if self.is_folder:
-            with locked(Path(self.root)):
-                remove_unfinished(Path(self.root, OWN), "new".__eq__)
+        if not self.is_folder:
+            with super().lock():
                 yield
             return
-        until = time.monotonic() + _PATIENCE
-        with explained(self.url, "write to"):
-            while not self._taken():
-                if time.monotonic() > until:
-                    raise StoreUnavailable(
-                        f"'{self.url}' is being changed by another command",
-                        hint="run the command again when it has finished; the lock of a killed run"
-                        f" ({_LOCK}) expires after {_HELD:.0f} s",
-                    )
-                time.sleep(0.2)
-        self._again = time.monotonic() + _KEPT
-        try:
+        with locked(Path(self.root)):
+            remove_unfinished(Path(self.root, OWN), "new".__eq__)
             yield
-        finally:
-            self._again = float("inf")
-            self.remove([_LOCK])
 
-    def _taken(self) -> bool:
-        path = f"{self.root}/{_LOCK}"
-        try:
-            self._files.pipe_file(path, b"", mode="create")
-        except FileExistsError:
-            with suppress(FileNotFoundError):
-                made: datetime = self._files.info(path, refresh=True)["LastModified"]
-                if (datetime.now(UTC) - made).total_seconds() > _HELD:
-                    self.remove([_LOCK])
-            return False
-        return True
-
-    def _keep(self) -> None:
-        if time.monotonic() >= self._again:
-            self._again = float("inf")  # this writes, too
-            self.write(_LOCK, b"")
-            self._again = time.monotonic() + _KEPT
+    def lock_made(self, path: str) -> datetime | None:
+        own = f"{self.root}/{path}"
+        with explained(self.url, "write to"):
+            while True:
+                try:
+                    self._files.pipe_file(own, b"", mode="create")
+                except FileExistsError:
+                    with suppress(FileNotFoundError):
+                        made: datetime = self._files.info(own, refresh=True)["LastModified"]
+                        return made
+                else:
+                    return None
 
     def close(self) -> None:
         """Let go of what an erasure has open; each request has a connection of its own."""

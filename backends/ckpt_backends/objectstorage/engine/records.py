@@ -13,19 +13,20 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ckpt_backends.codec.lossless import pack_lossless, unpack_lossless
 from ckpt_backends.codec.values import MOST_BYTES, PastLimit
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
+from ckpt_backends.model import CheckpointKey, Record
+from ckpt_backends.objects import CHECKPOINTS, KEY, PARENT, WRITES, Name
+from ckpt_backends.objects.records import records_of as records_of_rows
+from ckpt_backends.objects.records import sound, typed
 from ckpt_backends.rows import Cell, ChangeValue, Row
 from ckpt_backends.sql.records import edited_row as edited_sql_row
 from ckpt_backends.transfer.form import CannotHold
 
-CHECKPOINTS, WRITES = "checkpoints", "writes"
-KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
-PARENT, COMPRESSION, DATA, PLACE = "parent_checkpoint_id", "compression", "data", "encrypted_at"
+COMPRESSION, DATA, PLACE = "compression", "data", "encrypted_at"
 _VALUES = ("checkpoint", "metadata")
 _FIELDS = {CHECKPOINTS: {*_VALUES, PARENT}, WRITES: {"task_id", "idx", "channel", "type", "value"}}
 _CLOSED = (COMPRESSION, DATA, PLACE)
@@ -40,54 +41,12 @@ _NUMBER = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
 _END = ".msgpack"
 
 
-class Name(NamedTuple):
-    """Which checkpoint or write an object is."""
-
-    key: CheckpointKey
-    task: tuple[str, int] | None
-    """The task id and the idx of a write."""
-    path: str
-    size: int = 0
-
-    @property
-    def table(self) -> str:
-        return CHECKPOINTS if self.task is None else WRITES
-
-    @property
-    def cells(self) -> dict[str, Cell]:
-        """The cells of its key."""
-        task = {} if self.task is None else dict(zip(("task_id", "idx"), self.task, strict=True))
-        return {**self.key._asdict(), **task}
-
-    def row(self, data: bytes) -> Row:
-        """The object as a row. Raises `CannotHold` if it has more than its saver stores."""
-        try:
-            fields, codec = opened(data)
-            cells = self.cells | ({COMPRESSION: codec} if codec else {})
-            if not _FIELDS[self.table].issuperset(fields):
-                raise CannotHold(f"'{self.path}' has fields that its saver does not store")
-            if self.task is None:
-                body, metadata = (_sound(fields.get(name)) for name in _VALUES)
-                cells |= {PARENT: fields.get(PARENT), "type": body.type, "checkpoint": body.data}
-                cells |= {"metadata_type": metadata.type, "metadata": metadata.data}
-            else:
-                value = _sound([fields.get("type"), fields.get("value")])
-                if [fields.get("task_id"), fields.get("idx")] != [*self.task]:
-                    raise ValueError("the write of another task")
-                cells |= {"channel": str(fields.get("channel"))}
-                cells |= {"type": value.type, "value": value.data}
-        except ValueError:
-            sealed = {PLACE: "/".join(self.key)} if _is_sealed(data) else {}
-            return Row(self.table, {**self.cells, DATA: data, **sealed})
-        return Row(self.table, cells)
-
-
 def is_safe(part: str) -> bool:
     """Whether the saver takes an id: as a part of a path, it leads nowhere else."""
     return part not in {".", ".."} and _SAFE.fullmatch(part) is not None
 
 
-def name_of(path: str, size: int = 0) -> Name | None:
+def name_of(path: str) -> Name | None:
     """What the object at a path is; None if the saver stores none there."""
     if not path.endswith(_END):
         return None
@@ -100,7 +59,7 @@ def name_of(path: str, size: int = 0) -> Name | None:
             task = task_id, int(idx)
         case _:
             return None
-    return Name(CheckpointKey(thread_id, ns, own), task, path, size)
+    return Name(CheckpointKey(thread_id, ns, own), task, path)
 
 
 def path_of(cells: Mapping[str, Cell]) -> str:
@@ -116,6 +75,29 @@ def path_of(cells: Mapping[str, Cell]) -> str:
     if type(cells["idx"]) is not int:
         raise CannotHold(f"a write of task '{task[0]}' has no number")
     return f"{start}writes/{own}/{task[0]}/{cells['idx']}{_END}"
+
+
+def row_at(name: Name, data: bytes) -> Row:
+    """The object as a row. Raises `CannotHold` if it has more than its saver stores."""
+    try:
+        fields, codec = opened(data)
+        cells = name.cells | ({COMPRESSION: codec} if codec else {})
+        if not _FIELDS[name.table].issuperset(fields):
+            raise CannotHold(f"'{name.path}' has fields that its saver does not store")
+        if name.task is None:
+            body, metadata = (sound(fields.get(one)) for one in _VALUES)
+            cells |= {PARENT: fields.get(PARENT), "type": body.type, "checkpoint": body.data}
+            cells |= {"metadata_type": metadata.type, "metadata": metadata.data}
+        else:
+            value = sound([fields.get("type"), fields.get("value")])
+            if [fields.get("task_id"), fields.get("idx")] != [*name.task]:
+                raise ValueError("the write of another task")
+            cells |= {"channel": str(fields.get("channel"))}
+            cells |= {"type": value.type, "value": value.data}
+    except ValueError:
+        sealed = {PLACE: "/".join(name.key)} if _is_sealed(data) else {}
+        return Row(name.table, {**name.cells, DATA: data, **sealed})
+    return Row(name.table, cells)
 
 
 # Opens objects: decompresses them, and takes out values without decoding these.
@@ -203,21 +185,6 @@ def _packed(fields: Mapping[str, Any], codec: str = "") -> bytes:
     return pack_lossless({"codec": codec, "payload": small})
 
 
-def typed(pair: Any) -> TypedBytes:
-    """A stored type and value."""
-    match pair:
-        case [str(tag), bytes(data)]:
-            return TypedBytes(tag, data)
-    return TypedBytes("", b"", problem="no type and bytes, as the saver stores them")
-
-
-def _sound(pair: Any) -> TypedBytes:
-    found = typed(pair)
-    if found.problem:
-        raise ValueError(found.problem)
-    return found
-
-
 def object_of(row: Row) -> bytes:
     """The object of a row. Raises `CannotHold` if it has none."""
     cells = row.cells
@@ -240,22 +207,6 @@ def object_of(row: Row) -> bytes:
     return _packed(fields, str(cells.get(COMPRESSION, "")))
 
 
-def row_of(record: Record) -> Row:
-    """The row of a record. Raises `CannotHold`."""
-    if record.kind is Kind.VALUE:
-        raise CannotHold("object storage has no values outside of checkpoints")
-    value, metadata = record.value, record.metadata
-    if value.problem or value.part or metadata.part:
-        raise CannotHold(f"a value cannot be written: {value.problem or 'encrypted'}")
-    cells: dict[str, Cell] = {**record.key._asdict(), "type": value.type}
-    if record.kind is Kind.CHECKPOINT:
-        cells |= {PARENT: record.parent or None, "checkpoint": value.data}
-        cells |= {"metadata_type": metadata.type, "metadata": metadata.data}
-        return Row(CHECKPOINTS, cells)
-    cells |= {"task_id": record.task_id, "idx": record.idx, "channel": record.channel}
-    return Row(WRITES, {**cells, "value": value.data})
-
-
 def checked(row: Row) -> Row:
     """A row of an archive that anyone may have written. Raises `Refused` and `CannotHold`."""
     path_of(row.cells)
@@ -267,18 +218,9 @@ def checked(row: Row) -> Row:
     return row
 
 
-def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - all alike
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
     """The records that the rows of one thread hold. Raises `CannotHold`."""
-    for row in map(_open, rows):
-        cells: Any = row.cells
-        key = CheckpointKey(*(cells[name] for name in KEY))
-        if row.table == CHECKPOINTS:
-            body = TypedBytes(cells["type"], cells["checkpoint"])
-            metadata = TypedBytes(cells["metadata_type"], cells["metadata"])
-            yield Record.checkpoint(key, cells.get(PARENT), body, metadata)
-        else:
-            value = TypedBytes(cells["type"], cells["value"])
-            yield Record.write(key, cells["task_id"], "", cells["idx"], cells["channel"], value)
+    return records_of_rows(layout, map(_open, rows))
 
 
 def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:
