@@ -188,9 +188,13 @@ def dynamodb_server() -> Iterator[servers.Server]:
 
 @pytest.fixture(scope="session")
 def cosmosdb_server() -> Iterator[servers.Server]:
-    """A server with the protocol of Azure Cosmos DB."""
-    with started("cosmosdb", servers.start_cosmosdb) as server:
-        yield server
+    """A server with the protocol of Azure Cosmos DB, and a key for it."""
+    from tests.kit.harness.cosmosdb import KEY
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSMOSDB_KEY", KEY)
+        with started("cosmosdb", servers.start_cosmosdb) as server:
+            yield server
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The layouts that the tests run on. A new layout adds one class to `HARNESSES`."""
 
 from ckpt_backends.testing.harness import Harness
+from tests.kit.harness.cosmosdb import CosmosHarness
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.javascript import (
     JavaScriptDevHarness,
@@ -56,5 +57,6 @@ HARNESSES: list[type[Harness]] = [
     KagentHarness,
     ObjectStorageHarness,
     BucketHarness,
+    CosmosHarness,
 ]
 __all__ = ["HARNESSES", "Harness"]

@@ -44,7 +44,7 @@ ASKED_FOR = FEW_SCENARIOS | {
 }
 """The scenarios that the tests of commands name, on the shallow layout of `DISTINCT` in CI."""
 FEWEST = dict.fromkeys(
-    ("dynamodb", "objectstorage-s3"), FEW_SCENARIOS - {"delta-rarely", "two\nlines"}
+    ("dynamodb", "objectstorage-s3", "cosmosdb"), FEW_SCENARIOS - {"delta-rarely", "two\nlines"}
 )
 """By layout, fewer scenarios for the default run: the test server of DynamoDB and S3 takes 10 ms of
 CPU time for each request. Its tests of changes run with `-m engines`."""
@@ -158,7 +158,11 @@ IN_CI = {
 engine shows the same fault there. Other tests have the mark `in_ci`."""
 TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 """One layout of each engine for time travel by default. SQLite has tests of its own."""
-COPIED = TRAVELLING | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent", "objectstorage"}
+COPIED = (
+    TRAVELLING
+    | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent", "objectstorage"}
+    | {"cosmosdb"}
+)
 """The layouts whose time travel is tested."""
 
 

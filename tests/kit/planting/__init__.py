@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.kit.planting.base import Planter
+from tests.kit.planting.cosmosdb import CosmosPlanter
 from tests.kit.planting.dev import DevPlanter
 from tests.kit.planting.documents import KaflowPlanter, MongoPlanter
 from tests.kit.planting.dynamodb import DynamoDbPlanter
@@ -48,6 +49,7 @@ PLANTERS: dict[str, type[Planter[Any]]] = {
     "redis-plain": PlainPlanter,
     "valkey": ValkeyPlanter,
     "dynamodb": DynamoDbPlanter,
+    "cosmosdb": CosmosPlanter,
     "objectstorage": ObjectStoragePlanter,
     "objectstorage-s3": ObjectStoragePlanter,
     "langgraph-dev": DevPlanter,

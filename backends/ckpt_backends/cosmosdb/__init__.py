@@ -1,0 +1,1 @@
+"""Opens containers of Azure Cosmos DB (NoSQL) with the items of `CosmosDBSaver`."""
