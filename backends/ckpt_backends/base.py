@@ -7,6 +7,7 @@ as sums over an index instead of a read of every value.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from heapq import nsmallest
@@ -362,6 +363,35 @@ def thread_of(
     ages = times if len(times) == len(ids) else ids
     spaces = {one.key.checkpoint_ns for one in checkpoints}
     return Thread(thread_id, head, min(ages), max(ages), len(ids), len(spaces), user)
+
+
+@dataclass(slots=True)
+class ThreadSum:
+    """What is known of a thread so far. Ids are in the order of time."""
+
+    head: str | None = None
+    oldest: str = ""
+    newest: str = ""
+    checkpoints: int = 0
+    namespaces: set[str] = field(default_factory=set)
+
+    def add(self, key: CheckpointKey) -> None:
+        """Count a checkpoint."""
+        _, ns, checkpoint_id = key
+        if not self.checkpoints:
+            self.oldest = self.newest = checkpoint_id
+        self.oldest = min(self.oldest, checkpoint_id)
+        self.newest = max(self.newest, checkpoint_id)
+        self.checkpoints += 1
+        self.namespaces.add(ns)
+        if not ns and (self.head is None or self.head < checkpoint_id):
+            self.head = checkpoint_id
+
+    def thread(self, thread_id: str) -> Thread:
+        """The thread of these checkpoints, of which there is at least one."""
+        return Thread(
+            thread_id, self.head, self.oldest, self.newest, self.checkpoints, len(self.namespaces)
+        )
 
 
 def with_key(checkpoints: Iterable[Checkpoint], key: str, *, newest: bool) -> Iterator[Checkpoint]:

@@ -458,6 +458,16 @@ class ScanObserver(Protocol):
         """A scan has ended, also after an error; `report` says what it read and what it cost."""
 
 
+class SilentObserver:
+    """A `ScanObserver` for a store that nobody observes."""
+
+    def scanning(self, label: str, done: int, total: int | None) -> None:
+        """Ignore the progress."""
+
+    def scanned(self, report: str) -> None:
+        """Ignore the report."""
+
+
 # What `Store.checkpoints` and `Store.writes` are asked for, as one value.
 
 

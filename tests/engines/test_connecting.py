@@ -300,6 +300,7 @@ def test_no_secret_of_a_url_is_shown(secret: str) -> None:
     ("pymysql", "mysql", "mysql://u:C4nary@h/db"),
     ("redis", "redis", "redis://u:C4nary@h/0"),
     ("pymongo", "mongodb", "mongodb://u:C4nary@h/db"),
+    ("google.cloud.firestore", "firestore", "firestore://demo-one"),
 )
 def test_without_the_driver_its_extra_is_named(driver: str, extra: str, url: str) -> None:
     """In a process of its own, since this one has loaded the drivers."""

@@ -11,7 +11,7 @@ from ckpt_backends.testing.harness import Harness
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.servers import Server
 
-SHARED = frozenset({"postgres", "mysql", "mongodb", "dynamodb", "cosmosdb"})
+SHARED = frozenset({"postgres", "mysql", "mongodb", "dynamodb", "cosmosdb", "firestore"})
 """The kinds of servers of which a run has one."""
 AnyHarness = TypeVar("AnyHarness", bound=Harness)
 

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -195,6 +196,17 @@ def cosmosdb_server() -> Iterator[servers.Server]:
         patch.setenv("COSMOSDB_KEY", KEY)
         with started("cosmosdb", servers.start_cosmosdb) as server:
             yield server
+
+
+@pytest.fixture(scope="session")
+def firestore_server() -> Iterator[servers.Server]:
+    """Google's emulator of Firestore, which its client finds."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        started("firestore", servers.start_firestore) as server,
+    ):
+        patch.setenv("FIRESTORE_EMULATOR_HOST", urlsplit(server.url).netloc)
+        yield server
 
 
 @pytest.fixture(scope="session")

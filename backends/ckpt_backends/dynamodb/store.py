@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain, starmap
 from typing import Unpack
 
 from ckpt_backends import shell
-from ckpt_backends.base import BaseStore, OnConnection
+from ckpt_backends.base import BaseStore, OnConnection, ThreadSum
 from ckpt_backends.dynamodb.connect import DynamoConnection, key_attributes
 from ckpt_backends.dynamodb.records import (
     CHECKPOINT_PREFIX,
@@ -66,6 +65,7 @@ from ckpt_backends.protocol import (
     CheckpointQuery,
     ReadOptions,
     ScanObserver,
+    SilentObserver,
     Store,
     WriteOptions,
     WriteQuery,
@@ -78,42 +78,6 @@ from ckpt_backends.url import StoreUrl
 # Lists the threads of a table. There is no index of threads, so this reads the whole table.
 
 
-class SilentObserver:
-    """A `ScanObserver` for a store that nobody observes."""
-
-    def scanning(self, label: str, done: int, total: int | None) -> None:
-        """Ignore the progress."""
-
-    def scanned(self, report: str) -> None:
-        """Ignore the report."""
-
-
-@dataclass(slots=True)
-class _Sum:
-    """What is known of a thread so far. Ids are in the order of time."""
-
-    head: str | None = None
-    oldest: str = ""
-    newest: str = ""
-    checkpoints: int = 0
-    namespaces: set[str] = field(default_factory=set)
-
-    def add(self, ns: str, checkpoint_id: str) -> None:
-        if not self.checkpoints:
-            self.oldest = self.newest = checkpoint_id
-        self.oldest = min(self.oldest, checkpoint_id)
-        self.newest = max(self.newest, checkpoint_id)
-        self.checkpoints += 1
-        self.namespaces.add(ns)
-        if not ns and (self.head is None or self.head < checkpoint_id):
-            self.head = checkpoint_id
-
-    def thread(self, thread_id: str) -> Thread:
-        return Thread(
-            thread_id, self.head, self.oldest, self.newest, self.checkpoints, len(self.namespaces)
-        )
-
-
 def scan_threads(
     connection: DynamoConnection, observer: ScanObserver, *, with_writes: bool
 ) -> tuple[list[Thread], dict[str, set[CheckpointKey]]]:
@@ -122,7 +86,7 @@ def scan_threads(
     And, `with_writes`, by thread the missing checkpoints that have writes; a thread may have
     nothing else.
     """
-    threads: dict[str, _Sum] = {}
+    threads: dict[str, ThreadSum] = {}
     known: set[int] = set()
     """Hashes of the partitions of writes that belong to a checkpoint."""
     unsure: dict[int, str] = {}
@@ -131,7 +95,7 @@ def scan_threads(
     for partition, sort in _keys(connection, observer, prefixes):
         if partition.startswith(CHECKPOINT_PREFIX):
             thread_id, place = partition.removeprefix(CHECKPOINT_PREFIX), split_sort(sort)
-            threads.setdefault(thread_id, _Sum()).add(*place)
+            threads.setdefault(thread_id, ThreadSum()).add(CheckpointKey(thread_id, *place))
             if with_writes:
                 mark = hash(writes_partition(CheckpointKey(thread_id, *place)))
                 known.add(mark)

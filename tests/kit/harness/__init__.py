@@ -3,6 +3,7 @@
 from ckpt_backends.testing.harness import Harness
 from tests.kit.harness.cosmosdb import CosmosHarness
 from tests.kit.harness.dynamodb import DynamoDbHarness
+from tests.kit.harness.firestore import FirestoreHarness
 from tests.kit.harness.javascript import (
     JavaScriptDevHarness,
     JavaScriptMongoHarness,
@@ -58,5 +59,6 @@ HARNESSES: list[type[Harness]] = [
     ObjectStorageHarness,
     BucketHarness,
     CosmosHarness,
+    FirestoreHarness,
 ]
 __all__ = ["HARNESSES", "Harness"]

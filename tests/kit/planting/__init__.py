@@ -7,6 +7,7 @@ from tests.kit.planting.cosmosdb import CosmosPlanter
 from tests.kit.planting.dev import DevPlanter
 from tests.kit.planting.documents import KaflowPlanter, MongoPlanter
 from tests.kit.planting.dynamodb import DynamoDbPlanter
+from tests.kit.planting.firestore import FirestorePlanter
 from tests.kit.planting.javascript import (
     JavaScriptDevPlanter,
     JavaScriptDocumentPlanter,
@@ -50,6 +51,7 @@ PLANTERS: dict[str, type[Planter[Any]]] = {
     "valkey": ValkeyPlanter,
     "dynamodb": DynamoDbPlanter,
     "cosmosdb": CosmosPlanter,
+    "firestore": FirestorePlanter,
     "objectstorage": ObjectStoragePlanter,
     "objectstorage-s3": ObjectStoragePlanter,
     "langgraph-dev": DevPlanter,

@@ -1,0 +1,1 @@
+"""Reads and changes the documents of `FirestoreSaver`."""

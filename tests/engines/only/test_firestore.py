@@ -1,0 +1,199 @@
+"""What only Firestore has: partitions whose names are ambiguous, moments, transactions, limits."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.api_core import exceptions as answers
+from google.cloud import firestore
+from langgraph.checkpoint.base import empty_checkpoint
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.firestore import connect, write
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.cases import cases
+from tests.kit.command import ckpt
+from tests.kit.harness.firestore import COLLECTION, FirestoreHarness
+from tests.kit.servers import Server, free_port
+
+pytestmark = pytest.mark.engines
+
+
+@pytest.fixture
+def place(firestore_server: Server, tmp_path: Path) -> Iterator[FirestoreHarness]:
+    with FirestoreHarness(tmp_path, firestore_server) as made:
+        yield made
+
+
+def run(place: FirestoreHarness, thread_id: str = "trip") -> Any:
+    """Run a graph, or read its state."""
+    graph = graph_of(place.kept_saver)
+    graph.invoke({"items": ["in"]}, config_of(thread_id))
+    return graph
+
+
+def document(place: FirestoreHarness, *path: str) -> Any:
+    return place.client.document(COLLECTION, *path)
+
+
+# Opening
+
+
+@cases(
+    "url code says",
+    ("firestore://", 2, "not a project and a database"),
+    ("firestore://demo-one/a/b", 2, "not a project and a database"),
+    ("firestore://u:C4nary@demo-one", 2, "not a project and a database"),
+    ("firestore://demo-one?colour=C4nary", 2, "unknown parameter 'colour'"),
+    ("firestore://demo-one", 4, "the server does not answer"),
+)
+def test_a_url_that_leads_nowhere(
+    url: str, code: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", f"127.0.0.1:{free_port()}")
+    monkeypatch.setattr(connect, "_RETRY", connect._RETRY.with_timeout(0.1))
+    answer = ckpt("-s", url, "threads", "list")
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert says in answer.err
+    assert "C4nary" not in answer.err
+
+
+def test_without_credentials_it_is_said_how_to_get_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FIRESTORE_EMULATOR_HOST", raising=False)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    answer = ckpt("-s", "firestore://demo-one", "threads", "list")
+    assert (answer.code, "no Google credentials found" in answer.err) == (4, True), answer.err
+    assert "gcloud auth application-default login" in answer.err
+
+
+@cases(
+    "kind said says",
+    (answers.PermissionDenied, "Missing or insufficient permissions.", "access denied"),
+    (answers.NotFound, "The database (default) does not exist", "no such project or database"),
+    (answers.Unauthenticated, "C4nary", "the credentials are not accepted"),
+    (answers.ResourceExhausted, "Quota exceeded.", "a quota is exhausted"),
+    (answers.FailedPrecondition, "The query requires an index.", "The query requires an index."),
+)
+def test_an_error_of_google_is_explained(kind: Any, said: str, says: str) -> None:
+    """The emulator has neither rights nor quotas."""
+    with (
+        pytest.raises(StoreUnavailable, match=f"cannot read 'firestore://one': {says}"),
+        connect.explained(parse_url("firestore://one")),
+    ):
+        raise kind(said)
+
+
+def test_a_collection_of_something_else_is_refused(place: FirestoreHarness) -> None:
+    place.client.document("users", "ann").set({"name": "Ann"})
+    url = f"firestore://{place.project}?collection=users"
+    answer = ckpt("-s", url, "threads", "list")
+    assert (answer.code, "no checkpoints of FirestoreSaver" in answer.err) == (4, True)
+    run(place)
+    # Whoever looks at a partition in the console may have made it a document.
+    document(place, "trip_").set({})
+    assert ckpt("-s", place.url, "show", "trip").code == 0
+
+
+# What is read
+
+
+def test_threads_whose_ids_begin_alike(place: FirestoreHarness) -> None:
+    names = ["trip", "trip_", "trip_x", "trip_x_", "tri", "trip_: padded ", "__trip", "a.b"]
+    for name in names:
+        run(place, name)
+    listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
+    assert {one["thread_id"]: one["checkpoints"] for one in listed} == dict.fromkeys(names, 4)
+    before = {name: place.rows(name) for name in names}
+    for name in ("trip", "trip_x"):
+        assert ckpt("-s", place.url, "threads", "delete", name, "--yes").code == 0
+        before[name] = {"checkpoints": [], "writes": []}
+    assert {name: place.rows(name) for name in names} == before
+
+
+def test_all_answers_are_of_one_moment(place: FirestoreHarness) -> None:
+    run(place)
+    with open_store(place.url) as store:
+        before = list(store.threads())
+        run(place)
+        run(place, "other")
+        assert len(list(store.checkpoints("trip", body=True))) == before[0].checkpoints
+        assert store.thread("other") is None
+        store.refresh()
+        assert len(list(store.threads())) == 2
+        assert len(list(store.checkpoints("trip", body=True))) == 2 * before[0].checkpoints
+
+
+def test_a_scan_is_told(place: FirestoreHarness) -> None:
+    run(place)
+    reports: list[str] = []
+
+    class Observer:
+        def scanning(self, label: str, done: int, total: int | None) -> None:
+            assert (label, done, total) == ("reading the keys of all checkpoints", 0, None)
+
+        def scanned(self, report: str) -> None:
+            reports.append(report)
+
+    with open_store(place.url) as store:
+        store.observe_scans(Observer())
+        assert list(store.threads()) == list(store.threads())
+    assert reports == ["read the keys of 4 checkpoints"]
+
+
+def test_what_a_person_added_is_read_and_not_archived(place: FirestoreHarness) -> None:
+    graph = run(place)
+    head = graph.get_state(config_of("trip"))
+    own = head.config["configurable"]["checkpoint_id"]
+    document(place, "trip_", "checkpoints", own).update({"note": "C4nary"})
+    shown = ckpt("-s", place.url, "show", "trip", "-o", "json").json
+    assert shown["values"] == head.values
+    answer = ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes")
+    assert (answer.code, "not as its saver stores it" in answer.err) == (4, True), answer.err
+    assert list(place.client.collection_group("checkpoints").where("note", "==", "C4nary").stream())
+    assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
+    assert place.fingerprint() == ({}, {})
+
+
+# Changes
+
+
+def test_a_run_is_found_in_what_was_copied(place: FirestoreHarness) -> None:
+    """The Agent Server names the run in the metadata, and lets the saver remove what it stored."""
+    saver, metadata = place.kept_saver, {"source": "input", "step": -1, "run_id": "first"}
+    saver.put(config_of("trip"), empty_checkpoint(), metadata, {})
+    assert ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes").code == 0
+    found = place.documents("checkpoints").values()
+    assert [one["run_id"] for one in found] == ["first", "first"]
+    saver.delete_for_runs(["first"])
+    assert place.fingerprint() == ({}, {})
+
+
+def test_a_thread_that_another_transaction_holds_is_not_changed(place: FirestoreHarness) -> None:
+    run(place)
+    before = place.fingerprint()
+
+    @firestore.transactional
+    def held(transaction: Any) -> Any:
+        found = document(place, "trip_").collection("checkpoints").stream(transaction=transaction)
+        assert len(list(found)) == 4
+        return ckpt("-s", place.url, "threads", "delete", "trip", "--yes")
+
+    answer = held(place.client.transaction())
+    assert (answer.code, "changed meanwhile, so nothing was written" in answer.err) == (6, True)
+    assert place.fingerprint() == before
+
+
+@cases("limit says", ("_MOST", "at most 10 MiB"), ("_OF_A_DOCUMENT", "at most 1 MiB"))
+def test_what_firestore_does_not_take_is_refused(
+    place: FirestoreHarness, limit: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(place)
+    before = place.fingerprint()
+    monkeypatch.setattr(write, limit, 400)
+    answer = ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes")
+    assert (answer.code, says in answer.err) == (4, True), answer.err
+    assert place.fingerprint() == before
