@@ -30,7 +30,7 @@ from tests.kit.harness.three_table import (
     PostgresThreeTableHarness,
     ThreeTableHarness,
 )
-from tests.kit.harness.valkey import ValkeyHarness
+from tests.kit.harness.valkey import AgentCoreValkeyHarness, ValkeyHarness
 
 HARNESSES: list[type[Harness]] = [
     SqliteHarness,
@@ -55,6 +55,7 @@ HARNESSES: list[type[Harness]] = [
     MySQLThreeTableHarness,
     DynamoDbHarness,
     ValkeyHarness,
+    AgentCoreValkeyHarness,
     KagentHarness,
     ObjectStorageHarness,
     BucketHarness,

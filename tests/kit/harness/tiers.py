@@ -161,7 +161,7 @@ TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 COPIED = (
     TRAVELLING
     | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent", "objectstorage"}
-    | {"cosmosdb", "firestore"}
+    | {"cosmosdb", "firestore", "valkey-agentcore"}
 )
 """The layouts whose time travel is tested."""
 

@@ -1,20 +1,30 @@
-"""Valkey servers, with ValkeySaver of langgraph-checkpoint-aws."""
+"""Valkey servers, with the savers of langgraph-checkpoint-aws."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 import redis
 from langgraph.checkpoint.base import get_checkpoint_id
-from langgraph_checkpoint_aws.checkpoint.valkey import ValkeySaver
+from langgraph_checkpoint_aws.checkpoint.valkey import AgentCoreValkeySaver, ValkeySaver
 from valkey import Valkey
 
 from ckpt_backends.testing.counting import Count
-from ckpt_backends.testing.harness import POINTERS, Harness, Refusal, StoredRows, TestServer
+from ckpt_backends.testing.harness import (
+    POINTERS,
+    ROW_KINDS,
+    Harness,
+    Refusal,
+    StoredRows,
+    TestServer,
+)
+from tests.kit.savers.agentcore import TellingSerializer, with_actor
 from tests.kit.savers.redis import dump
 
 
@@ -132,4 +142,148 @@ class ValkeyHarness(Harness):
                     found.held["bytes"] += sum(len(one["value"]) for one in writes)
                 case b"thread":
                     found.rows["thread"] += 1
+        return found
+
+
+ACTOR = "ann:1"
+"""The actor of all threads of the suite. Nothing is escaped in keys."""
+
+
+class SeeingAgentCoreValkeySaver(AgentCoreValkeySaver):  # type: ignore[misc]
+    """The official saver with one actor and complete reading; it writes as the original.
+
+    Its actor comes with each config; the graphs of the suite name none. The released `list` returns
+    nothing without a thread, only the root of a thread without a namespace, and all checkpoints
+    where the config names one.
+    """
+
+    @property
+    def event_serializer(self) -> Any:
+        """As it would be made for the serializer that the saver has now."""
+        return TellingSerializer(self.serde)
+
+    @event_serializer.setter
+    def event_serializer(self, value: object) -> None:
+        """It follows the serializer."""
+
+    def get_tuple(self, config: Any) -> Any:
+        return super().get_tuple(with_actor(config, ACTOR))
+
+    def put(self, config: Any, *parts: Any) -> Any:
+        return super().put(with_actor(config, ACTOR), *parts)
+
+    def put_writes(self, config: Any, *parts: Any) -> None:
+        super().put_writes(with_actor(config, ACTOR), *parts)
+
+    def delete_thread(self, thread_id: str, actor_id: str = ACTOR) -> None:
+        super().delete_thread(thread_id, actor_id)
+
+    def list(self, config: Any, **options: Any) -> Iterator[Any]:
+        asked = (config or {}).get("configurable", {})
+        limit = options.pop("limit", None)
+        yield from islice(self._all(asked, options), limit)
+
+    def _all(self, asked: Any, options: Any) -> Iterator[Any]:
+        for thread_id, ns in spaces_of(self.client):
+            place = {"thread_id": thread_id, "checkpoint_ns": ns}
+            if {**place, **asked} == {**asked, **place}:
+                own = asked.get("checkpoint_id")
+                config = {"configurable": {**asked, **place, "actor_id": ACTOR}}
+                for one in super().list(config, **options):
+                    if own in (None, one.checkpoint["id"]):
+                        yield one
+
+
+def spaces_of(client: Any) -> list[tuple[str, str]]:
+    """The threads with their namespaces, as one checkpoint of each tells."""
+    names = client.scan_iter("agentcore:checkpoint:*", 5000)
+    one_of = {name.rpartition(b":")[0]: name for name in names}
+    found = [json.loads(text) for text in client.mget([*one_of.values()]) if text]
+    return sorted({(one["thread_id"], one["checkpoint_ns"]) for one in found})
+
+
+class AgentCoreValkeyHarness(ValkeyHarness):
+    """AgentCoreValkeySaver on a separate server."""
+
+    name: ClassVar[str] = "valkey-agentcore"
+    has_task_paths: ClassVar[bool] = True
+    writes_in_one_row: ClassVar[bool] = True
+    row_kinds: ClassVar[Mapping[str, str]] = {**ROW_KINDS, "channel": "index"}
+    failing_scenarios: ClassVar[frozenset[str]] = frozenset()
+    skipped_scenarios: ClassVar[frozenset[str]] = frozenset({"interrupt-twice-answered"})
+    """It adds the second question of a task to the first, so that LangGraph refuses an answer."""
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        with Valkey.from_url(self.url) as client:
+            yield SeeingAgentCoreValkeySaver(client)
+
+    def key(self, kind: str, thread_id: str, ns: str, *rest: str) -> str:
+        """The key of a kind in a namespace."""
+        session = sha256(f"{thread_id}_{ns}".encode()).hexdigest() if ns else thread_id
+        return ":".join(("agentcore", kind, session, ACTOR, ns, *rest))
+
+    def listed(self, thread_id: str, ns: str) -> str:
+        """The key of the list of the checkpoints of a namespace."""
+        return self.key("session", thread_id, ns).removesuffix(ns) + "checkpoints"
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces of a thread."""
+        return [ns for own, ns in spaces_of(self.client) if own == thread_id]
+
+    def rows(self, thread_id: str) -> StoredRows:
+        found: StoredRows = {"checkpoint": [], "writes": [], POINTERS: []}
+        for ns in self.namespaces(thread_id):
+            ids = [one.decode() for one in self.client.lrange(self.listed(thread_id, ns), 0, -1)]
+            for own in ids:
+                stored = json.loads(self.client.get(self.key("checkpoint", thread_id, ns, own)))
+                metadata = json.dumps(stored.pop("metadata"))
+                for name in ("thread_id", "session_id"):
+                    del stored[name]
+                found["checkpoint"].append((ns, own, json.dumps(stored), "", "", metadata))
+                written = self.client.lrange(self.key("writes", thread_id, ns, own), 0, -1)
+                found["writes"] += [(ns, own, *written)] if written else []
+            found[POINTERS].append((ns, "", "", "", "", *ids))
+        return {kind: sorted(rows) for kind, rows in found.items()}
+
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
+        for ns in self.namespaces(thread_id):
+            ids = [one.decode() for one in self.client.lrange(self.listed(thread_id, ns), 0, -1)]
+            for own in reversed(ids):
+                if own > until:
+                    continue
+                new = self.key("checkpoint", new_id, ns, own)
+                stored = json.loads(self.client.get(self.key("checkpoint", thread_id, ns, own)))
+                session = new.removeprefix("agentcore:checkpoint:").partition(f":{ACTOR}:")[0]
+                made = {**stored, "thread_id": new_id, "session_id": session}
+                self.client.set(new, json.dumps(made, separators=(",", ":")))
+                writes = self.key("writes", thread_id, ns, own)
+                self.client.copy(writes, self.key("writes", new_id, ns, own))
+                self.client.lpush(self.listed(new_id, ns), own)
+
+    def has_stateful_subgraph(self, thread_id: str) -> bool:
+        return any(ns and ":" not in ns for ns in self.namespaces(thread_id))
+
+    def forget(self, thread_id: str) -> None:
+        for ns in self.namespaces(thread_id):
+            for kind in ("checkpoint", "writes", "channel"):
+                start = re.sub(r"([*?\[\]\\])", r"\\\1", self.key(kind, thread_id, ns))
+                for name in list(self.client.scan_iter(f"{start}*", 5000)):
+                    self.client.delete(name)
+            self.client.delete(self.listed(thread_id, ns))
+
+    def count(self) -> Count:
+        found = Count()
+        for name in self.client.scan_iter("agentcore:*", count=1000):
+            kind = name.split(b":")[1].decode()
+            match kind:
+                case "checkpoint":
+                    found.add("checkpoint", "checkpoints", self.client.strlen(name))
+                case "writes":
+                    writes = self.client.lrange(name, 0, -1)
+                    found.rows["writes"] += 1
+                    found.held["writes"] += len(writes)
+                    found.held["bytes"] += sum(map(len, writes))
+                case _:
+                    found.rows["thread" if kind == "session" else kind] += 1
         return found

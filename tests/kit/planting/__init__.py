@@ -17,6 +17,7 @@ from tests.kit.planting.javascript import (
 from tests.kit.planting.kagent import KagentPlanter
 from tests.kit.planting.objectstorage import ObjectStoragePlanter
 from tests.kit.planting.redis import (
+    AgentCoreValkeyPlanter,
     HashPlanter,
     PlainPlanter,
     RedisPlanter,
@@ -49,6 +50,7 @@ PLANTERS: dict[str, type[Planter[Any]]] = {
     "redis-js-shallow": ShallowJavaScriptRedisPlanter,
     "redis-plain": PlainPlanter,
     "valkey": ValkeyPlanter,
+    "valkey-agentcore": AgentCoreValkeyPlanter,
     "dynamodb": DynamoDbPlanter,
     "cosmosdb": CosmosPlanter,
     "firestore": FirestorePlanter,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tests.kit.harness.redis import PlainRedisHarness, PlainRedisSaverHarness, RedisHarness
-from tests.kit.harness.valkey import ValkeyHarness
+from tests.kit.harness.valkey import AgentCoreValkeyHarness, ValkeyHarness
 from tests.kit.planting.base import SERDE, SPOILT, H, Place, Planter, Typed, in_json
 
 BY_CALL = {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["true"]}
@@ -342,6 +342,75 @@ class ValkeyPlanter(RedisKeysPlanter[ValkeyHarness]):
         one.update(type=tag, value=b64encode(data).decode())
         self.client.set(name, json.dumps(found, separators=(",", ":")))
         return str(one["task_id"])
+
+
+class AgentCoreValkeyPlanter(RedisKeysPlanter[AgentCoreValkeyHarness]):
+    """Strings of AgentCoreValkeySaver, with a list of the checkpoints of each namespace."""
+
+    def name(self, place: Place, kind: str = "checkpoint") -> str:
+        return self.harness.key(kind, place.thread_id, place.checkpoint_ns, place.checkpoint_id)
+
+    def _listed(self, place: Place) -> str:
+        return self.harness.listed(place.thread_id, place.checkpoint_ns)
+
+    def _stored(self, place: Place) -> Any:
+        return json.loads(self.client.get(self.name(place)))
+
+    def _change(self, place: Place, **fields: Any) -> None:
+        text = json.dumps({**self._stored(place), **fields}, separators=(",", ":"))
+        self.client.set(self.name(place), text)
+
+    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
+        names = self.client.lrange(self.harness.listed(thread_id, checkpoint_ns), 0, -1)
+        return [one.decode() for one in names]
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return self.harness.namespaces(thread_id)
+
+    def parent(self, place: Place) -> str | None:
+        found: str | None = self._stored(place)["parent_checkpoint_id"]
+        return found
+
+    def remove(self, place: Place) -> None:
+        self.client.delete(self.name(place))
+
+    def forget_head(self, place: Place) -> None:
+        self.remove(place)
+        self.client.lrem(self._listed(place), 0, place.checkpoint_id)
+
+    def put_behind(self, head: Place, checkpoint_id: str) -> Place:
+        child = super().put_behind(head, checkpoint_id)
+        listed = self._listed(head)
+        self.client.lpop(listed)
+        self.client.linsert(listed, "AFTER", head.checkpoint_id, checkpoint_id)
+        return child
+
+    def stored_body(self, place: Place) -> Typed:
+        one = self._stored(place)["checkpoint_data"]
+        return one["type"], b64decode(one["data"])
+
+    def store_body(self, place: Place, typed: Typed) -> None:
+        self._change(place, checkpoint_data=_typed(typed))
+
+    def spoil_metadata(self, place: Place) -> None:
+        self._change(place, metadata=_typed(("msgpack", SPOILT)))
+
+    def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
+        name = self.name(place, "writes")
+        for at, text in enumerate(self.client.lrange(name, 0, -1)):
+            one = json.loads(text)
+            if one["channel"] == channel:
+                stored = one["value"]
+                made = change((stored["type"], b64decode(stored["data"])))
+                one["value"] = _typed(made)
+                self.client.lset(name, at, json.dumps(one, separators=(",", ":")))
+                return str(one["task_id"])
+        raise LookupError(channel)
+
+
+def _typed(typed: Typed) -> dict[str, str]:
+    tag, data = typed
+    return {"type": tag, "data": b64encode(data).decode()}
 
 
 def _unpacked(text: bytes) -> tuple[str, bytes]:

@@ -10,5 +10,7 @@ PARAMS = {
     **dict.fromkeys(("prefix", "write_prefix"), _PREFIX),
     **dict.fromkeys(("store_prefix", "vector_prefix"), NAME),
     "connect_timeout": NUMBER,
+    # Of a layout whose threads have actors.
+    "actor": NAME,
 }
 """The parameters that may be printed, each with the pattern of its values."""

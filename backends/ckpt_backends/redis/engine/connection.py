@@ -569,7 +569,7 @@ def open_cluster(url: StoreUrl, settings: dict[str, Any]) -> ClusterConnection:
 
 
 OWN_PARAMS = frozenset(
-    {"layout", "prefix", "write_prefix", "pattern", "store_prefix", "vector_prefix"}
+    {"layout", "prefix", "write_prefix", "pattern", "store_prefix", "vector_prefix", "actor"}
 )
 """URL parameters for ckpt; they are not passed to the driver."""
 _SECONDS = 10.0

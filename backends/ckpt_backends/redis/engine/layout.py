@@ -529,9 +529,12 @@ class KeyDatabase:
         backends: Sequence[Backend],
         prefix: str | None,
         write_prefix: str | None,
+        params: Mapping[str, str],
     ) -> None:
         self.connection = connection
         self.prefix, self.write_prefix = prefix, write_prefix
+        self.params = params
+        """All parameters of the URL."""
         self._backends = backends
         self.recognisers = recognisers(backends, self)
         self._samples: dict[str, dict[str, list[bytes]]] = {}
@@ -557,7 +560,7 @@ class KeyDatabase:
 
     def at(self, connection: RedisConnection) -> KeyDatabase:
         """Another database, or this one, with any prefixes."""
-        return KeyDatabase(connection, self._backends, None, None)
+        return KeyDatabase(connection, self._backends, None, None, self.params)
 
     def sampled(self, prefix: str) -> Mapping[str, Sequence[bytes]]:
         """By layout, the keys of some checkpoints with this prefix.

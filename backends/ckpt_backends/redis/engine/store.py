@@ -520,7 +520,7 @@ def open_layout(connection: RedisConnection, url: StoreUrl) -> RedisLayout:
 
 def _open(connection: RedisConnection, url: StoreUrl, backends: Sequence[Backend]) -> RedisLayout:
     name, prefix, write_prefix = (url.params.get(one) for one in _NAMING)
-    database = KeyDatabase(connection, backends, prefix, write_prefix)
+    database = KeyDatabase(connection, backends, prefix, write_prefix, url.params)
     known = {layout: one for one in database.recognisers for layout in one.layouts}
     if name is not None and name not in known:
         raise UsageError(f"unknown Redis layout '{name}'", hint=f"known: {', '.join(known)}")

@@ -46,6 +46,7 @@ from ckpt_backends.redis.engine.keyspace import (
     ABOUT,
     DOCUMENT,
     HASH,
+    LIST,
     MEMBER,
     STRING,
     USUAL,
@@ -128,6 +129,9 @@ def _replacing(one: RowEdit) -> Iterator[Command]:
     elif kind == HASH:
         for field, cell in changed.items():
             yield ("HSET", name, raw(field.removeprefix(MEMBER)), as_bytes(cell))
+    elif kind == LIST:
+        for field, cell in changed.items():
+            yield ("LSET", name, int(field.removeprefix(MEMBER)), as_bytes(cell))
     else:
         raise Unsupported(f"a key of the type '{kind!s}' cannot be replaced")
 

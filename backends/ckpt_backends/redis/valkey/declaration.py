@@ -1,19 +1,21 @@
-"""Declares Valkey servers, and the keys of ValkeySaver of langgraph-checkpoint-aws."""
+"""Declares Valkey servers, and the keys of the savers of langgraph-checkpoint-aws."""
 
 from ckpt_backends.declaration import LAST_STORED, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.redis.engine import PARAMS
 from ckpt_backends.transfer.form import Form, Language
 
+_CAN = (
+    Capability.HISTORY
+    | Capability.WRITES
+    | Capability.ADDING
+    | Capability.INLINE_VALUES
+    | Capability.SESSIONS
+)
+
 BACKEND = Backend(
     title="Valkey",
-    layouts={
-        "valkey": Capability.HISTORY
-        | Capability.WRITES
-        | Capability.ADDING
-        | Capability.INLINE_VALUES
-        | Capability.SESSIONS
-    },
+    layouts={"valkey": _CAN, "valkey-agentcore": _CAN | Capability.TASK_PATH},
     schemes=("valkey", "valkeys"),
     engine="redis",
     impossible_faults={"id-not-increasing": LAST_STORED},
@@ -24,7 +26,19 @@ BACKEND = Backend(
     params=PARAMS,
     engine_faults=("keys-evicted", "index-stale", "ttl-partial"),
     mended_faults=("index-stale", "ttl-partial"),
-    forms={"valkey": (Form(has_task_paths=False, keeps_write_order=True, expires=True),)},
+    forms={
+        "valkey": (Form(has_task_paths=False, keeps_write_order=True, expires=True),),
+        "valkey-agentcore": (
+            Form(
+                body_types=("msgpack",),
+                metadata_type="msgpack",
+                encrypts_metadata=True,
+                keeps_write_order=True,
+                expires=True,
+                receives=False,
+            ),
+        ),
+    },
     records="ckpt_backends.redis.valkey.records:records_of",
     edits="ckpt_backends.redis.valkey.records:edited_row",
     creates={Language.PYTHON: "valkey"},

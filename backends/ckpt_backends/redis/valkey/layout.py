@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -76,6 +77,7 @@ from ckpt_backends.redis.valkey.records import (
     UNKNOWN,
     WRITES,
     CheckpointStart,
+    CheckpointText,
     WriteRecord,
     checkpoint_text,
     key_of,
@@ -167,7 +169,7 @@ class ValkeyPlan(CommandPlan["ValkeyStrings"]):
         for one in change.checkpoints:
             yield from self._add(one)
         for write in change.writes:
-            writes.setdefault(write.key, []).append(write_fields(write))
+            writes.setdefault(write.key, []).append(self._layout.element_of(write))
         for some in change.copies_of_writes:
             writes.setdefault(some.target, []).extend(self._chosen(some.source, some.tasks))
         for key, elements in writes.items():
@@ -177,7 +179,7 @@ class ValkeyPlan(CommandPlan["ValkeyStrings"]):
                 if expiry is None:
                     expiry = self._left(self._layout.checkpoint_name(key))
                 name = self._make(self._layout.writes_name(key))
-                yield ("SET", name, writes_text(elements))
+                yield self._layout.storing(key, elements)
                 yield from expiring(name, expiry)
         yield from self._lists()
 
@@ -206,7 +208,7 @@ class ValkeyPlan(CommandPlan["ValkeyStrings"]):
         left = self._left(self._layout.list_name(key.thread_id, key.checkpoint_ns))
         if left == _MISSING:
             left = max(self._left(origin), NO_EXPIRY)
-        yield from self._set(key, new_checkpoint(one), left)
+        yield from self._set(key, self._layout.text_of(one), left)
 
     def _copy(self, copy: CopyOfCheckpoint, target: CheckpointKey) -> Iterator[Command]:
         old = self._layout.checkpoint_name(copy.source)
@@ -217,14 +219,13 @@ class ValkeyPlan(CommandPlan["ValkeyStrings"]):
                 hint="copy an earlier checkpoint with `ckpt copy THREAD@CHECKPOINT --as NEW`",
             )
         self._need(old, copy.source)
-        stored = stored_checkpoint(self._connection.ask("GET", old) or b"")
+        stored = self._layout.read_checkpoint(self._connection.ask("GET", old) or b"")
         if not stored.fields:
             raise Unsupported(
                 f"checkpoint '{copy.source.checkpoint_id}' cannot be read, so it cannot be copied",
                 hint="choose another checkpoint",
             )
-        fields = {**stored.fields, "thread_id": target.thread_id}
-        made = checkpoint_text(fields, copy.body, copy.metadata)
+        made = self._layout.text_of_copy(stored.fields, target, copy)
         yield from self._set(target, made, self._left(old))
 
     def _set(self, key: CheckpointKey, made: bytes, expiry: int) -> Iterator[Command]:
@@ -265,7 +266,7 @@ class ValkeyPlan(CommandPlan["ValkeyStrings"]):
         return sorted(copies, key=lambda one: (ranks.get(one.source, 0.0), one.source))
 
     def _stored_writes(self, key: CheckpointKey) -> list[WriteRecord]:
-        return stored_writes(self._connection.ask("GET", self._layout.writes_name(key)) or b"[]")
+        return [one for _, _, one in self._layout.records([self._layout.writes_name(key)])]
 
     def _chosen(
         self, source: CheckpointKey, tasks: Sequence[tuple[str, int]] | None
@@ -305,7 +306,7 @@ class ValkeyPlan(CommandPlan["ValkeyStrings"]):
 
 _Place = TypeVar("_Place", CheckpointEntry, WriteEntry)
 _UNLISTED = float("-inf")
-_FIRST = 0.0
+FIRST = 0.0
 """The rank of the first id in a list. Those behind it have negative ranks."""
 _UNLISTED_FAULT = "not in the list of its namespace, so the saver loads it only by its id"
 _GONE = "expired or removed, but the saver still uses it as the head, so it loads nothing"
@@ -321,7 +322,43 @@ class ValkeyStrings(RedisLayout):
     types: Mapping[str, str] = {WRITES: STRING, CHECKPOINT: STRING, THREADS: LIST}
     is_by_arrival = True
     removal = ValkeyRemoval
-    plan = ValkeyPlan
+    plan: type[ValkeyPlan] = ValkeyPlan
+
+    # What its texts are
+
+    def read_start(self, answer: bytes) -> CheckpointStart | None:
+        """What a checkpoint begins with; None if it has another form than the saver's."""
+        return start_of(answer)
+
+    def read_checkpoint(self, answer: bytes) -> CheckpointText:
+        """The contents of a checkpoint's key."""
+        return stored_checkpoint(answer)
+
+    def text_of(self, record: Record) -> bytes:
+        """A new checkpoint."""
+        return new_checkpoint(record)
+
+    def text_of_copy(
+        self, fields: Mapping[str, Any], target: CheckpointKey, copy: CopyOfCheckpoint
+    ) -> bytes:
+        """A copy of a checkpoint with these fields."""
+        copied = {**fields, "thread_id": target.thread_id}
+        return checkpoint_text(copied, copy.body, copy.metadata)
+
+    def element_of(self, write: Record) -> dict[str, Any]:
+        """A new write, as an element of those of its checkpoint."""
+        return write_fields(write)
+
+    def storing(self, key: CheckpointKey, elements: Sequence[dict[str, Any]]) -> Command:
+        """The command that stores the writes of a checkpoint that has none."""
+        return ("SET", self.writes_name(key), writes_text(elements))
+
+    def _contents(
+        self, names: Iterable[bytes]
+    ) -> Iterator[tuple[bytes, int, Iterable[WriteRecord]]]:
+        """The writes under these keys, with the size of each key."""
+        for place, size, answer in self._texts([WriteEntry(one, "") for one in names]):
+            yield place.name, size, [] if answer is None else stored_writes(answer)
 
     def reception(self, arrival: Arrival) -> ValkeyReception:
         return ValkeyReception(self, arrival)
@@ -340,8 +377,13 @@ class ValkeyStrings(RedisLayout):
         """The key of the list of a namespace's checkpoints."""
         return raw(f"{THREADS}:{{{thread_id}}}:{ns}")
 
+    def _pattern(self, kind: str, prefix: str = "") -> bytes:
+        """Matches all keys of a kind; may leave out threads whose ids begin otherwise."""
+        return literally(f"{kind}:{{{prefix}") + b"*"
+
     def namespaces(self, prefix: str = "") -> Iterator[ListedNamespace]:
-        names = partial(self.connection.scan, literally(f"{CHECKPOINT}:{{{prefix}") + b"*", STRING)
+        pattern = self._pattern(CHECKPOINT, prefix)
+        names = partial(self.connection.scan, pattern, STRING)
         listed = namespaces_by_name(names, self._identified, b":")
         for some in in_chunks(listed):
             heads = self.connection.ask_all(
@@ -383,14 +425,14 @@ class ValkeyStrings(RedisLayout):
                 keys.lists[ns] = name
                 if any(there == ns for there, _ in keys.places):
                     # Also if it is gone, while others are left.
-                    entry = CheckpointEntry(head, self.checkpoint_name(head), rank=_FIRST)
+                    entry = CheckpointEntry(head, self.checkpoint_name(head), rank=FIRST)
                     keys.places.setdefault((ns, own), entry)
         return found
 
     def pages(self) -> Iterator[ThreadKeys]:
-        for names in self.connection.scan_once(raw(f"{CHECKPOINT}:{{*"), STRING):
+        for names in self.connection.scan_once(self._pattern(CHECKPOINT), STRING):
             yield ThreadKeys(mixed=list(self._identified(names)))
-        for names in self.connection.scan_once(raw(f"{WRITES}:{{*"), STRING):
+        for names in self.connection.scan_once(self._pattern(WRITES), self.types[WRITES]):
             yield ThreadKeys(writes=[WriteEntry(one, "") for one in names])
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
@@ -398,13 +440,17 @@ class ValkeyStrings(RedisLayout):
 
     def entries(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         known = {one.name: one for one in self._ranked(list(self._identified(names)))}
-        gone = [one for one in names if one not in known]
-        heads = self.connection.ask_all(("LINDEX", _list_of(one), 0) for one in gone)
-        for name, head in zip(gone, heads, strict=True):
-            key = key_of(name, None)
-            if key is not None and head == raw(key.checkpoint_id):
-                known[name] = CheckpointEntry(key, name, rank=_FIRST)
+        gone = {one: key for one in names if one not in known and (key := self._key_of(one))}
+        lists = (self.list_name(one.thread_id, one.checkpoint_ns) for one in gone.values())
+        heads = self.connection.ask_all(("LINDEX", one, 0) for one in lists)
+        for (name, key), head in zip(gone.items(), heads, strict=True):
+            if head == raw(key.checkpoint_id):
+                known[name] = CheckpointEntry(key, name, rank=FIRST)
         yield from (known[one] for one in names if one in known)
+
+    def _key_of(self, name: bytes) -> CheckpointKey | None:
+        """The checkpoint of a key that does not exist; None if nothing tells it."""
+        return key_of(name, None)
 
     def _identified(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         """The checkpoints that exist under these keys, without ranks."""
@@ -415,24 +461,27 @@ class ValkeyStrings(RedisLayout):
 
     def _starts(self, names: Sequence[bytes]) -> Iterator[CheckpointStart | None]:
         """The ids in these checkpoints; None if there is no such string."""
-        answers = self.connection.ask_all(
+        for name, answer in zip(names, self._beginnings(names), strict=True):
+            yield (self.read_start(answer) or self._whole_start(name)) if answer else None
+
+    def _beginnings(self, names: Sequence[bytes]) -> Iterator[bytes]:
+        """The beginnings of these checkpoints, with their ids; empty if there is no such string."""
+        return self.connection.ask_all(
             ("GETRANGE", one, 0, START_BYTES + ESCAPED * len(one)) for one in names
         )
-        for name, answer in zip(names, answers, strict=True):
-            yield (start_of(answer) or self._whole_start(name)) if answer else None
 
     def _whole_start(self, name: bytes) -> CheckpointStart:
         """The ids in a checkpoint that another saver wrote, or none if it is too long."""
         ((_, _, answer),) = self._texts([WriteEntry(name, "")])
-        return stored_checkpoint(answer or b"").start
+        return self.read_checkpoint(answer or b"").start
 
     def _ranked(self, places: Sequence[CheckpointEntry]) -> Iterator[CheckpointEntry]:
         """The same checkpoints, with their places in the lists."""
         by_list: dict[bytes, list[CheckpointEntry]] = {}
         for one in places:
-            by_list.setdefault(_list_of(one.name), []).append(one)
+            by_list.setdefault(self.list_name(*one.key[:2]), []).append(one)
         for name, ids in zip(by_list, self.ids(by_list), strict=True):
-            ranks = {own: _FIRST - place for place, own in reversed(list(enumerate(ids)))}
+            ranks = {own: FIRST - place for place, own in reversed(list(enumerate(ids)))}
             for one in by_list[name]:
                 yield one._replace(rank=ranks.get(raw(one.key.checkpoint_id), _UNLISTED))
 
@@ -457,7 +506,7 @@ class ValkeyStrings(RedisLayout):
             yield first[name], key
 
     def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
-        for name, key, _ in self._records(names):
+        for name, key, _ in self.records(names):
             yield name, key, True
 
     # Contents
@@ -475,9 +524,9 @@ class ValkeyStrings(RedisLayout):
             if size > MOST_BYTES:
                 body = metadata = unread("", size)
             elif answer is not None:
-                stored = stored_checkpoint(answer)
+                stored = self.read_checkpoint(answer)
                 body, metadata, parent = stored.body, stored.metadata, stored.start.parent
-            elif place.rank == _FIRST:
+            elif place.rank == FIRST:
                 body = metadata = TypedBytes("", b"", problem=_GONE)
             else:  # expired or deleted since
                 continue
@@ -488,25 +537,22 @@ class ValkeyStrings(RedisLayout):
                 metadata if asked.metadata else None,
             )
 
-    def _records(
-        self, names: Sequence[bytes]
-    ) -> Iterator[tuple[bytes, CheckpointKey, WriteRecord]]:
+    def records(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, WriteRecord]]:
         """The writes under these keys, in the order of arrival."""
         keys = self._owners(names)
-        for place, size, answer in self._texts([WriteEntry(one, "") for one in keys]):
-            found = [] if answer is None else stored_writes(answer)
+        for name, size, found in self._contents(keys):
             if size > MOST_BYTES:
-                found = [WriteRecord("", 0, UNKNOWN, unread("", size), size, None)]
-            yield from ((place.name, keys[place.name], one) for one in found)
+                found = [WriteRecord("", 0, UNKNOWN, unread("", size), size, None)]  # noqa: PLW2901
+            yield from ((name, keys[name], one) for one in found)
 
     def writes(
         self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        for _, key, one in self._records([place.name for place in places]):
+        for _, key, one in self.records([place.name for place in places]):
             wanted = values if isinstance(values, bool) else one.channel in values
             size = len(one.value.data) if one.value.whole is None else one.value.whole
             value = one.value if wanted else None
-            yield Write(key, one.task_id, "", one.idx, one.channel, size, value)
+            yield Write(key, one.task_id, one.task_path, one.idx, one.channel, size, value)
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         """The lengths of the stored texts. Base64 makes them a third longer than the values."""
@@ -521,7 +567,7 @@ class ValkeyStrings(RedisLayout):
             yield key.checkpoint_id, Usage(*of_body)
             # Metadata is stored in the same text.
             yield key.checkpoint_id, Usage(self.tables[0], "metadata", *where, "json", 1, 0)
-        for _, key, one in self._records([place.name for place in found.writes]):
+        for _, key, one in self.records([place.name for place in found.writes]):
             of_write = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
             yield (key.checkpoint_id, Usage(*of_write, one.channel, one.value.type, 1, one.length))
 
@@ -547,7 +593,7 @@ class ValkeyStrings(RedisLayout):
             yield Fault("index-stale", detail, thread_id, ns, fix=fix)
 
     def threads_with_writes(self) -> Iterator[str]:
-        for names in self.connection.scan(raw(f"{WRITES}:{{*"), STRING):
+        for names in self.connection.scan(self._pattern(WRITES), self.types[WRITES]):
             yield from (key.thread_id for key in self._owners(names).values())
 
     def sources(self, key: CheckpointKey) -> list[str]:
@@ -574,9 +620,12 @@ class ValkeyStrings(RedisLayout):
     def named_in(self, some: Sequence[KeysByCheckpoint]) -> list[set[bytes]]:
         found: list[set[bytes]] = []
         for keys in some:
-            lists = [name for kinds in keys.shared.values() for name in kinds[THREADS]]
-            pairs = zip(lists, self.ids(lists), strict=True)
-            found.append({_checkpoint_of(name) + b":" + own for name, ids in pairs for own in ids})
+            lists = {ns: name for ns, kinds in keys.shared.items() for name in kinds[THREADS]}
+            pairs = zip(lists, self.ids(lists.values()), strict=True)
+            listed = (
+                CheckpointKey(keys.thread_id, ns, text(own)) for ns, ids in pairs for own in ids
+            )
+            found.append({self.checkpoint_name(one) for one in listed})
         return found
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
@@ -597,13 +646,8 @@ class ValkeyStrings(RedisLayout):
             yield row
 
 
-def _list_of(name: bytes) -> bytes:
-    """The key of the list that should contain a checkpoint with this key."""
-    return raw(THREADS) + name.removeprefix(raw(CHECKPOINT)).rpartition(b":")[0]
-
-
 def _checkpoint_of(name: bytes) -> bytes:
-    """The key of the checkpoint of writes with this key; for that of a list, without the id."""
+    """The key of the checkpoint of writes with this key."""
     return raw(CHECKPOINT) + name[name.index(b":") :]
 
 
@@ -765,14 +809,18 @@ def _integer(digits: str) -> int:
     return found
 
 
+_WITH_ACTORS, _OF_ACTORS, _FEW_TURNS = "valkey-agentcore", b"agentcore:checkpoint:*", 3
+"""A layout, its keys, and how many times SCAN looks for them if there may be others."""
+
+
 class ValkeyRecogniser(Recogniser):
-    """Finds the stores of ValkeySaver.
+    """Finds the stores of ValkeySaver and of AgentCoreValkeySaver.
 
     Other layouts have keys `checkpoint:...` too, but no strings that begin like its checkpoints.
     """
 
     rank = 4
-    layouts = ("valkey",)
+    layouts = ("valkey", _WITH_ACTORS)
     separators = (":{",)
 
     def recognise(self, sample: Sample) -> Iterator[tuple[bytes, str]]:
@@ -783,7 +831,26 @@ class ValkeyRecogniser(Recogniser):
                 yield name, "valkey"
 
     def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> RecognisedStore:  # noqa: ARG002
-        return RecognisedStore(layout, lambda: ValkeyStrings(self.connection))
+        def opened() -> ValkeyStrings:
+            if layout == "valkey":
+                return ValkeyStrings(self.connection)
+            from ckpt_backends.redis.valkey.agentcore_layout import AgentCoreStrings
+
+            return AgentCoreStrings(self.connection, self.database.params.get("actor"))
+
+        return RecognisedStore(layout, opened)
+
+    def stores(self) -> list[RecognisedStore]:
+        # The beginning of its keys is not looked for by others. A search of all keys takes long.
+        found = super().stores()
+        return found + list(self._of_actors(islice(self.connection.scan(_OF_ACTORS), _FEW_TURNS)))
+
+    def stores_if_alone(self) -> list[RecognisedStore]:
+        return list(self._of_actors(self.connection.scan(_OF_ACTORS)))
+
+    def _of_actors(self, names: Iterable[object]) -> Iterator[RecognisedStore]:
+        if any(names):
+            yield self.named(_WITH_ACTORS, None, None)
 
     def expected(self, prefix: str | None) -> str:  # noqa: ARG002
         return "checkpoint:{*"

@@ -38,7 +38,7 @@ _START = re.compile(
     % (_TEXT, _TEXT, _TEXT, _TEXT),
     re.DOTALL,
 )
-_FORM = "not in the form of ValkeySaver"
+FORM = "not in the form of ValkeySaver"
 
 
 class CheckpointStart(NamedTuple):
@@ -70,6 +70,7 @@ class WriteRecord(NamedTuple):
     """Length of the stored text of the value."""
     fields: Any
     """The element as stored."""
+    task_path: str = ""
 
 
 def start_of(text: bytes) -> CheckpointStart | None:
@@ -88,15 +89,15 @@ def stored_checkpoint(text: bytes) -> CheckpointText:
     """A checkpoint; with a `problem` in the parts that cannot be read."""
     fields = _json(text)
     if not isinstance(fields, dict):
-        broken = TypedBytes("", text, problem=_FORM)
+        broken = TypedBytes("", text, problem=FORM)
         return CheckpointText(CheckpointStart(None, None, None), broken, broken, {})
     tag = _str(fields.get("type"))
     start = CheckpointStart(
         _str(fields.get("thread_id")), _str(fields.get("parent_checkpoint_id")) or None, tag
     )
-    body = _bytes(tag, fields.get("checkpoint"))
+    body = from_base64(tag, fields.get("checkpoint"))
     # The saver reads an empty text as an empty object.
-    metadata = _bytes("json", fields.get("metadata"))
+    metadata = from_base64("json", fields.get("metadata"))
     if not metadata.data and not metadata.problem:
         metadata = TypedBytes("json", b"{}")
     return CheckpointText(start, body, metadata, fields)
@@ -116,13 +117,13 @@ def _write(one: Any) -> WriteRecord:
             value = rest.get("value")
             length = len(value) if isinstance(value, str) else 0
             return WriteRecord(
-                task_id, idx, channel, _bytes(_str(rest.get("type")), value), length, one
+                task_id, idx, channel, from_base64(_str(rest.get("type")), value), length, one
             )
     return _unreadable(_shown(one), one)
 
 
 def _unreadable(text: bytes, fields: Any) -> WriteRecord:
-    return WriteRecord("", 0, UNKNOWN, TypedBytes("", text, problem=_FORM), len(text), fields)
+    return WriteRecord("", 0, UNKNOWN, TypedBytes("", text, problem=FORM), len(text), fields)
 
 
 def _json(text: bytes) -> Any:
@@ -143,10 +144,10 @@ def _str(found: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _bytes(tag: str | None, found: Any) -> TypedBytes:
+def from_base64(tag: str | None, found: Any) -> TypedBytes:
     """A value from its base64; with a `problem` if it is none."""
     if tag is None or not isinstance(found, str):
-        return TypedBytes(tag or "", _shown(found), problem=_FORM)
+        return TypedBytes(tag or "", _shown(found), problem=FORM)
     try:
         return TypedBytes(tag, b64decode(found, validate=True))
     except (ValueError, Error):
@@ -241,11 +242,16 @@ _FIELDS = frozenset(
 )
 
 
-def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - one layout
+def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:
     """The records that the rows of some threads hold. Raises `CannotHold` and `Unsupported`.
 
     Other layouts order checkpoints by their ids. So the lists must have this order, too.
     """
+    if layout != "valkey":
+        from ckpt_backends.redis.valkey import agentcore_records
+
+        yield from agentcore_records.records_of(rows)
+        return
     ids: dict[tuple[str, str], list[str]] = {}
     """By thread and namespace, the ids of the checkpoints that exist."""
     lists: dict[tuple[str, str], list[str]] = {}
@@ -267,33 +273,33 @@ def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: A
             case _:
                 raise Unsupported(f"a row of the unknown kind '{row.table}'")
     for at, listed in lists.items():
-        _check_order(listed, ids.get(at, []))
+        check_order(listed, ids.get(at, []))
 
 
 def _checkpoint(name: str, cells: Mapping[str, Cell]) -> Record:
     stored = stored_checkpoint(_cell_bytes(cells["value"]))
     key = _key(name, stored.start.thread_id)
     where = f"checkpoint '{key.checkpoint_id}'"
-    _check(where, stored.body.problem or stored.metadata.problem, stored.fields, _FIELDS)
-    return Record.checkpoint(key, stored.start.parent, stored.body, stored.metadata, _expiry(cells))
+    check_fields(where, stored.body.problem or stored.metadata.problem, stored.fields, _FIELDS)
+    return Record.checkpoint(key, stored.start.parent, stored.body, stored.metadata, expiry(cells))
 
 
 def _writes(name: str, cells: Mapping[str, Cell]) -> Iterator[Record]:
     key = _key(name, None)
     for one in stored_writes(_cell_bytes(cells["value"])):
         where = f"the write to '{one.channel}' at checkpoint '{key.checkpoint_id}'"
-        _check(where, one.value.problem, one.fields, _MEMBERS)
-        yield Record.write(key, one.task_id, "", one.idx, one.channel, one.value, _expiry(cells))
+        check_fields(where, one.value.problem, one.fields, _MEMBERS)
+        yield Record.write(key, one.task_id, "", one.idx, one.channel, one.value, expiry(cells))
 
 
-def _check(where: str, problem: str, found: Mapping[str, object], known: Set[str]) -> None:
+def check_fields(where: str, problem: str, found: Mapping[str, object], known: Set[str]) -> None:
     if problem:
         raise CannotHold(f"{where} cannot be read: {problem}")
     if more := sorted(found.keys() - known):
         raise CannotHold(f"{where} has '{more[0]}', which its saver does not store")
 
 
-def _check_order(listed: list[str], ids: list[str]) -> None:
+def check_order(listed: list[str], ids: list[str]) -> None:
     """Raise `CannotHold` if the saver orders checkpoints in another way than by their ids."""
     there = set(ids)
     if listed and there and listed[0] not in there:
@@ -313,7 +319,7 @@ def _key(name: str, thread_id: str | None) -> CheckpointKey:
     return found
 
 
-def _expiry(cells: Mapping[str, Cell]) -> int | None:
+def expiry(cells: Mapping[str, Cell]) -> int | None:
     at = cells.get("expires_at")
     return at if isinstance(at, int) else None
 
@@ -325,11 +331,15 @@ def _cell_bytes(cell: Cell) -> bytes:
 # Changes the values in the texts of ValkeySaver.
 
 
-def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
+def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:
     """The row with the values that `change` returns; the same row if they are equal.
 
     Raises `CannotHold` for a text that cannot be read.
     """
+    if layout != "valkey":
+        from ckpt_backends.redis.valkey import agentcore_records
+
+        return agentcore_records.edited_row(row, change)
     edits = {CHECKPOINT: _edit_checkpoint, WRITES: _edit_writes}
     if row.table not in edits:
         return row
@@ -340,9 +350,9 @@ def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG0
 def _edit_checkpoint(name: str, text: bytes, change: ChangeValue) -> bytes | None:
     found = stored_checkpoint(text)
     problem = found.body.problem or found.metadata.problem
-    body = _changed(PlacedValue(ValueKind.BODY, found.body, f"{name}\0body"), problem, change)
+    body = changed(PlacedValue(ValueKind.BODY, found.body, f"{name}\0body"), problem, change)
     place = f"{name}\0metadata"
-    metadata = _changed(PlacedValue(ValueKind.METADATA, found.metadata, place), problem, change)
+    metadata = changed(PlacedValue(ValueKind.METADATA, found.metadata, place), problem, change)
     return checkpoint_text(found.fields, body, metadata) if body or metadata else None
 
 
@@ -352,12 +362,12 @@ def _edit_writes(name: str, text: bytes, change: ChangeValue) -> bytes | None:
     for one in found:
         place = f"{name}\0{one.task_id}\0{one.idx}"
         value = PlacedValue(ValueKind.WRITE, one.value, place, one.channel)
-        new = _changed(value, one.value.problem, change)
+        new = changed(value, one.value.problem, change)
         made.append({**one.fields, **value_fields(new)} if new else one.fields)
     return None if made == [one.fields for one in found] else writes_text(made)
 
 
-def _changed(one: PlacedValue, problem: str, change: ChangeValue) -> TypedBytes | None:
+def changed(one: PlacedValue, problem: str, change: ChangeValue) -> TypedBytes | None:
     """What a value becomes; None if it stays. Raises `CannotHold` if it has a problem."""
     if problem:
         name, _, _ = one.place.partition("\0")
