@@ -40,6 +40,8 @@ NOBODY: list[tuple[str, str]] = [
     ("mongodb://u:C4nary@no-such-host.invalid/x?serverSelectionTimeoutMS=200", "unknown host"),
     ("postgresql:///x?host=/nowhere", "no server listens"),
     ("mysql://u:C4nary@h/x?unix_socket=/nowhere", "no server listens"),
+    ("cosmosdb://:C4nary8=@{nobody}/a/b", "connection refused"),
+    ("cosmosdb://:C4nary8=@no-such-host.invalid/a/b", "unknown host"),
 ]
 """URLs where no server is, and what is said of them."""
 WRONG: list[tuple[str, int, str]] = [
@@ -66,6 +68,8 @@ WRONG: list[tuple[str, int, str]] = [
     ("dynamodb://a/b?region=eu-central-1", 2, "not the name of a table"),
     ("dynamodb://table?region=eu-central-1&colour=C4nary", 2, "unknown parameter 'colour'"),
     ("dynamodb://table?region=eu-central-1&endpoint=nowhere", 2, "has no valid form"),
+    ("cosmosdb://:C4nary8=@127.0.0.1:1/a", 2, "no account, database and container"),
+    ("cosmosdb://127.0.0.1:1/a/b?colour=C4nary", 2, "unknown parameter 'colour'"),
     ("sqlite:////nowhere/store.db?copi=C4nary", 2, "copi"),
     ("langgraph-dev:///nowhere?nosuch=C4nary", 2, "nosuch"),
 ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import binascii
 import json
 import logging
 import os
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from ckpt_backends.errors import (
 )
 from ckpt_backends.installing import install_command
 from ckpt_backends.model import in_chunks
-from ckpt_backends.objects import Name, Objects
+from ckpt_backends.objects import PARENT, Name, Objects
 from ckpt_backends.servers import NETWORK, is_local, known_failure, unexpected, warn_unencrypted
 from ckpt_backends.url import StoreUrl, split_url
 
@@ -78,14 +78,15 @@ def explained(url: StoreUrl, verb: str = "read") -> Iterator[None]:
         raise known or StoreUnavailable(f"{start}: the server cannot be reached") from None
     except AzureError:
         raise StoreUnavailable(f"{start}: the connection broke") from None
-    except binascii.Error:
-        raise UsageError(f"{start}: the key is not base64", hint=f"see {_KEY}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise unexpected(url) from error  # the driver did not expect such an answer
 
 
-def container_of(url: StoreUrl) -> ContainerProxy:
-    """Connect to a container that is there. Raises `UsageError`, too."""
+def _connected(url: StoreUrl) -> tuple[CosmosClient, ContainerProxy, int | None]:
+    """Connect to a container that is there. Raises `UsageError`, too.
+
+    Also returns the seconds that its items live: -1 if only some expire, None if none do.
+    """
     parts = split_url(url.raw)
     path = re.fullmatch(r"/([^/\\#?]+)/([^/\\#?]+)/?", unquote(parts.path))
     if not parts.hosts or "," in parts.hosts or path is None:
@@ -112,12 +113,14 @@ def container_of(url: StoreUrl) -> ContainerProxy:
             enable_endpoint_discovery=has_tls,
         )
         found = client.get_database_client(path[1]).get_container_client(path[2])
-        if (paths := found.read()["partitionKey"]["paths"]) != [_PARTITION]:
+        properties = found.read()
+        if (paths := properties["partitionKey"]["paths"]) != [_PARTITION]:
             raise UnknownLayout(
                 f"no container of CosmosDBSaver in '{url}'",
                 hint=f"its partition key is '{paths[0]}', not '{_PARTITION}'",
             )
-    return found
+    lifetime = properties.get("defaultTtl")
+    return client, found, lifetime if isinstance(lifetime, int) else None
 
 
 def _credential(url: StoreUrl, password: str) -> Any:
@@ -131,6 +134,11 @@ def _credential(url: StoreUrl, password: str) -> Any:
             ) from None
         return DefaultAzureCredential()
     if key := password or os.environ.get(_KEY):
+        try:
+            b64decode(key, validate=True)
+        except ValueError:
+            hint = f"in a URL, write / as %2F, + as %2B and = as %3D; or set {_KEY}"
+            raise UsageError(f"cannot open '{url}': the key is not base64", hint=hint) from None
         return key
     raise UsageError(
         f"cannot open '{url}': no key",
@@ -145,7 +153,10 @@ class CosmosItems(Objects):
 
     def __init__(self, url: StoreUrl) -> None:
         super().__init__(url)
-        self.container = container_of(url)
+        self._client, self.container, self.lifetime = _connected(url)
+
+    def close(self) -> None:
+        self._client.close()
 
     def select(self, query: str, *values: str, size: int = _LISTED) -> Iterator[Any]:
         """The answers to a query over all partitions; the values are @0, @1 and so on."""
@@ -158,26 +169,55 @@ class CosmosItems(Objects):
     def name_of(self, path: str) -> Name | None:
         return name_of(path)
 
-    def thread_ids(self, prefix: str = "") -> list[str]:
-        query = "SELECT VALUE c.id FROM c WHERE STARTSWITH(c.id, @v0) OR STARTSWITH(c.id, @v1)"
-        ids = self.select(query, f"checkpoint${prefix}", f"writes${prefix}")
-        return sorted({name.key.thread_id for one in ids if (name := name_of(str(one)))})
-
-    def names(self, thread_id: str) -> Iterator[Name]:
-        if "$" in thread_id:
-            return
-        places = (f"checkpoint${thread_id}$", f"writes${thread_id}$")
-        for one in self.select(
-            "SELECT c.id, c.partition_key, c.parent_checkpoint_id FROM c"
-            " WHERE STARTSWITH(c.partition_key, @v0) OR STARTSWITH(c.partition_key, @v1)",
-            *places,
-        ):
+    def listed(
+        self, where: str, *values: str, more: str = ""
+    ) -> Iterator[tuple[Name, dict[str, Any]]]:
+        """The checkpoints and writes that satisfy a condition, each with `more` of its fields."""
+        query = f"SELECT c.id, c.partition_key{more} FROM c WHERE {where}"
+        for one in self.select(query, *values):
             with explained(self.url):
                 partition, own = one["partition_key"], one["id"]
                 name = name_of(path_at(partition, own))
-                parent = one.get("parent_checkpoint_id", "")
             if name is not None and place_of(name.path) == (partition, own):
-                yield name._replace(parent=parent) if isinstance(parent, str) else name
+                yield name, one
+
+    def has_item(self, start: str) -> bool:
+        """Whether there is an item whose id begins so, besides those of `ckpt`."""
+        ids = self.select("SELECT TOP 20 VALUE c.id FROM c WHERE STARTSWITH(c.id, @v0)", start)
+        return any(not str(one).startswith(self.own) for one in ids)
+
+    def thread_ids(self, prefix: str = "") -> list[str]:
+        found = self.listed(
+            "STARTSWITH(c.id, @v0) OR STARTSWITH(c.id, @v1)",
+            f"checkpoint${prefix}",
+            f"writes${prefix}",
+        )
+        return sorted({name.key.thread_id for name, _ in found})
+
+    def names(self, thread_id: str) -> Iterator[Name]:
+        found = self.listed(
+            "STARTSWITH(c.partition_key, @v0) OR STARTSWITH(c.partition_key, @v1)",
+            f"checkpoint${thread_id}$",
+            f"writes${thread_id}$",
+            more=f", c.{PARENT}",
+        )
+        for name, one in found if "$" not in thread_id else ():
+            parent = one.get(PARENT, "")
+            yield name._replace(parent=parent) if isinstance(parent, str) else name
+
+    def expiries(self, thread_id: str, checkpoint_ns: str) -> Iterator[tuple[Name, datetime]]:
+        """When the items of a namespace expire, without those that do not."""
+        start = f"{thread_id}${checkpoint_ns}$"
+        found = self.listed(
+            "c.partition_key = @v0 OR STARTSWITH(c.partition_key, @v1)",
+            f"checkpoint${start}",
+            f"writes${start}",
+            more=", c._ts, c.ttl",
+        )
+        for name, one in found:
+            with explained(self.url):
+                if (seconds := one.get("ttl") or self.lifetime or 0) > 0:
+                    yield name, datetime.fromtimestamp(one["_ts"] + seconds, UTC)
 
     def own_paths(self) -> Iterator[str]:
         return self.select("SELECT VALUE c.id FROM c WHERE c.partition_key = @v0", self.own)

@@ -8,8 +8,8 @@
 Values are base64; `metadata` is a list of its type and its value. Source:
 `_langgraph_checkpoint_store.py` of langchain-azure-cosmosdb 1.0.1.
 
-langgraph-checkpoint-cosmosdb 0.1 to 0.4 stores no `thread_id`, may add `run_id`, and has writes in
-the partition `writes$THREAD$NS$ID$$`. Source: its `cosmosdbSaver.py`.
+langgraph-checkpoint-cosmosdb 0.2.5 to 0.4 stores no `thread_id`, may add `run_id`, and has writes
+in the partition `writes$THREAD$NS$ID$$`. Source: its `cosmosdbSaver.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from ckpt_backends.objects.records import sound, typed
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.transfer.form import CannotHold
 
+KINDS = ("checkpoint$", "writes$")
+"""What the ids of items begin with."""
 OLDER = "older"
 _MORE = ("run_id", "ttl")
 _FIELDS = {WRITES: ("channel", "type", "value"), CHECKPOINTS: (PARENT, "type", "checkpoint")}
@@ -122,6 +124,7 @@ def row_at(name: Name, item: Mapping[str, Any]) -> Row:
     if item.get("thread_id", name.key.thread_id) != name.key.thread_id:
         raise CannotHold(f"the item '{name.path}' has the id of another thread")
     cells = name.cells | {one: item[one] for one in _MORE if one in item}
+    _check_more(cells)
     if "thread_id" not in item:
         cells[OLDER] = 1
     fields = fields_of(item)
@@ -144,9 +147,15 @@ def _text(found: Any) -> str:
     return found
 
 
+def _check_more(cells: Mapping[str, Cell]) -> None:
+    if not isinstance(cells.get("ttl", 0), int) or not isinstance(cells.get("run_id", ""), str):
+        raise CannotHold("a time to live or the id of a run has another form")
+
+
 def item_of(row: Row) -> dict[str, Any]:
     """The item of a row. Raises `CannotHold` if it has none."""
     cells = row.cells
+    _check_more(cells)
     partition, own = place_of(path_of(cells))
     item: dict[str, Any] = {"partition_key": partition, "id": own}
     if not cells.get(OLDER):

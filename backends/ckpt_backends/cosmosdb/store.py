@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
-from ckpt_backends.base import thread_of
+from ckpt_backends.base import ThreadSum
 from ckpt_backends.cosmosdb.connect import CosmosItems, explained
 from ckpt_backends.cosmosdb.declaration import BACKEND
-from ckpt_backends.cosmosdb.records import COLUMNS, fields_of, item_of, name_of, place_of, row_at
-from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, TypedBytes, in_chunks
+from ckpt_backends.cosmosdb.records import COLUMNS, KINDS, fields_of, item_of, place_of, row_at
+from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.model import CheckpointKey, Expiry, StoreInfo, Thread, TypedBytes, in_chunks
 from ckpt_backends.objects import Name
 from ckpt_backends.objects.store import ObjectStore
 from ckpt_backends.protocol import Store
@@ -30,8 +32,14 @@ class CosmosStore(ObjectStore):
     objects: CosmosItems
 
     def __init__(self, url: StoreUrl) -> None:
+        """Connect. Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`."""
         super().__init__(CosmosItems(url))
         self._url = url
+        if not any(map(self.objects.has_item, KINDS)) and self.objects.has_item(""):
+            raise UnknownLayout(
+                f"no checkpoints of CosmosDBSaver in '{url}'",
+                hint="check the names of the database and of the container",
+            )
 
     def describe(self) -> StoreInfo:
         return StoreInfo(
@@ -51,24 +59,36 @@ class CosmosStore(ObjectStore):
         return row_at(name, data)
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        found: dict[str, list[Checkpoint]] = {}
-        for one in self.objects.select(
-            "SELECT VALUE c.id FROM c WHERE STARTSWITH(c.id, 'checkpoint$')"
-        ):
-            if one not in self.hidden and (name := name_of(str(one))) is not None:
-                found.setdefault(name.key.thread_id, []).append(Checkpoint(name.key, None))
-        threads: list[Any] = []
-        for thread_id, checkpoints in found.items():
-            checkpoints.sort(key=lambda one: one.key.checkpoint_id, reverse=True)
-            threads.append(thread_of(thread_id, checkpoints))
-        threads.sort(key=lambda one: one.last, reverse=True)
-        yield from threads[:limit]
+        found: dict[str, ThreadSum] = {}
+        for name, _ in self.objects.listed("STARTSWITH(c.id, 'checkpoint$')"):
+            if name.path not in self.hidden:
+                found.setdefault(name.key.thread_id, ThreadSum()).add(name.key)
+        threads: list[Any] = [one.thread(thread_id) for thread_id, one in found.items()]
+        yield from sorted(threads, key=lambda one: one.last, reverse=True)[:limit]
 
     def read(self, names: Iterable[Name]) -> Iterator[tuple[Name, Any]]:
         for some in in_chunks(names, _TOGETHER):
             with explained(self._url):
                 found = self.objects.items(one.path for one in some)
             yield from ((one, found[one.path]) for one in some if one.path in found)
+
+    @property
+    def keys_expire(self) -> bool:
+        return self.objects.lifetime is not None
+
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        times: dict[CheckpointKey, datetime] = {}
+        of_writes: dict[CheckpointKey, datetime] = {}
+        if self.keys_expire:
+            for name, at in self.objects.expiries(thread_id, checkpoint_ns):
+                found = times if name.task is None else of_writes
+                found[name.key] = min(at, found.get(name.key, at))
+        for own in checkpoint_ids:
+            key = CheckpointKey(thread_id, checkpoint_ns, own)
+            if key in times or key in of_writes:
+                yield Expiry(key, times.get(key), of_writes.get(key))
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         for row in super().own_rows(thread_id, rows):

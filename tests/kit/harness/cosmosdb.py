@@ -33,11 +33,11 @@ class CosmosHarness(Harness):
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         assert isinstance(server, Server)
-        self._endpoint = server.url
-        self._database = f"ckpt-test-{uuid.uuid4().hex[:12]}"
-        self.stack.callback(lambda: self.seeing.client.delete_database(self._database))
+        self.endpoint = server.url
+        self.database = f"ckpt-test-{uuid.uuid4().hex[:12]}"
+        self.stack.callback(lambda: self.seeing.client.delete_database(self.database))
         host = server.url.partition("://")[2]
-        return f"cosmosdb://{host}/{self._database}/checkpoints?tls=false"
+        return f"cosmosdb://{host}/{self.database}/checkpoints?tls=false"
 
     @cached_property
     def seeing(self) -> Any:
@@ -45,9 +45,9 @@ class CosmosHarness(Harness):
         from tests.kit.savers.cosmosdb import SeeingSaver
 
         return SeeingSaver(
-            self._database,
+            self.database,
             "checkpoints",
-            endpoint=self._endpoint,
+            endpoint=self.endpoint,
             key=KEY,
             # The server names a region with https, which it does not speak.
             cosmos_client_kwargs={"enable_endpoint_discovery": False},
