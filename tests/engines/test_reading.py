@@ -28,7 +28,10 @@ REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
     "place",
     [
         *("redis", "redis-hash", "valkey", "mongodb", "kaflow"),
-        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("redis-plain", "dynamodb")),
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in ("redis-plain", "dynamodb", "firestore")
+        ),
     ],
     indirect=True,
 )
@@ -95,7 +98,11 @@ def test_a_store_is_asked_once_for_the_sizes_of_threads_that_may_be_read(
     assert asked[0] > 100
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres", "mysql"], indirect=True)
+@pytest.mark.parametrize(
+    "place",
+    ["sqlite", "postgres", "mysql", pytest.param("firestore", marks=pytest.mark.engines)],
+    indirect=True,
+)
 def test_one_answer_is_of_one_moment(place: Harness) -> None:
     talk(place.kept_saver, "trip")
     with open_store(place.url) as store:

@@ -20,7 +20,8 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 
 from ckpt_backends.errors import CkptError, Closing, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.firestore.declaration import BACKEND
-from ckpt_backends.firestore.records import CHECKPOINTS, is_id
+from ckpt_backends.firestore.records import is_id
+from ckpt_backends.objects import CHECKPOINTS
 from ckpt_backends.servers import first_line, is_local, warn_unencrypted
 from ckpt_backends.url import StoreUrl, split_url
 
@@ -92,6 +93,8 @@ class FirestoreConnection(Closing):
         if unknown := sorted(url.params.keys() - {"layout", *BACKEND.params}):
             raise UsageError(f"cannot read the URL '{url}': unknown parameter '{unknown[0]}'")
         self.collection = url.params.get("collection") or CHECKPOINTS
+        if not is_id(self.collection):
+            raise UsageError(f"cannot open '{url}': not the id of a collection")
         self.database = database or "(default)"
         self.transaction: Any = None
         """The transaction in which to read, during a change."""

@@ -21,7 +21,7 @@ BACKEND = Backend(
             ),
         )
     },
-    records="ckpt_backends.firestore.records:records_of",
+    records="ckpt_backends.objects.records:records_of",
     edits="ckpt_backends.sql.records:edited_row",
     checkpoints="ckpt_backends.firestore.store:open_store",
     changes="ckpt_backends.firestore.write:open_writable",

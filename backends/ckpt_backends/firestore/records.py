@@ -13,25 +13,25 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ckpt_backends.codec import decode
-from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
+from ckpt_backends.objects import CHECKPOINTS, KEY, PARENT, WRITES
+from ckpt_backends.objects import records as objects
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.transfer.form import CannotHold
 
-CHECKPOINTS, WRITES = "checkpoints", "writes"
-PLACE, PARENT, RUN = "checkpoint_key", "parent_checkpoint_id", "run_id"
-KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
+PLACE, RUN = "checkpoint_key", "run_id"
 COLUMNS = {
     WRITES: (*KEY, "task_id", "idx", "task_path", "channel", "type", "value"),
     CHECKPOINTS: (*KEY, PARENT, "type", "checkpoint", "metadata_type", "metadata", RUN),
 }
 _BYTES = ("value", "checkpoint", "metadata")
 _RESERVED = re.compile(r"\.\.?|__.*__", re.DOTALL)
-_LONGEST, MOST = 1500, 1 << 20
-"""Bytes of an id, and of a document."""
+_LONGEST = 1500
+"""Bytes of an id."""
 
 
 def is_id(text: str) -> bool:
@@ -76,12 +76,9 @@ def row_of_document(path: str, fields: Mapping[str, Any]) -> Row:
     """A document as a row. Raises `CannotHold` if it has more or less than its saver stores."""
     key = key_of(path, fields.get(PLACE))._asdict()
     cells: dict[str, Cell]
-    if path.endswith(f"/{key['checkpoint_id']}"):
-        table, body, metadata = (
-            CHECKPOINTS,
-            typed(fields.get("type"), fields.get("checkpoint")),
-            metadata_of(fields),
-        )
+    if path.count("/") == 3:
+        body, metadata = typed(fields.get("type"), fields.get("checkpoint")), metadata_of(fields)
+        table = CHECKPOINTS
         cells = {PARENT: fields.get(PARENT), "type": body.type, "checkpoint": body.data}
         cells |= {"metadata_type": metadata.type, "metadata": metadata.data}
         cells |= {RUN: fields[RUN]} if RUN in fields else {}
@@ -130,33 +127,11 @@ def document_of(row: Row) -> dict[str, Any]:
 
 def row_of(record: Record) -> Row:
     """The row of a record. Raises `CannotHold`."""
-    if record.kind is Kind.VALUE:
-        raise CannotHold("Firestore has no values outside of checkpoints")
-    value, metadata = record.value, record.metadata
-    if value.problem or value.part or metadata.part:
-        raise CannotHold(f"a value cannot be written: {value.problem or 'encrypted'}")
-    cells: dict[str, Cell] = {**record.key._asdict(), "type": value.type}
-    if record.kind is Kind.WRITE:
-        cells |= {"task_id": record.task_id, "idx": record.idx, "task_path": record.task_path}
-        return Row(WRITES, {**cells, "channel": record.channel, "value": value.data})
-    cells |= {PARENT: record.parent or "", "checkpoint": value.data}
-    cells |= {"metadata_type": metadata.type, "metadata": metadata.data}
-    fields = decode(metadata)
-    run = fields.get(RUN) if isinstance(fields, dict) else None
+    row = objects.row_of(record)
+    if row.table == WRITES:
+        return Row(WRITES, {**row.cells, "task_path": record.task_path})
+    metadata = decode(record.metadata)
+    run = metadata.get(RUN) if isinstance(metadata, dict) else None
     # The saver finds by it what a run stored.
-    return Row(CHECKPOINTS, {**cells, **({RUN: run} if isinstance(run, str) else {})})
-
-
-def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001 - all alike
-    """The records that the rows of one thread hold."""
-    for row in rows:
-        cells: Any = row.cells
-        key = CheckpointKey(*(cells[name] for name in KEY))
-        if row.table == CHECKPOINTS:
-            body = TypedBytes(cells["type"], cells["checkpoint"])
-            metadata = TypedBytes(cells["metadata_type"], cells["metadata"])
-            yield Record.checkpoint(key, cells.get(PARENT) or None, body, metadata)
-        else:
-            task_id, idx, path, channel = (cells[name] for name in COLUMNS[WRITES][3:7])
-            value = TypedBytes(cells["type"], cells["value"])
-            yield Record.write(key, task_id, path, idx, channel, value)
+    own: dict[str, Cell] = {RUN: run} if isinstance(run, str) else {}
+    return Row(CHECKPOINTS, {**row.cells, PARENT: record.parent or "", **own})

@@ -16,11 +16,8 @@ from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.firestore.connect import FirestoreConnection
 from ckpt_backends.firestore.declaration import BACKEND
 from ckpt_backends.firestore.records import (
-    CHECKPOINTS,
     COLUMNS,
-    PARENT,
     PLACE,
-    WRITES,
     document_of,
     key_of,
     metadata_of,
@@ -37,6 +34,7 @@ from ckpt_backends.model import (
     Write,
     in_chunks,
 )
+from ckpt_backends.objects import CHECKPOINTS, PARENT, WRITES
 from ckpt_backends.protocol import (
     CheckpointOptions,
     CheckpointQuery,

@@ -17,9 +17,10 @@ from google.cloud import firestore
 from ckpt_backends.changes import BACKUPS, Change, Remaining, Remains, Removal, Removed
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.firestore.connect import FirestoreConnection, explained
-from ckpt_backends.firestore.records import CHECKPOINTS, document_of, path_of, row_of
+from ckpt_backends.firestore.records import document_of, path_of, row_of
 from ckpt_backends.firestore.store import FirestoreStore, opened
 from ckpt_backends.model import Progress, Record, silent
+from ckpt_backends.objects import CHECKPOINTS
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.records import WritableRowStore
 from ckpt_backends.rows import Cell, Restored, Row, RowEdit, conflict

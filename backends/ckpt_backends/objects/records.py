@@ -51,7 +51,8 @@ def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: A
         if row.table == CHECKPOINTS:
             body = TypedBytes(cells["type"], cells["checkpoint"])
             metadata = TypedBytes(cells["metadata_type"], cells["metadata"])
-            yield Record.checkpoint(key, cells.get(PARENT), body, metadata)
+            yield Record.checkpoint(key, cells.get(PARENT) or None, body, metadata)
         else:
             value = TypedBytes(cells["type"], cells["value"])
-            yield Record.write(key, cells["task_id"], "", cells["idx"], cells["channel"], value)
+            task = cells["task_id"], cells.get("task_path", ""), cells["idx"], cells["channel"]
+            yield Record.write(key, *task, value)

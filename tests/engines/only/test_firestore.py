@@ -12,7 +12,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.firestore import connect, write
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.chance import Chance
 from ckpt_backends.url import parse_url
+from tests.engines.commands import COMMANDS
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
@@ -47,6 +49,7 @@ def document(place: FirestoreHarness, *path: str) -> Any:
     ("firestore://", 2, "not a project and a database"),
     ("firestore://demo-one/a/b", 2, "not a project and a database"),
     ("firestore://u:C4nary@demo-one", 2, "not a project and a database"),
+    ("firestore://demo-one?collection=C4nary/b/c", 2, "not the id of a collection"),
     ("firestore://demo-one?colour=C4nary", 2, "unknown parameter 'colour'"),
     ("firestore://demo-one", 4, "the server does not answer"),
 )
@@ -114,19 +117,6 @@ def test_threads_whose_ids_begin_alike(place: FirestoreHarness) -> None:
     assert {name: place.rows(name) for name in names} == before
 
 
-def test_all_answers_are_of_one_moment(place: FirestoreHarness) -> None:
-    run(place)
-    with open_store(place.url) as store:
-        before = list(store.threads())
-        run(place)
-        run(place, "other")
-        assert len(list(store.checkpoints("trip", body=True))) == before[0].checkpoints
-        assert store.thread("other") is None
-        store.refresh()
-        assert len(list(store.threads())) == 2
-        assert len(list(store.checkpoints("trip", body=True))) == 2 * before[0].checkpoints
-
-
 def test_a_scan_is_told(place: FirestoreHarness) -> None:
     run(place)
     reports: list[str] = []
@@ -156,6 +146,48 @@ def test_what_a_person_added_is_read_and_not_archived(place: FirestoreHarness) -
     assert list(place.client.collection_group("checkpoints").where("note", "==", "C4nary").stream())
     assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
     assert place.fingerprint() == ({}, {})
+
+
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -7,
+    1e300,
+    "C4nary?",
+    "a/b//c/d",
+    "",
+    b"\xff",
+    [1, "x"],
+    ["x", 1],
+    {"a": {}},
+)
+FIELDS = {
+    "checkpoints": ("checkpoint", "checkpoint_key", "metadata", "parent_checkpoint_id", "type"),
+    "writes": ("channel", "checkpoint_key", "idx", "task_id", "task_path", "type", "value"),
+}
+
+
+def test_a_field_of_any_type_stops_no_command(place: FirestoreHarness, chance: Chance) -> None:
+    run(place)
+    spoilt = [
+        (group, field, junk)
+        for group, fields in FIELDS.items()
+        for field in fields
+        for junk in JUNK
+    ]
+    chosen = [*enumerate(next(chance.rounds()).sample(spoilt, 12))]
+    for number, _ in chosen:
+        place.copy("trip", f"trip-{number}")
+    for number, (group, field, junk) in chosen:
+        path = max(place.documents(group, f"trip-{number}"))
+        place.client.document(path).update({field: junk})
+    for words in (*COMMANDS, *([*one, "trip-0"] for one in (["show"], ["history"]))):
+        answer = ckpt("-s", place.url, *words)
+        assert answer.code in {0, 1, 4, 7}, (words, answer.err)
+        assert "internal error" not in answer.err, (words, answer.err)
+    for number, _ in chosen:
+        removed = ckpt("-s", place.url, "threads", "delete", f"trip-{number}", "--yes")
+        assert removed.code in {0, 3}, removed.err
 
 
 # Changes

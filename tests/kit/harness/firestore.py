@@ -55,10 +55,11 @@ class FirestoreHarness(Harness):
     def accepts_thread_id(self, thread_id: str) -> bool:
         return "/" not in thread_id
 
-    def documents(self, group: str) -> dict[str, dict[str, Any]]:
-        """The documents of all collections of this name, by path."""
-        found = self.client.collection_group(group).stream()
-        return {one.reference.path: one.to_dict() for one in found}
+    def documents(self, group: str, thread_id: str | None = None) -> dict[str, dict[str, Any]]:
+        """The documents of all collections of this name, or those of a thread and of those whose
+        ids begin like it, by path.
+        """
+        return dict(self.kept_saver.documents(group, thread_id))
 
     def fingerprint(self) -> object:
         return self.documents("checkpoints"), self.documents("writes")
@@ -66,7 +67,7 @@ class FirestoreHarness(Harness):
     def _of(self, thread_id: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Kind, path and fields of the documents of a thread."""
         for group in ("checkpoints", "writes"):
-            for path, fields in self.documents(group).items():
+            for path, fields in self.documents(group, thread_id).items():
                 if fields["checkpoint_key"].split("/")[1] == thread_id:
                     yield group, path, fields
 
