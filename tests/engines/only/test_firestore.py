@@ -1,6 +1,6 @@
 """What only Firestore has: partitions whose names are ambiguous, moments, transactions, limits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,13 +219,64 @@ def test_a_thread_that_another_transaction_holds_is_not_changed(place: Firestore
     assert place.fingerprint() == before
 
 
-@cases("limit says", ("_MOST", "at most 10 MiB"), ("_OF_A_DOCUMENT", "at most 1 MiB"))
 def test_what_firestore_does_not_take_is_refused(
-    place: FirestoreHarness, limit: str, says: str, monkeypatch: pytest.MonkeyPatch
+    place: FirestoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(place)
     before = place.fingerprint()
-    monkeypatch.setattr(write, limit, 400)
+    monkeypatch.setattr(write, "_OF_A_DOCUMENT", 400)
     answer = ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes")
-    assert (answer.code, says in answer.err) == (4, True), answer.err
+    assert (answer.code, "at most 1 MiB" in answer.err) == (4, True), answer.err
     assert place.fingerprint() == before
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object] | None]:
+    """What is done before each batch is stored; a transaction takes only a few documents."""
+    monkeypatch.setattr(write, "_MOST", 1500)
+    asked: list[Callable[[], object] | None] = []
+    commit = firestore.WriteBatch.commit
+
+    def watched(self: Any, *given: Any, **named: Any) -> Any:
+        if asked and (act := asked.pop(0)) is not None:
+            act()
+        return commit(self, *given, **named)
+
+    monkeypatch.setattr(firestore.WriteBatch, "commit", watched)
+    return asked
+
+
+def test_a_long_thread_is_added_in_parts(place: FirestoreHarness, batches: list[Any]) -> None:
+    graph, seen = run(place), list[int]()
+    batches += [lambda: seen.append(len(place.rows("other")["checkpoints"]))] * 9
+    assert ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes").code == 0
+    assert place.rows("other") == place.rows("trip")
+    assert graph.get_state(config_of("other")).values == graph.get_state(config_of("trip")).values
+    assert (seen[0], max(seen) < 4, len(seen) > 1) == (0, True, True)
+
+
+def test_no_part_stays_if_one_is_not_taken(place: FirestoreHarness, batches: list[Any]) -> None:
+    run(place)
+    before = place.fingerprint()
+
+    def refuse() -> None:
+        raise answers.PermissionDenied("Missing or insufficient permissions.")  # type: ignore[no-untyped-call]
+
+    batches += [None, refuse]
+    answer = ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes")
+    assert (answer.code, "access denied" in answer.err) == (4, True), answer.err
+    assert place.fingerprint() == before
+
+
+def test_no_part_stays_beside_what_a_saver_adds(
+    place: FirestoreHarness, batches: list[Any]
+) -> None:
+    run(place)
+    batches += [None, lambda: run(place, "other")]
+    answer = ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes")
+    assert (answer.code, "changed meanwhile" in answer.err) == (6, True), answer.err
+    alone = place.rows("other")
+    run(place, "third")
+    assert {name: len(rows) for name, rows in alone.items()} == {
+        name: len(rows) for name, rows in place.rows("third").items()
+    }
