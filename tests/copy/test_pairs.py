@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.codec.lossless import unpack_lossless
 from ckpt_backends.declaration import bundled
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Kind, TypedBytes
@@ -69,6 +70,8 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
                 follows, resumed = _without_causes(follows), _without_causes(resumed)
             if not source.harness.has_writes and name.startswith(STOPPING):
                 continue  # The saver of the source forgets which tasks have finished.
+            if "supabase" in {target.name, source.harness.name} and name == "interrupt-second":
+                continue  # SupabaseSaver cannot store a second answer of a task.
             assert difference(follows, resumed, name) == ""
 
 
@@ -188,13 +191,20 @@ def stored(harness: Harness, thread_id: str) -> dict[Any, Any]:
         rows = store.rows(thread_id)
         return {
             record_key(record): {
-                name: (_opened if record.kind is Kind.CHECKPOINT and name == "value" else _plain)(
-                    cell
-                )
+                name: _told(name, cell) if record.kind is Kind.CHECKPOINT else _plain(cell)
                 for name, cell in record._asdict().items()
             }
             for record in records_of_rows(harness.name, rows)
         }
+
+
+def _told(name: str, cell: Any) -> Any:
+    """A part of a checkpoint. Engines that parse JSON order the names of metadata anew."""
+    if name == "value":
+        return _opened(cell)
+    if name == "metadata" and cell.type == "msgpack":
+        return unpack_lossless(cell.data)
+    return _plain(cell)
 
 
 def _plain(cell: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from tests.doctor.engine_faults import MYSQL, POSTGRES
 
 DOCUMENTS = ("mongodb", "mongodb-js", "kaflow")
-TENANTS = ("three-table", "three-table-latest", "kagent")
+TENANTS = ("three-table", "three-table-latest", "kagent", "supabase")
 SEARCHED = ("redis", "redis-shallow")
 JS = ("redis-js", "redis-js-shallow")
 REDIS = (*SEARCHED, *JS, "redis-hash", "redis-plain", "valkey")

@@ -286,6 +286,19 @@ ENGINE_FAULTS: list[EngineFault] = [
         "of table 'lg_checkpoint_write' are unused",
     ),
     EngineFault(
+        ("supabase",),
+        "space-free",
+        by(
+            "ALTER TABLE langgraph_checkpoint_writes SET (autovacuum_enabled = off)",
+            "INSERT INTO langgraph_checkpoint_writes (thread_id, checkpoint_id, task_id, idx,"
+            " channel, write) SELECT 'new', n::text, '', 0, '', to_jsonb(repeat('x', 500))"
+            " FROM generate_series(1, 8000) n",
+            "DELETE FROM langgraph_checkpoint_writes WHERE thread_id = 'new'",
+            "SELECT pg_stat_force_next_flush()",
+        ),
+        "of table 'langgraph_checkpoint_writes' are unused",
+    ),
+    EngineFault(
         MYSQL,
         "index-stale",
         by("UPDATE checkpoint_blobs SET checkpoint_ns_hash = UNHEX(MD5('x'))"),

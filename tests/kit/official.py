@@ -141,7 +141,7 @@ def what_follows(harness: Harness, name: str, thread_id: str, first_input: Any) 
 
 def _resumed_twin(harness: Harness, name: str, first_input: Any) -> Any:
     """Let another thread go on that is the same, and remove it."""
-    twin = f"resumed {name}"
+    twin = f"resumed-{name}"
     if harness.has_history:
         harness.copy(name, twin)
     else:

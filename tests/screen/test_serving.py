@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 from websockets.typing import Origin
 
 from ckpt_cli.tui.serving import server
@@ -55,14 +56,14 @@ def serving(
             process.communicate(timeout=_PATIENCE)
 
 
-def opened(url: str, origin: str | None = None) -> ClientConnection:
+def opened(url: str, origin: str | None = None) -> Connection:
     """Connect as the page does."""
     host = urlsplit(url).netloc
     address = f"ws://{host}{urlsplit(url).path}ws?width=120&height=40"
     return connect(address, origin=Origin(origin or f"http://{host}"), open_timeout=_PATIENCE)
 
 
-def until(page: ClientConnection, *words: str) -> str:
+def until(page: Connection, *words: str) -> str:
     """Read what the page draws until all words were drawn."""
     seen, end = "", time.monotonic() + _PATIENCE
     while not all(word in seen for word in words):
@@ -72,7 +73,7 @@ def until(page: ClientConnection, *words: str) -> str:
     return seen
 
 
-def ended(page: ClientConnection) -> None:
+def ended(page: Connection) -> None:
     """Wait until the connection is closed."""
     for _ in page:
         pass

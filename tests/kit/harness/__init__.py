@@ -24,6 +24,7 @@ from tests.kit.harness.redis import (
     ShallowRedisHarness,
 )
 from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.harness.supabase import SupabaseHarness
 from tests.kit.harness.three_table import (
     LatestThreeTableHarness,
     MySQLThreeTableHarness,
@@ -61,5 +62,6 @@ HARNESSES: list[type[Harness]] = [
     BucketHarness,
     CosmosHarness,
     FirestoreHarness,
+    SupabaseHarness,
 ]
 __all__ = ["HARNESSES", "Harness"]

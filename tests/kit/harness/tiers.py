@@ -161,7 +161,7 @@ TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 COPIED = (
     TRAVELLING
     | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent", "objectstorage"}
-    | {"cosmosdb", "firestore", "valkey-agentcore"}
+    | {"cosmosdb", "firestore", "valkey-agentcore", "supabase"}
 )
 """The layouts whose time travel is tested."""
 

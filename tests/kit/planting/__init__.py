@@ -31,6 +31,7 @@ from tests.kit.planting.sql import (
     ShallowPostgresPlanter,
     SqlitePlanter,
 )
+from tests.kit.planting.supabase import SupabasePlanter
 from tests.kit.planting.three_table import ThreeTablePlanter
 
 PLANTERS: dict[str, type[Planter[Any]]] = {
@@ -43,6 +44,7 @@ PLANTERS: dict[str, type[Planter[Any]]] = {
     "mongodb-js": JavaScriptDocumentPlanter,
     "kaflow": KaflowPlanter,
     "kagent": KagentPlanter,
+    "supabase": SupabasePlanter,
     "redis": RedisPlanter,
     "redis-shallow": ShallowRedisPlanter,
     "redis-hash": HashPlanter,

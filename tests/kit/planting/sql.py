@@ -20,6 +20,11 @@ class SqlPlanter(Planter[H]):
     cell: ClassVar[str] = "`blob`"
     """The columns with the number of a write, the type of its value, and its value."""
 
+    @property
+    def typed_cell(self) -> str:
+        """What an update of a write sets to a type and a value."""
+        return f"{self.tag} = ?, {self.cell} = ?"
+
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement, and return its rows."""
         raise NotImplementedError
@@ -60,7 +65,7 @@ class SqlPlanter(Planter[H]):
         found = self.run(f"{statement} AND channel = ?", *values, channel)
         task_id, idx, tag, stored = found[0]
         tag, data = change((tag, self.unpacked(stored)))
-        update = f"UPDATE {self.writes} SET {self.tag} = ?, {self.cell} = ?"
+        update = f"UPDATE {self.writes} SET {self.typed_cell}"
         statement, *values = self._of(update, place, tag, self.packed(data))
         self.run(f"{statement} AND task_id = ? AND {self.idx} = ?", *values, task_id, idx)
         return str(task_id)

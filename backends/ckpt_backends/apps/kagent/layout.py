@@ -6,12 +6,12 @@ the user, or no thread id may belong to two.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, no_table
+from ckpt_backends.sql.base64_values import decoded, encoded, text_cell
 from ckpt_backends.sql.database import Database
 from ckpt_backends.sql.tables import (
     SqlTable,
@@ -155,24 +155,11 @@ _VALUES = {
 """By table, the columns of values and of their types; metadata is JSON."""
 
 
-def encoded(data: bytes) -> str:
-    """The text that stores some bytes."""
-    return b64encode(data).decode()
-
-
-def decoded(tag: str, text: str) -> TypedBytes:
-    """The value that a text stores, decoded as the saver does it."""
-    try:
-        return TypedBytes(tag, b64decode(text))
-    except ValueError:
-        return TypedBytes(tag, text.encode("utf-8", "surrogatepass"), problem="it is not base64")
-
-
 def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: ARG001
     """The records that the rows of one thread hold. Raises `CannotHold` for damaged ones."""
     for row in rows:
         cells = row.cells
-        key = CheckpointKey(*(_text(cells, name) for name in KEY[1:]))
+        key = CheckpointKey(*(text_cell(cells, name) for name in KEY[1:]))
         value, *metadata = (_value(cells, column, tag) for _, column, tag in _columns(row))
         if metadata:
             parent = cells.get("parent_checkpoint_id")
@@ -183,7 +170,9 @@ def records_of(layout: str, rows: Iterable[Row]) -> Iterator[Record]:  # noqa: A
         idx = cells.get("write_idx")
         if not isinstance(idx, int):
             raise CannotHold(f"a write at checkpoint '{key.checkpoint_id}' has no number")
-        yield Record.write(key, _text(cells, "task_id"), "", idx, _text(cells, "channel"), value)
+        yield Record.write(
+            key, text_cell(cells, "task_id"), "", idx, text_cell(cells, "channel"), value
+        )
 
 
 def edited_row(layout: str, row: Row, change: ChangeValue) -> Row:  # noqa: ARG001
@@ -208,14 +197,7 @@ def _columns(row: Row) -> tuple[tuple[ValueKind, str, str], ...]:
 
 
 def _value(cells: Mapping[str, Cell], column: str, tag: str) -> TypedBytes:
-    found = decoded(_text(cells, tag) if tag else "json", _text(cells, column))
+    found = decoded(text_cell(cells, tag) if tag else "json", text_cell(cells, column))
     if found.problem:
         raise CannotHold(f"the column '{column}' of a row cannot be read: {found.problem}")
-    return found
-
-
-def _text(cells: Mapping[str, Cell], column: str) -> str:
-    found = cells.get(column)
-    if not isinstance(found, str):
-        raise CannotHold(f"the column '{column}' of a row has no text")
     return found

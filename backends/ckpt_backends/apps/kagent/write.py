@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 
-from ckpt_backends.apps.kagent.layout import IS_LIVE, KEY, TIMES, USUAL_USER, KagentTables, encoded
+from ckpt_backends.apps.kagent.layout import IS_LIVE, KEY, TIMES, USUAL_USER, KagentTables
 from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
 from ckpt_backends.records import Rows
 from ckpt_backends.rows import Row
+from ckpt_backends.sql.base64_values import encoded
 from ckpt_backends.sql.database import Condition, QueryRow, WritableDatabase
 from ckpt_backends.sql.tables import Tables, not_changed, why_only_read
 from ckpt_backends.sql.write import RowChanges, SqlRows, UnsentRows, WritableSqlStore
