@@ -41,7 +41,7 @@ from ckpt_backends.url import StoreUrl
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ckpt_backends.changes import Remains, RemovalBatch
+    from ckpt_backends.changes import Change, Remains, RemovalBatch
     from ckpt_backends.model import StoreInfo, ThreadBounds
     from ckpt_backends.protocol import (
         CheckpointOptions,
@@ -327,6 +327,14 @@ class BaseWritableStore(WritableStore):
         from ckpt_backends.changes import RemovalBatch
 
         return RemovalBatch()
+
+    @property
+    def applies_together(self) -> bool:
+        return False
+
+    def apply_all(self, changes: Sequence[Change]) -> None:
+        for one in changes:
+            self.apply(one)
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:  # noqa: ARG002
         raise Unsupported("threads cannot be copied into this kind of store")

@@ -374,6 +374,17 @@ class WritableStore(Closing, Protocol):
         """
         ...
 
+    @property
+    def applies_together(self) -> bool:
+        """Whether `apply_all` applies changes of several threads in one transaction."""
+        ...
+
+    def apply_all(self, changes: Sequence[Change]) -> None:
+        """Apply changes of different threads as `apply` does: all of them or none, if
+        `applies_together`, and otherwise one after another.
+        """
+        ...
+
     @abstractmethod
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         """Remove the named rows of some threads, in one transaction.

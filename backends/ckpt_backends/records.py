@@ -158,24 +158,31 @@ class RecordStore(BaseWritableStore):
     def _check(self, change: Change) -> None:
         """Raise `Unsupported` for a change that the layout cannot hold."""
 
+    @property
+    def applies_together(self) -> bool:
+        return True
+
     def apply(self, change: Change) -> None:
-        self._check(change)
-        thread_id = change.thread_id
-        with self._transaction([thread_id]) as rows:
-            before = _expected(rows, {thread_id: change.heads})
-            for key in change.relied_on:
-                if not rows.count(Kind.CHECKPOINT, Where.at(key)):
-                    raise gone(key)
-            removed = change.removed or {}
-            _take_back(rows, change)
-            if len(removed) == sum(one.checkpoints for one in before[thread_id].values()) > 0:
-                # The last checkpoint of the thread was removed, so all its values go, too.
-                rows.remove(Kind.VALUE, Where([thread_id]))
-            # What is added may take after the copies: in some layouts, the user of a thread.
-            _copy(rows, change)
-            rows.add(change.records)
-            number = Counter((thread_id, key.checkpoint_ns) for key in change.added)
-            number.subtract((thread_id, key.checkpoint_ns) for key in removed)
+        self.apply_all([change])
+
+    def apply_all(self, changes: Sequence[Change]) -> None:
+        for one in changes:
+            self._check(one)
+        with self._transaction([one.thread_id for one in changes]) as rows:
+            before = _expected(rows, {one.thread_id: one.heads for one in changes})
+            number: Counter[tuple[str, str]] = Counter()
+            for one in changes:
+                _check_there(rows, one)
+                _take_back(rows, one)
+                removed, had = one.removed or {}, before[one.thread_id].values()
+                if len(removed) == sum(each.checkpoints for each in had) > 0:
+                    # The last checkpoint of the thread was removed, so all its values go, too.
+                    rows.remove(Kind.VALUE, Where([one.thread_id]))
+                # What is added may take after the copies: in some layouts, the user of a thread.
+                _copy(rows, one)
+                number.update((one.thread_id, key.checkpoint_ns) for key in one.added)
+                number.subtract((one.thread_id, key.checkpoint_ns) for key in removed)
+            rows.add(record for one in changes for record in one.records)
             rows.confirm(before, number)
 
     def receive(self, arrivals: Iterable[Arrival]) -> None:
@@ -270,6 +277,19 @@ def _counted(arrivals: Sequence[Arrival], number: Counter[tuple[str, str]]) -> I
             if record.kind is Kind.CHECKPOINT:
                 number[record.key.thread_id, record.key.checkpoint_ns] += 1
             yield record
+
+
+def _check_there(rows: Rows, change: Change) -> None:
+    """Raise `StoreChanged` if a checkpoint is gone that the change relies on.
+
+    Those that are heads were seen already.
+    """
+    for key in change.relied_on:
+        is_head = key.thread_id == change.thread_id and (
+            change.heads.get(key.checkpoint_ns) == key.checkpoint_id
+        )
+        if not is_head and not rows.count(Kind.CHECKPOINT, Where.at(key)):
+            raise gone(key)
 
 
 def _take_back(rows: Rows, change: Change) -> None:

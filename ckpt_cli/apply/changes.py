@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ckpt_backends.archive import Bundle, Header, SigningKey, memory_bundle_name, write_bundle
+from ckpt_backends.changes import Change
 from ckpt_backends.errors import CkptError, Refused, StoreChanged, Unsupported
 from ckpt_backends.memory import Item, MemoryStore
 from ckpt_backends.model import in_chunks
 from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.registry import open_memory
+from ckpt_backends.transfer.copying import record_size
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply.recording import Recording, refuse_copy, writable_store
 from ckpt_cli.core.forking import sealed_change
@@ -25,6 +27,10 @@ from ckpt_cli.plans.undo import Stores, item_to_take_back, recorded_archive
 
 _AT_ONCE = 500
 """Maximum number of items in one transaction."""
+_OF_ONE_THREAD = (StoreChanged, Refused, Unsupported)
+"""Why a proposal was not carried out, although those of other threads may be."""
+_PROPOSALS, _BYTES = 50, 4 << 20
+"""How many proposals are carried out at once, and how many bytes of values; one may be more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,23 +159,25 @@ def carry_out(
     *,
     total: int = 1,
     caught: Sequence[int] = (),
+    together: bool = False,
 ) -> ChangeReport:
     """Carry out proposals in their order: each is recorded first, and done whole or not at all.
 
     One whose thread moved, or that is refused, is skipped. A signal in `caught` stops before the
     next one. So does any other error, which is raised if nothing was done before it.
 
-    `stores` is the store as it was planned with. `total` is the number of the proposals.
+    `stores` is the store as it was planned with. `total` is the number of the proposals. With
+    `together`, they are of different threads, and small changes are carried out some at once.
     """
     report = ChangeReport()
     with ExitStack() as opened:
         work = Work(recording, stores, opened)
         try:
-            for one in proposals:
+            for some in _batches(proposals) if together else ([one] for one in proposals):
                 if caught:
                     report.signal = caught[0]
                     break
-                report.outcomes.append(one if one.step is None else work.carry_out(one, one.step))
+                report.outcomes += work.carry_out(some)
         except CkptError as error:
             recording.failed(error)
             if not report.done:
@@ -178,6 +186,25 @@ def carry_out(
         report.left = total - len(report.outcomes)
         report.not_erased = work.finish()
     return report
+
+
+def _batches(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
+    """Yield proposals in lists that are carried out at once: new changes, and what needs none."""
+    batch: list[Proposal] = []
+    size = 0
+    for one in proposals:
+        change = one.change if one.step is not None and one.step.back is None else None
+        if one.step is not None and change is None:
+            yield batch
+            yield [one]
+            batch, size = [], 0
+            continue
+        batch.append(one)
+        size += 0 if change is None else sum(map(record_size, change.records))
+        if len(batch) == _PROPOSALS or size > _BYTES:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 class Work:
@@ -189,30 +216,59 @@ class Work:
         self._has_removed = False
         self._not_erased = ""
 
-    def carry_out(self, one: Proposal, step: log.OperationStep) -> Proposal:
-        """Return what became of a proposal."""
+    def carry_out(self, some: Sequence[Proposal]) -> list[Proposal]:
+        """Return what became of proposals: of any one, or of several new changes."""
+        changes = [one.change for one in some if one.change is not None]
+        if len(changes) > 1 and self._apply_all(changes):
+            return [one if one.step is None else _done(one) for one in some]
+        return [one if one.step is None else self._alone(one, one.step) for one in some]
+
+    def _apply_all(self, changes: Sequence[Change]) -> bool:
+        """Apply new changes of different threads in one transaction. Returns whether they were
+        applied; if one of them cannot be, or the store has no such transactions, none is.
+        """
+        self._refresh()
+        store = self._store()
+        if not store.applies_together:
+            return False
+        try:
+            keys = self._stores.opening.keys()
+            sealed = [sealed_change(one, keys) for one in changes]
+            self._recording.intend_changes(sealed, self._stores.rows)
+            store.apply_all(sealed)
+        except _OF_ONE_THREAD as error:
+            self._recording.failed(error)
+            return False
+        self._recording.done()
+        self._has_removed |= any(one.removed or one.removed_blobs for one in sealed)
+        return True
+
+    def _alone(self, one: Proposal, step: log.OperationStep) -> Proposal:
         try:
             if step.thread_id is None:
                 self._recording.intend([step])
                 self._not_erased = change_items(self._recording.url, one) or self._not_erased
             else:
                 self._change(step, one.bundle)
-        except (StoreChanged, Refused, Unsupported) as error:
+        except _OF_ONE_THREAD as error:
             self._recording.failed(error)
             return one.skipped(error)
         self._recording.done()
-        return replace(one, state="done").without_values()
+        return _done(one)
 
-    def _change(self, step: log.OperationStep, bundle: Bundle | None) -> None:
-        """Carry out a step on a thread. Raises `StoreChanged` if the thread was used meanwhile."""
+    def _refresh(self) -> None:
         # An open read of a file that is not in WAL mode would block the writer, and an agent.
         for reader in (self._stores.store, self._stores.rows):
             reader.refresh()
+
+    def _change(self, step: log.OperationStep, bundle: Bundle | None) -> None:
+        """Carry out a step on a thread. Raises `StoreChanged` if the thread was used meanwhile."""
+        self._refresh()
         done = step.done
         if isinstance(done, log.AppliedChange):
             change = sealed_change(done.change, self._stores.opening.keys())
             if step.back is None:
-                self._recording.intend_change(change, self._stores.rows)
+                self._recording.intend_changes([change], self._stores.rows)
             else:
                 self._recording.intend([step])
             self._store().apply(change)
@@ -237,6 +293,10 @@ class Work:
         if self._writable is not None and self._has_removed:
             return self._writable.finish_removal()
         return self._not_erased
+
+
+def _done(one: Proposal) -> Proposal:
+    return replace(one, state="done").without_values()
 
 
 def change_items(url: StoreUrl, one: Proposal) -> str:

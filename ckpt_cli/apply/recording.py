@@ -272,31 +272,22 @@ class Recording:
             if must_record:
                 raise
 
-    def intend_change(self, change: Change, rows: Store) -> None:
-        """Record a change that is about to be applied. `rows` is the store as it is stored.
+    def intend_changes(self, changes: Sequence[Change], rows: Store) -> None:
+        """Record changes that are about to be applied. `rows` is the store as it is stored.
 
-        Raises `Refused` if unreadable values that it replaces would be lost, because they cannot be
-        recorded, and `StoreChanged` if they are readable by now.
+        Raises `Refused` if unreadable values that one replaces would be lost, because they cannot
+        be recorded, and `StoreChanged` if they are readable by now.
         """
-        replaced = undo.replaced_values(change)
-        if replaced:
+        replaces = any(undo.replaced_values(one) for one in changes)
+        if replaces:
             rows.refresh()  # they may have been read before a person was asked
-        try:
-            back = undo.reversal_of(change, rows)
-        except errors.CkptError:
-            if replaced:
-                raise
-            back = None  # the change itself may be possible
+        steps = [_step_of(one, rows) for one in changes]
         # In a file that is not in WAL mode, an open read would block the commit.
         rows.refresh()
-        if replaced:
-            undo.check_unreadable(replaced, back or Change(change.thread_id, {}))
-        done = AppliedChange(change)
-        step = OperationStep(change.thread_id, done, None if back is None else AppliedChange(back))
         try:
-            self.intend([step], must_record=bool(replaced))
+            self.intend(steps, must_record=replaces)
         except errors.UsageError as error:
-            if not replaced:
+            if not replaces:
                 raise
             raise errors.Refused(
                 f"{error.message}; nothing was written: the unreadable bytes would be lost",
@@ -388,6 +379,21 @@ class Recording:
         self._lost = errors.UsageError(error.message, hint=error.hint)
         self._journal = None
         self.note(f"{error.message}; `ckpt ops` will not know this change")
+
+
+def _step_of(change: Change, rows: Store) -> OperationStep:
+    """Return the step of a change, with what takes it back."""
+    replaced = undo.replaced_values(change)
+    try:
+        back = undo.reversal_of(change, rows)
+    except errors.CkptError:
+        if replaced:
+            raise
+        back = None  # the change itself may be possible
+    if replaced:
+        undo.check_unreadable(replaced, back or Change(change.thread_id, {}))
+    taken_back = None if back is None else AppliedChange(back)
+    return OperationStep(change.thread_id, AppliedChange(change), taken_back)
 
 
 _AT_ONCE = 200

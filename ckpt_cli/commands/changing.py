@@ -92,13 +92,15 @@ def carried_out(
     reason: str | None = None,
     undoes: str | None = None,
     total: int | None = None,
+    together: bool = False,
     ended: Callable[[ChangeReport], str] = lambda report: report.stopped,
 ) -> tuple[ChangeReport, str | None]:
     """Carry out proposals as one operation. Returns what became of them, and the id of the
     operation if it is recorded.
 
     `reason` is recorded, or that of the consent. `total` is the number of the proposals if they are
-    several: then a signal stops between two of them. `ended` tells why the operation ended early.
+    several: then a signal stops between two of them. `together` is as in `carry_out`. `ended` tells
+    why the operation ended early.
     Raises the error of a single one that was not carried out, and that of the first one that failed
     otherwise than by its own thread.
     """
@@ -108,7 +110,9 @@ def carried_out(
         if total is not None:
             catching = collected_signals()
         with catching as caught:
-            report = carry_out(recording, proposals, session, total=total or 1, caught=caught)
+            report = carry_out(
+                recording, proposals, session, total=total or 1, caught=caught, together=together
+            )
         recording.finish(ended(report))
     if report.not_erased:
         session.note(report.not_erased)
@@ -209,6 +213,7 @@ def change_many(
         _as_seen(_proposals(session, ids, plan, words.doing), seen),
         words.action,
         total=len(ids),
+        together=True,
         ended=_stopped,
     )
     left_out = [one for one in before if one.state in {"skipped", "unneeded"}]

@@ -508,8 +508,11 @@ def _naming(
 
 
 def changed_values(rows: Store, done: Change) -> str:
-    """Return which values that a change stored apart have changed since; `''` if none has."""
-    wanted = {one.place: one.value for one in done.blobs}
+    """Return which values that a change stored apart have changed since; `''` if none has.
+
+    Marks of channels without a value are not read, and not compared.
+    """
+    wanted = {one.place: one.value for one in done.blobs if one.value.type != "empty"}
     if not wanted:
         return ""
     stored = values_at(rows, done.thread_id, wanted)

@@ -1,9 +1,8 @@
 """A store with threads that failed in several ways, filled once."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,10 +30,10 @@ def after_planning(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[
     plain = Work.carry_out
 
     def set_up(thread_id: str, act: Callable[[], None]) -> None:
-        def late(self: Work, found: Proposal, *others: Any) -> Proposal:
-            if found.thread_id == thread_id:
+        def late(self: Work, some: Sequence[Proposal]) -> list[Proposal]:
+            if any(one.thread_id == thread_id for one in some):
                 act()
-            return plain(self, found, *others)
+            return plain(self, some)
 
         monkeypatch.setattr(Work, "carry_out", late)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
+from ckpt_cli.apply import changes
 from tests.kit.agents.asking import on_terminal
 from tests.kit.agents.many import sqlite_agent
 from tests.kit.command import ckpt
@@ -112,8 +113,12 @@ def test_a_thread_that_moves_is_skipped_and_named(
 
 
 def test_a_thread_that_moves_after_the_filter_chose_it_is_skipped(
-    path: Path, after_planning: Callable[[str, Callable[[], None]], None]
+    path: Path,
+    after_planning: Callable[[str, Callable[[], None]], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(changes, "_PROPOSALS", 1)
+
     def move() -> None:
         with sqlite_agent(path) as agent:
             config: Any = {"configurable": {"thread_id": "done-2"}}

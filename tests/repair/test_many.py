@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_cli.apply import changes
 from ckpt_cli.apply.changes import Work
+from ckpt_cli.plans.proposal import Proposal
 from tests.kit.agents.two_questions import Two
 from tests.kit.command import CommandResult, ckpt
 
@@ -99,11 +101,13 @@ def test_an_interrupt_finishes_the_thread_in_hand(
 ) -> None:
     plain = Work.carry_out
 
-    def interrupted(*words: Any) -> Any:
-        signal.raise_signal(signal.SIGINT)
-        return plain(*words)
+    def interrupted(self: Work, some: list[Proposal]) -> Any:
+        if any(one.step for one in some):
+            signal.raise_signal(signal.SIGINT)
+        return plain(self, some)
 
     monkeypatch.setattr(Work, "carry_out", interrupted)
+    monkeypatch.setattr(changes, "_PROPOSALS", 1)
     before = heads(path)
     answer = repair(path, "--all", "--yes")
     assert answer.code == 130

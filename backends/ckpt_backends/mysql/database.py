@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import md5, sha256
 from typing import TYPE_CHECKING
@@ -316,32 +316,41 @@ def find_layout(connection: MySQLConnection, tables: Mapping[str, MySQLTable]) -
 
 
 _LOCK_SECONDS = 5
-_LOCK = "SELECT GET_LOCK(%(name)s, %(seconds)s)"
-_HOLDS = "SELECT IS_USED_LOCK(%(name)s) = CONNECTION_ID()"
-_UNLOCK = "SELECT RELEASE_LOCK(%(name)s)"
+_LOCK = f"GET_LOCK({{}}, {_LOCK_SECONDS})"
+_HOLDS = "IS_USED_LOCK({}) = CONNECTION_ID()"
+_UNLOCK = "RELEASE_LOCK({})"
 
 
 @contextmanager
-def lock(connection: MySQLConnection, thread_id: str) -> Iterator[None]:
-    """Hold the named lock of a thread. The server also releases it if the connection ends.
+def lock(connection: MySQLConnection, thread_ids: Collection[str]) -> Iterator[None]:
+    """Hold the named locks of threads. The server also releases them if the connection ends.
 
-    Raises `StoreUnavailable` if it cannot be acquired in `_LOCK_SECONDS`, and `Unsupported` if the
+    Raises `StoreUnavailable` if one cannot be acquired in `_LOCK_SECONDS`, and `Unsupported` if the
     server has no such locks. Some accept these statements and do nothing.
     """
-    name = lock_name(thread_id)
-    asked = connection.attempt(_LOCK, {"name": name, "seconds": _LOCK_SECONDS})
-    got = None if asked is None else asked[0][0]
-    if asked is None or (got == 1 and connection.attempt(_HOLDS, {"name": name}) != [(1,)]):
+    # In one order, so that two runs do not wait for each other.
+    names = {f"n{n}": name for n, name in enumerate(sorted({*map(lock_name, thread_ids)}))}
+
+    def query(function: str) -> str:
+        return f"SELECT {', '.join(function.format(f'%({one})s') for one in names)}"
+
+    if not names:
+        yield
+        return
+    asked = connection.attempt(query(_LOCK), names)
+    all_of_them = [(1,) * len(names)]
+    is_held = asked == all_of_them
+    if asked is None or (is_held and connection.attempt(query(_HOLDS), names) != all_of_them):
         raise unsupported(connection.url, "the server has no named locks that work as MySQL's do")
-    # Start a new snapshot, to see what was committed while waiting for the lock.
-    connection.restart()
-    if got != 1:
-        raise unwritten(connection.url, *HELD)
     try:
+        # Start a new snapshot, to see what was committed while waiting for the locks.
+        connection.restart()
+        if not is_held:
+            raise unwritten(connection.url, *HELD)
         yield
     finally:
         with suppress(StoreUnavailable):
-            connection.rows(_UNLOCK, {"name": name})
+            connection.rows(query(_UNLOCK), names)
             connection.restart()
 
 
@@ -642,9 +651,9 @@ class MySQLDatabase(MySQLConnection, WritableDatabase):
 
     @contextmanager
     def transaction(
-        self, thread_id: str | None = None, *, exclusive: bool = False
+        self, thread_ids: Sequence[str] = (), *, exclusive: bool = False
     ) -> Iterator[None]:
-        with nullcontext() if thread_id is None else lock(self, thread_id):
+        with lock(self, thread_ids):
             if exclusive and is_lookalike(self.engine()):
                 # TiDB and OceanBase lock rows, but not the gaps in which savers add others.
                 reason = f"removing rows needs locks that {self.engine()} may not have"

@@ -357,10 +357,11 @@ def transaction(connection: PostgresConnection) -> AbstractContextManager[None]:
     return committed(connection, (psycopg.Error,), _refused, unavailable)
 
 
-_LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
-_HOLDS_LOCK = """
+_LOCK = "SELECT pg_advisory_xact_lock(number) FROM unnest(%(numbers)s::bigint[]) AS number"
+_HOLDS_LOCKS = """
     SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND granted
-    AND locktype = 'advisory' AND (classid::bigint << 32) | objid::bigint = %(number)s::bigint
+    AND locktype = 'advisory'
+    AND (classid::bigint << 32) | objid::bigint = ANY(%(numbers)s::bigint[])
 """
 _HOLDS_TABLES = """
     SELECT count(DISTINCT relation) FROM pg_locks WHERE pid = pg_backend_pid() AND granted
@@ -541,15 +542,17 @@ class PostgresDatabase(PostgresConnection, WritableDatabase):
 
     @contextmanager
     def transaction(
-        self, thread_id: str | None = None, *, exclusive: bool = False
+        self, thread_ids: Sequence[str] = (), *, exclusive: bool = False
     ) -> Iterator[None]:
         with transaction(self):
             if exclusive:
                 self._lock_tables()
-            if thread_id is not None:
-                values = {"number": lock_number(thread_id)}
+            if thread_ids:
+                # In one order, so that two runs do not wait for each other.
+                numbers = sorted({*map(lock_number, thread_ids)})
+                values = {"numbers": numbers}
                 self._lock("advisory locks", _LOCK, values)
-                self._check_held("advisory locks", _HOLDS_LOCK, values)
+                self._check_held("advisory locks", _HOLDS_LOCKS, values, len(numbers))
             yield
 
     def _lock_tables(self) -> None:

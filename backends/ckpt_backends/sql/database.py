@@ -170,9 +170,9 @@ class WritableDatabase(Database):
 
     @abstractmethod
     def transaction(
-        self, thread_id: str | None = None, *, exclusive: bool = False
+        self, thread_ids: Sequence[str] = (), *, exclusive: bool = False
     ) -> AbstractContextManager[None]:
-        """One transaction, with a lock on the thread if there is one.
+        """One transaction, with a lock on each of these threads.
 
         `exclusive` keeps others from adding rows to the threads that are read in it. Raises
         `StoreChanged` or `StoreUnavailable`. Nothing is written then.

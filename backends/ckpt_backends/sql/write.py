@@ -403,8 +403,8 @@ class WritableSqlStore(RecordStore):
 
     @contextmanager
     def _transaction(self, thread_ids: Sequence[str], *, exclusive: bool = False) -> Iterator[Rows]:
-        one = thread_ids[0] if len(thread_ids) == 1 and not exclusive else None
-        with self._database.transaction(one, exclusive=exclusive):
+        locked = () if exclusive else thread_ids
+        with self._database.transaction(locked, exclusive=exclusive):
             given = self._database, self._rows, self._tables, self._url, self._check_received
             yield self._ROWS(*given)
 
@@ -419,7 +419,7 @@ class WritableSqlStore(RecordStore):
             return self._rows.restore(self._checked(rows))
 
     def replace(self, thread_id: str, edits: Iterable[RowEdit]) -> None:
-        with self._database.holding_changes(), self._database.transaction(thread_id):
+        with self._database.holding_changes(), self._database.transaction([thread_id]):
             for one in edits:
                 if not self._rows.replace(self._stored(one.stored), self._stored(one.new)):
                     raise moved(thread_id)

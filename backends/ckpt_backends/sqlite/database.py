@@ -483,7 +483,7 @@ class SqliteDatabase(WritableDatabase):
     @contextmanager
     def transaction(
         self,
-        thread_id: str | None = None,  # noqa: ARG002
+        thread_ids: Sequence[str] = (),  # noqa: ARG002
         *,
         exclusive: bool = False,  # noqa: ARG002
     ) -> Iterator[None]:

@@ -69,9 +69,9 @@ class WritableThreeTableStore(WritableSqlStore):
 
     @contextmanager
     def _transaction(self, thread_ids: Sequence[str], *, exclusive: bool = False) -> Iterator[Rows]:
-        one = thread_ids[0] if len(thread_ids) == 1 and not exclusive else None
+        locked = () if exclusive else thread_ids
         store = ThreeTableStore(self._database, self._url, self._tables, ())
-        with self._database.transaction(one, exclusive=exclusive):
+        with self._database.transaction(locked, exclusive=exclusive):
             yield ThreeTableRows(self._database, self._rows, store)
 
     def restore(self, rows: Iterable[Row]) -> Restored:

@@ -752,6 +752,10 @@ class MongoChanges(OnConnection[MongoConnection], RecordStore):
     def _rows(self, session: ClientSession | None) -> MongoRows:
         return MongoRows(self._connection, self._layout, self, session)
 
+    @property
+    def applies_together(self) -> bool:
+        return self._connection.has_transactions
+
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         # Without the writes collection, the writes of a removed thread would stay unnoticed.
         self._need_writes()

@@ -53,8 +53,16 @@ def test_an_undone_change_leaves_every_row_as_it_was(travelled: Travelled) -> No
         assert any(harness.rows("copy").values()), "copy --as must store a new thread"
         assert ckpt("-s", harness.url, "undo", "copy", "--yes").code == 0
         assert not any(harness.rows("copy").values()), "undo must remove the new thread"
+        # Of several threads, what is added is stored together where the engine can do so.
+        harness.copy(name, "theirs")
+        both = {one: harness.rows(one) for one in ("ours", "theirs")}
+        _done(harness.url, "rollback", "ours", "theirs", "--steps", "1")
+        assert all(harness.rows(one) != was for one, was in both.items())
+        _done(harness.url, "undo")
+        assert {one: harness.rows(one) for one in both} == both
     finally:
         harness.forget("ours")
+        harness.forget("theirs")
 
 
 def test_a_change_below_the_head_is_undone_and_made_again(travelled: Travelled) -> None:
