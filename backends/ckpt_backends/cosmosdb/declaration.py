@@ -19,7 +19,8 @@ BACKEND = Backend(
                 encrypts_metadata=True,
                 has_task_paths=False,
                 counts_with_integers=True,
-                # Without task paths, parallel writes would be read in the order of their numbers.
+                keeps_write_order=True,
+                # First it is that of their numbers, so that writes of parallel tasks mix.
                 receives=False,
             ),
         )

@@ -72,6 +72,10 @@ class CosmosStore(ObjectStore):
                 found = self.objects.items(one.path for one in some)
             yield from ((one, found[one.path]) for one in some if one.path in found)
 
+    def order_of_write(self, name: Name) -> Any:
+        """As the saver sorts them: by their numbers, and then in the order of arrival."""
+        return name.key, name.task and name.task[1]
+
     @property
     def keys_expire(self) -> bool:
         return self.objects.lifetime is not None

@@ -26,7 +26,7 @@ class Listed:
     checkpoints: list[Name] = field(default_factory=list)
     """By namespace, the newest id first."""
     writes: list[Name] = field(default_factory=list)
-    """By namespace, checkpoint, task and idx."""
+    """In the order of `ObjectStore.order_of_write`."""
     parents: dict[CheckpointKey, str | None] = field(default_factory=dict)
     """Those that were read or listed."""
 
@@ -89,8 +89,12 @@ class ObjectStore(BaseStore):
                     found.parents[name.key] = name.parent or None
         found.checkpoints.sort(key=lambda one: one.key, reverse=True)
         found.checkpoints.sort(key=lambda one: one.key.checkpoint_ns)
-        found.writes.sort(key=lambda one: (one.key, one.task))
+        found.writes.sort(key=self.order_of_write)
         return found
+
+    def order_of_write(self, name: Name) -> Any:
+        """What writes are sorted by: their checkpoint first."""
+        return name.key, name.task
 
     # Threads
 

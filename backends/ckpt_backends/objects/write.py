@@ -120,6 +120,11 @@ def _named(objects: Objects, path: str) -> Name:
     return found
 
 
-def _rank(name: Name) -> tuple[bool, bool, str, str]:
-    """The order in which objects are stored and removed: the newest root checkpoint comes last."""
-    return name.task is None, not name.key.checkpoint_ns, name.key.checkpoint_id, name.path
+def _rank(name: Name) -> tuple[bool, bool, str]:
+    """The order in which objects are stored and removed: the newest root checkpoint comes last.
+
+    Writes stay in their order, which a saver without task paths may read them in.
+    """
+    if name.task is not None:
+        return False, False, ""
+    return True, not name.key.checkpoint_ns, name.key.checkpoint_id

@@ -25,6 +25,7 @@ class CosmosHarness(Harness):
     name: ClassVar[str] = "cosmosdb"
     server: ClassVar[str | None] = "cosmosdb"
     has_task_paths: ClassVar[bool] = False
+    writes_by_arrival: ClassVar[bool] = True
     failing_scenarios: ClassVar[frozenset[str]] = frozenset(
         # The driver refuses a thread id with such characters.
         {"two\nlines", "*?[", "__\x1b[31mred\t<b>[bold]"}
