@@ -63,10 +63,16 @@ def explained(url: StoreUrl, verb: str = "read") -> Iterator[None]:
         yield
     except CkptError:
         raise
-    except (answers.Aborted, answers.AlreadyExists) as error:
+    except answers.AlreadyExists as error:
         raise StoreChanged(
             f"'{url}' changed meanwhile, so nothing was written",
             hint="an agent or another command may be changing it; run the command again",
+        ) from error
+    except answers.Aborted as error:
+        raise StoreUnavailable(
+            f"{start}: an agent or another command is changing it, or it has the lock of a killed"
+            " run; nothing was written",
+            hint="run the command again later: such a lock expires after a minute",
         ) from error
     except (answers.GoogleAPIError, GoogleAuthError) as error:
         for kinds, reason, hint in _REASONS:
