@@ -286,7 +286,7 @@ def test_a_target_of_an_unknown_saver_is_refused(source: Path, tmp_path: Path) -
     with closing(sqlite3.connect(target)) as connection:
         connection.execute("ALTER TABLE writes ADD COLUMN color TEXT")
     add(source, "one")
-    assert "no known saver creates: writes.color" in _copied(source, str(target))["error"]
+    assert "': unknown column writes.color" in _copied(source, str(target))["error"]
 
 
 @pytest.mark.parametrize("name", ["interrupt-sends", "fanout-send"])

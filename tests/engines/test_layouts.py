@@ -94,7 +94,7 @@ CHARS = "org_id CHAR(36) NOT NULL DEFAULT 'x'"
             "postgres",
             f"ALTER TABLE checkpoints ADD org_id text; {TAGGED}",
             " or later, with extra column 'org_id' and extra table 'checkpoint_tags'",
-            "it has what no known saver creates: checkpoints.org_id",
+            "': unknown column checkpoints.org_id",
         ),
         (
             "mysql",

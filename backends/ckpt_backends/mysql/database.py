@@ -226,7 +226,7 @@ def detect(
         raise unknown_tables(where, missing)
     unknown = [f"column {name}" for name in unknown_columns(columns, _ALSO)]
     if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
-        unknown.append(f"migration {migration}")
+        unknown.append(f"unknown migration {migration}")
     layout = MySQLLayout(
         tables[CHECKPOINTS],
         tables[BLOBS],

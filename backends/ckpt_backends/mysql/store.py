@@ -55,6 +55,7 @@ from ckpt_backends.sql.tables import (
     SqlTable,
     SqlTables,
     json_bytes,
+    only_read_note,
     recognised,
     tables_with_blobs,
     where_all,
@@ -364,11 +365,7 @@ class MySQLStore(SqlStore):
         return self._layout.only_read or "it was written by a saver older than 2.0.10"
 
     def notes(self) -> Sequence[str]:
-        found = []
-        if self._layout.unknown:
-            found.append(f"written by an unknown saver: {', '.join(self._layout.unknown)}")
-        if not self._layout.hashed:
-            found.append("written by a saver older than 2.0.10, so ckpt only reads it")
+        found = only_read_note(self._only_read)
         return [*found, *self._merged_threads(), *self._database.notes()]
 
     def _merged_threads(self) -> list[str]:

@@ -135,7 +135,7 @@ def parsed() -> Iterator[None]:
         raise psycopg.DataError("the server's answer is malformed") from error
 
 
-OWN_PARAMS = frozenset({"layout", "schema", "read_timeout"})
+OWN_PARAMS = frozenset({"layout", "schema", "tables", "read_timeout"})
 """URL parameters for ckpt. All others are passed to libpq."""
 _CONNECT_SECONDS = "10"
 _READ_SECONDS = "600"

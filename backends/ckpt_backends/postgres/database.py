@@ -59,12 +59,14 @@ from ckpt_backends.sql.tables import (
     CHECKPOINTS,
     NAMES,
     NEEDED,
+    RENAMED,
     WRITES,
     BlobLayout,
     TableSaver,
     check_wanted,
     missing_columns,
     recognised,
+    renamed,
     too_old,
     unknown_columns,
     unknown_tables,
@@ -126,6 +128,13 @@ class PostgresTable:
     """By column, its type, such as `jsonb` or `public.vector`."""
     required: frozenset[str] = frozenset()
     """The columns without a default that must have a value."""
+    own_name: str = ""
+    """Its name in the database, if that is not the saver's."""
+
+    @property
+    def place(self) -> str:
+        """The plain name with schema."""
+        return f"{self.schema}.{self.own_name or self.name}"
 
     @property
     def stored(self) -> Collection[str]:
@@ -134,7 +143,7 @@ class PostgresTable:
     @property
     def sql(self) -> str:
         """The quoted name with schema for a query."""
-        return f"{quoted_name(self.schema)}.{quoted_name(self.name)}"
+        return f"{quoted_name(self.schema)}.{quoted_name(self.own_name or self.name)}"
 
 
 class TableWithUuids(PostgresTable):
@@ -200,7 +209,10 @@ class PostgresLayout(BlobLayout[PostgresTable]):
         """The layout as queries see it: its ids are text."""
         if not self.has_uuids:
             return self
-        parts = [TableWithUuids(one.schema, one.name, one.columns) for one in self.tables]
+        parts = [
+            TableWithUuids(one.schema, one.name, one.columns, own_name=one.own_name)
+            for one in self.tables
+        ]
         checkpoints, blobs, writes = parts
         return replace(self, checkpoints=checkpoints, blobs=blobs, writes=writes)
 
@@ -239,7 +251,9 @@ def detect(
     places = found[CHECKPOINTS], found[BLOBS], found[WRITES]
     layout = PostgresLayout(*places, shallow=shallow, unknown=unknown)
     if layout.has_uuids:
-        layout = replace(layout, unknown=(*unknown, "ids of the type uuid"))
+        layout = replace(layout, unknown=(*layout.unknown, "ids of the type uuid"))
+    if any(one.own_name for one in layout.tables):
+        layout = replace(layout, unknown=(*layout.unknown, RENAMED))
     check_wanted(wanted, layout.name, where)
     return layout
 
@@ -310,14 +324,22 @@ ENGINE = "postgresql"
 
 def find_tables(connection: PostgresConnection) -> tuple[list[PostgresTable], list[str]]:
     """The tables that were found, and the schemas to search."""
-    schemas, tables = connection.schemas(), tables_named(connection, NAMES)
-    wanted = connection.url.params.get("layout")
+    schemas, url = connection.schemas(), connection.url
+    if named := renamed(url.params.get("tables"), NAMES, str(url)):
+        found = tables_named(connection, list(named))
+        if missing := named.keys() - {one.name for one in found if one.schema in schemas}:
+            raise UnknownLayout(
+                f"no table '{min(missing)}' in '{url}'", hint=f"looked in {_list(schemas)}"
+            )
+        return [replace(one, name=named[one.name], own_name=one.name) for one in found], schemas
+    tables = tables_named(connection, NAMES)
+    wanted = url.params.get("layout")
     # An application's tables may be beside LangGraph's.
     if wanted is not None and any(wanted in one.layouts for one in declared_for(ENGINE)):
         tables = []
     if not any(one.schema in schemas for one in tables):
-        named = connection.rows(TABLES, {"schemas": schemas})
-        tables += tables_named(connection, [name for _, name in named if name not in NAMES])
+        others = connection.rows(TABLES, {"schemas": schemas})
+        tables += tables_named(connection, [name for _, name in others if name not in NAMES])
     return tables, schemas
 
 
@@ -465,7 +487,7 @@ class PostgresDatabase(PostgresConnection, WritableDatabase):
 
     def hidden_rows(self) -> Sequence[HiddenRows]:
         if self._hidden is None:
-            names = [f"{one.schema}.{one.name}" for one in self._tables.values()]
+            names = [one.place for one in self._tables.values()]
             self._hidden = list(_hiding(self.attempt(_HIDING, {"names": names}) or ()))
         return self._hidden
 

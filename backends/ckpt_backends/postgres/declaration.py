@@ -19,7 +19,7 @@ BACKEND = Backend(
     driver="psycopg",
     extra="postgres",
     params={
-        **dict.fromkeys(("schema", "host", "hostaddr", "user", "dbname"), NAME),
+        **dict.fromkeys(("schema", "tables", "host", "hostaddr", "user", "dbname"), NAME),
         **dict.fromkeys(("sslmode", "target_session_attrs"), WORD),
         **dict.fromkeys(("port", "connect_timeout", "read_timeout"), NUMBER),
     },

@@ -38,6 +38,7 @@ from ckpt_backends.sql.tables import (
     SqlTable,
     SqlTables,
     json_bytes,
+    only_read_note,
     tables_with_blobs,
     where_all,
     with_extras,
@@ -280,11 +281,7 @@ class PostgresStore(SqlStore):
         return self._layout.only_read
 
     def notes(self) -> Sequence[str]:
-        unknown = self._layout.unknown
-        notes = [f"columns of an unknown saver: {', '.join(unknown)}"] if unknown else []
-        if self._layout.of_server:
-            notes = [f"{self._layout.only_read}, so ckpt only reads them"]
-        return [*notes, *self._database.notes()]
+        return [*only_read_note(self._layout.only_read), *self._database.notes()]
 
     def _number(self, cell: Any) -> int:
         # Servers whose integers have 64 bits, such as CockroachDB, sum them up as numeric.
@@ -311,7 +308,7 @@ class PostgresStore(SqlStore):
         if self._uuids:
             return False  # jumping needs an index of the ids as text
         table = self._layout.checkpoints
-        names = {"schema": table.schema, "table": table.name}
+        names = {"schema": table.schema, "table": table.own_name or table.name}
         found = self._database.rows(ROWS_PER_THREAD, names)
         return bool(found) and (found[0][0] or 0) >= _LONG
 
@@ -479,7 +476,7 @@ def tables_of(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
         length="coalesce(octet_length(c.{}), 0)",
         view=SHALLOW,
         layout=layout.name,
-        names=tuple(f"{table.schema}.{table.name}" for table in layout.tables),
+        names=tuple(table.place for table in layout.tables),
         can_add=not layout.shallow and not layout.unknown,
         own_id="(checkpoint ->> 'id')" if layout.shallow else "checkpoint_id",
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ckpt_backends import shell
 from ckpt_backends.declaration import declared_for, load
-from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.errors import UnknownLayout, UsageError
 from ckpt_backends.model import COPY_INSTEAD, Blob, Capability, TypedBytes
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def why_only_read(unknown: Sequence[str], required: Sequence[str]) -> str:
     """Why `ckpt` adds nothing to tables; `''` if it does.
 
     `unknown` is what no release of the saver creates, `required` the columns among it, each as
-    `table.column`, that have no default and must have a value.
+    `table.column`, that have no default and must have a value. What is not a column is in words.
     """
     tables: dict[str, list[str]] = {}
     for one in required:
@@ -87,9 +87,14 @@ def why_only_read(unknown: Sequence[str], required: Sequence[str]) -> str:
             f"column{'s' if len(columns) > 1 else ''} {' and '.join(columns)}"
             " must have a value, and ckpt does not know it"
         )
-    if not unknown:
-        return ""
-    return f"it has what no known saver creates: {', '.join(map(shell.word, unknown))}"
+    found = [one.removeprefix("column ") for one in unknown if "." in one]
+    listed = f"unknown column{'s' if len(found) > 1 else ''} {', '.join(map(shell.word, found))}"
+    return ", ".join([*([listed] if found else []), *(one for one in unknown if "." not in one)])
+
+
+def only_read_note(reason: str) -> Sequence[str]:
+    """The note of a store that `ckpt` only reads; nothing if there is no reason."""
+    return [f"ckpt only reads this store: {reason}"] if reason else []
 
 
 def with_extras(saver: str, unknown: Sequence[str], tables: Iterable[str] = ()) -> str:
@@ -136,6 +141,26 @@ def check_wanted(wanted: str | None, layout: str, where: str) -> None:
             f"'{where}' does not hold the layout '{wanted}'",
             hint=f"it holds '{layout}': remove `layout` from the URL",
         )
+
+
+RENAMED = "tables with other names"
+"""What is unknown of tables that a URL names."""
+
+
+def renamed(given: str | None, usual: Sequence[str], where: str) -> Mapping[str, str]:
+    """By the name of a stored table, the usual one that stands for it in queries and archives.
+
+    `given` is the parameter `tables` of a URL. Raises `UsageError` if it has not as many names.
+    """
+    if given is None:
+        return {}
+    names = given.split(",")
+    if len({*names}) != len(usual) or not all(names):
+        raise UsageError(
+            f"'tables' of '{where}' must have {len(usual)} names, with commas",
+            hint=f"those of {', '.join(usual)}, in this order",
+        )
+    return dict(zip(names, usual, strict=True))
 
 
 def json_bytes(text: str | None) -> TypedBytes:

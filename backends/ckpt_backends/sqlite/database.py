@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ckpt_backends.model import Progress
 
 
-_PARAMS = {"copy", "layout"}
+_PARAMS = {"copy", "layout", "tables"}
 _LAYOUTS = ("sqlite", "three-table", "three-table-latest")
 _BUSY_SECONDS = 5.0
 _TRIES = 3
@@ -606,6 +606,18 @@ class OpenedDatabase(SqliteDatabase):
             # All is read in one snapshot, so the rows are the same, and in the same order.
             for row in islice(connection.execute(query, values), number, None):
                 yield row
+
+    def view(self, named: Mapping[str, str]) -> None:
+        """Let other names stand for tables, until the file is closed. Nothing is written to it."""
+        for query in (
+            *("ROLLBACK", "PRAGMA query_only = OFF"),
+            *(
+                f"CREATE TEMP VIEW {quoted_name(usual)} AS SELECT * FROM main.{quoted_name(own)}"
+                for own, usual in named.items()
+            ),
+            *("PRAGMA query_only = ON", "BEGIN"),
+        ):
+            self.rows(query, {})
 
     def notes(self) -> Sequence[str]:
         return self._opened.notes

@@ -2,7 +2,7 @@
 
 import os
 
-from ckpt_backends.declaration import NUMBER, SAVER, Backend
+from ckpt_backends.declaration import NAME, NUMBER, SAVER, Backend
 from ckpt_backends.model import Capability
 from ckpt_backends.transfer.form import Form, Language, Serializer
 
@@ -19,7 +19,7 @@ BACKEND = Backend(
     title="SQLite",
     layouts={"sqlite": SAVER | Capability.INLINE_VALUES | Capability.ENFORCED_READ_ONLY},
     schemes=("sqlite",),
-    params={"copy": NUMBER},
+    params={"copy": NUMBER, "tables": NAME},
     is_local=True,
     claims_path=_claims,
     opens_other_paths=True,

@@ -24,12 +24,15 @@ from ckpt_backends.protocol import CheckpointQuery, Store
 from ckpt_backends.sql.database import Database, text
 from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.sql.tables import (
+    RENAMED,
     GroupedThreads,
     RowQuery,
     SqlTable,
     SqlTables,
     missing_columns,
+    only_read_note,
     recognised,
+    renamed,
     too_old,
     unknown_columns,
     where_all,
@@ -40,6 +43,8 @@ from ckpt_backends.sqlite.database import OpenedDatabase, open_read_only, openin
 from ckpt_backends.sqlite.journals import bind, contradiction, quoted_name, stored_bytes
 from ckpt_backends.url import StoreUrl
 
+NAMES = ("checkpoints", "writes")
+"""The saver's tables."""
 _COLUMNS = {
     "checkpoints": frozenset(
         {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"}
@@ -69,7 +74,13 @@ class SqliteLayout(NamedTuple):
     """Columns that no known saver creates, as `table.column`; a newer saver may have."""
 
 
-def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None) -> SqliteLayout:
+def detect(
+    tables: Mapping[str, Set[str]],
+    where: str,
+    wanted: str | None = None,
+    *,
+    is_renamed: bool = False,
+) -> SqliteLayout:
     """The layout of a file with these tables and columns.
 
     Raises `UnknownLayout`, also if it is not the `wanted` one.
@@ -96,6 +107,7 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
             hint="it has the layout 'sqlite'; leave out the parameter 'layout'",
         )
     unknown = unknown_columns(tables, _LATER, _COLUMNS)
+    unknown += (RENAMED,) if is_renamed else ()
     writes = list(tables["writes"])
     is_added = "task_path" in writes and writes.index("task_path") > writes.index("value")
     return SqliteLayout("task_path" in writes, is_added, unknown)
@@ -162,11 +174,17 @@ class SqliteStore(SqlStore):
     _UNMERGED = "LIMIT -1"
 
     def __init__(
-        self, database: OpenedDatabase, url: StoreUrl, tables: Mapping[str, Set[str]]
+        self,
+        database: OpenedDatabase,
+        url: StoreUrl,
+        tables: Mapping[str, Set[str]],
+        names: Sequence[str] = NAMES,
     ) -> None:
-        self._layout = detect(tables, str(url), url.params.get("layout"))
+        """`names` are those of the tables in the file."""
+        wanted = url.params.get("layout")
+        self._layout = detect(tables, str(url), wanted, is_renamed=names is not NAMES)
         self._stored = list(tables)
-        super().__init__(database, url, tables_of(self._layout, tables))
+        super().__init__(database, url, tables_of(self._layout, tables, names))
 
     def _saver(self) -> str:
         found: list[str] = []
@@ -182,12 +200,7 @@ class SqliteStore(SqlStore):
         return only_read_of(self._layout, self._database)
 
     def notes(self) -> Sequence[str]:
-        notes = list(self._database.notes())
-        if self._layout.unknown:
-            notes.append(
-                f"unknown columns, maybe of a newer saver: {', '.join(self._layout.unknown)}"
-            )
-        return notes
+        return [*self._database.notes(), *only_read_note(self._only_read)]
 
     def _newest(self, limit: int | None) -> Iterator[Sequence[Any]]:
         if not self._database.rows(_HAS_TEXT_NAMESPACES, {}):
@@ -310,7 +323,9 @@ def only_read_of(layout: SqliteLayout, database: Database) -> str:
     return why_only_read(layout.unknown, [one for one in layout.unknown if one in required])
 
 
-def tables_of(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables:
+def tables_of(
+    layout: SqliteLayout, tables: Mapping[str, Set[str]], names: Sequence[str] = NAMES
+) -> SqlTables:
     """The tables of a file, for reading and changing."""
 
     def table(name: str, *sized: str) -> SqlTable:
@@ -320,7 +335,7 @@ def tables_of(layout: SqliteLayout, tables: Mapping[str, Set[str]]) -> SqlTables
 
     return SqlTables(
         layout="sqlite",
-        names=("checkpoints", "writes"),
+        names=tuple(names),
         checkpoints=table("checkpoints", "checkpoint", "metadata"),
         writes=table("writes", "value"),
         task_path=layout.task_path,
@@ -360,6 +375,13 @@ def _saver(layout: SqliteLayout, kinds: Set[str]) -> str:
 def open_store(url: StoreUrl) -> Store:
     """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
     with opening(OpenedDatabase(open_read_only(url), url)) as (database, tables):
+        if named := renamed(url.params.get("tables"), NAMES, str(url)):
+            if missing := named.keys() - tables.keys():
+                found = ", ".join(map(shell.word, sorted(tables)))
+                raise UnknownLayout(f"no table '{min(missing)}' in '{url}'", hint=f"found {found}")
+            database.view(named)
+            columns = {usual: tables[own] for own, usual in named.items()}
+            return SqliteStore(database, url, columns, list(named))
         if saver := recognised(tables):
             return saver.open(database, tables, url)
         return SqliteStore(database, url, tables)

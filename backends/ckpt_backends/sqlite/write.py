@@ -11,7 +11,7 @@ from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import COLUMNS, STORE
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.sql.database import MEMORY_TABLES, THREAD_TABLES, something_else
-from ckpt_backends.sql.tables import not_changed, recognised
+from ckpt_backends.sql.tables import RENAMED, not_changed, recognised
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.sqlite.database import (
     SqliteDatabase,
@@ -38,6 +38,8 @@ class WritableSqliteStore(WritableSqlStore):
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
+    if "tables" in url.params:
+        raise not_changed(str(url), RENAMED)
     with opening(SqliteDatabase(open_for_writing(url), url)) as (database, tables):
         if saver := recognised(tables):
             return saver.open_writable(database, tables, url)

@@ -248,7 +248,7 @@ def test_a_file_with_an_own_column_is_read_and_not_changed(rule: str, sample: Pa
         refused = ckpt("-s", sample, *change, "--yes")
         assert refused.code == 4
         required = "column 'org' of 'writes' must have a value, and ckpt does not know it"
-        assert (required if rule else "no known saver creates: writes.org") in refused.err
+        assert (required if rule else "': unknown column writes.org") in refused.err
 
 
 def test_a_writer_waits_for_nobody_who_follows_a_thread(sample: Path) -> None:

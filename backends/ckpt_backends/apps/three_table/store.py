@@ -75,6 +75,7 @@ from ckpt_backends.sql.tables import (
     SqlTable,
     SqlTables,
     check_wanted,
+    only_read_note,
     why_only_read,
 )
 from ckpt_backends.url import StoreUrl
@@ -151,8 +152,7 @@ class ThreeTableStore(TableStore):
         if LATEST in self._kinds:
             which = "its threads keep" if self._kinds == {LATEST} else "some of its threads keep"
             found.append(f"{which} the values of the newest checkpoint only")
-        if self._unknown:
-            found.append(f"columns of an unknown saver: {', '.join(self._unknown)}")
+        found += only_read_note(self._only_read)
         return found
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from ckpt_backends import shell
 from ckpt_backends.apps.three_table.layout import (
     CREATED,
     HASH,
@@ -26,7 +25,7 @@ from ckpt_backends.apps.three_table.layout import (
 )
 from ckpt_backends.apps.three_table.store import ThreeTableStore
 from ckpt_backends.changes import gone, moved
-from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
+from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.model import CheckpointKey, Kind, Record
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.records import (
@@ -40,7 +39,7 @@ from ckpt_backends.records import (
 )
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.sql.database import WritableDatabase
-from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.tables import BLOBS, CHECKPOINTS, WRITES, not_changed, why_only_read
 from ckpt_backends.sql.write import RowChanges, WritableSqlStore
 from ckpt_backends.url import StoreUrl
 
@@ -57,10 +56,7 @@ def open_writable_tables(
     """Open a database with these tables and columns for changing. Raises `UnknownLayout`."""
     found, unknown = detect(database, tables, str(url), schema)
     if unknown:
-        raise UnknownLayout(
-            f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
-            hint=f"unknown columns: {', '.join(map(shell.word, unknown))}",
-        )
+        raise not_changed(str(url), why_only_read(unknown, ()))
     return WritableThreeTableStore(database, url, found)
 
 
