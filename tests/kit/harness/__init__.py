@@ -1,6 +1,7 @@
 """The layouts that the tests run on. A new layout adds one class to `HARNESSES`."""
 
 from ckpt_backends.testing.harness import Harness
+from tests.kit.harness.agentcore import AgentCoreHarness, AgentCoreSnapshotHarness
 from tests.kit.harness.cosmosdb import CosmosHarness
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.firestore import FirestoreHarness
@@ -57,6 +58,8 @@ HARNESSES: list[type[Harness]] = [
     DynamoDbHarness,
     ValkeyHarness,
     AgentCoreValkeyHarness,
+    AgentCoreHarness,
+    AgentCoreSnapshotHarness,
     KagentHarness,
     ObjectStorageHarness,
     BucketHarness,

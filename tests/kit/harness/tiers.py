@@ -44,7 +44,8 @@ ASKED_FOR = FEW_SCENARIOS | {
 }
 """The scenarios that the tests of commands name, on the shallow layout of `DISTINCT` in CI."""
 FEWEST = dict.fromkeys(
-    ("dynamodb", "objectstorage-s3", "cosmosdb"), FEW_SCENARIOS - {"delta-rarely", "two\nlines"}
+    ("dynamodb", "objectstorage-s3", "cosmosdb", "agentcore"),
+    FEW_SCENARIOS - {"delta-rarely", "two\nlines"},
 )
 """By layout, fewer scenarios for the default run: the test server of DynamoDB and S3 takes 10 ms of
 CPU time for each request. Its tests of changes run with `-m engines`."""
@@ -161,7 +162,7 @@ TRAVELLING = {"postgres", "mysql", "mongodb", "langgraph-dev", "redis"}
 COPIED = (
     TRAVELLING
     | {"redis-hash", "redis-plain", "valkey", "dynamodb", "kagent", "objectstorage"}
-    | {"cosmosdb", "firestore", "valkey-agentcore", "supabase"}
+    | {"cosmosdb", "firestore", "valkey-agentcore", "supabase", "agentcore"}
 )
 """The layouts whose time travel is tested."""
 

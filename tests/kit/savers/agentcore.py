@@ -1,9 +1,18 @@
 """What the tests add to the savers of AgentCore: an actor, and the reason of an error."""
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
+from langgraph_checkpoint_aws import AgentCoreMemorySaver
 from langgraph_checkpoint_aws.checkpoint.agentcore.constants import EventDecodingError
-from langgraph_checkpoint_aws.checkpoint.agentcore.helpers import EventSerializer
+from langgraph_checkpoint_aws.checkpoint.agentcore.helpers import (
+    AgentCoreEventClient,
+    EventProcessor,
+    EventSerializer,
+)
+from langgraph_checkpoint_aws.checkpoint.agentcore.models import CheckpointerConfig, CheckpointEvent
+from langgraph_checkpoint_aws.checkpoint.agentcore.snapshot import writes_session_id
 
 
 class TellingSerializer(EventSerializer):  # type: ignore[misc]
@@ -19,3 +28,105 @@ class TellingSerializer(EventSerializer):  # type: ignore[misc]
 def with_actor(config: Any, actor: str) -> Any:
     """A config with an actor, unless it has one."""
     return {**config, "configurable": {"actor_id": actor, **config["configurable"]}}
+
+
+class PlainProcessor(EventProcessor):  # type: ignore[misc]
+    """The official one, without results of calls that nobody stored.
+
+    The saver adds a result to each call of a tool that has none, as long as nobody is asked.
+    """
+
+    @staticmethod
+    def build_checkpoint_tuple(event: Any, writes: Any, values: Any, config: Any) -> Any:
+        found = EventProcessor.build_checkpoint_tuple(event, writes, values, config)
+        version = str(found.checkpoint["channel_versions"].get("messages"))
+        if ("messages", version) in values:
+            found.checkpoint["channel_values"]["messages"] = values["messages", version]
+        return found
+
+
+class SeeingMemorySaver(AgentCoreMemorySaver):  # type: ignore[misc]
+    """The official saver with one actor and complete reading; it writes as the original.
+
+    The released `list` returns only the root of a thread if no namespace is asked for.
+    """
+
+    def __init__(self, memory: str, actor: str, **options: Any) -> None:
+        super().__init__(memory, **options)
+        self._actor = actor
+
+    @property
+    def serializer(self) -> Any:
+        """As it would be made for the serializer that the saver has now."""
+        return TellingSerializer(self.serde)
+
+    @serializer.setter
+    def serializer(self, value: object) -> None:
+        """It follows the serializer."""
+
+    def _follow(self) -> None:
+        self.checkpoint_event_client.serializer = self.serializer
+
+    def get_tuple(self, config: Any) -> Any:
+        self._follow()
+        return super().get_tuple(with_actor(config, self._actor))
+
+    def put_with_writes(self, config: Any, *parts: Any) -> Any:
+        self._follow()
+        return super().put_with_writes(with_actor(config, self._actor), *parts)
+
+    def put_writes(self, config: Any, *parts: Any) -> None:
+        self._follow()
+        super().put_writes(with_actor(config, self._actor), *parts)
+
+    def list(self, config: Any, *, limit: int | None = None, **options: Any) -> Iterator[Any]:
+        self._follow()
+        yield from islice(self._all(config or {}, options), limit)
+
+    def _all(self, config: Any, options: Any) -> Iterator[Any]:
+        asked = with_actor({"configurable": {}, **config}, self._actor)["configurable"]
+        threads = [asked["thread_id"]] if "thread_id" in asked else self.threads()
+        for thread_id in threads:
+            spaces = self.namespaces(thread_id)
+            for ns in [asked["checkpoint_ns"]] if "checkpoint_ns" in asked else spaces:
+                place = {**asked, "thread_id": thread_id, "checkpoint_ns": ns}
+                yield from super().list({"configurable": place}, **options)
+
+    def threads(self) -> Sequence[str]:
+        """The ids of all threads."""
+        return sorted({thread_id for thread_id, _ in self._places()})
+
+    def namespaces(self, thread_id: str) -> Sequence[str]:
+        """The namespaces of a thread."""
+        return sorted({ns for own, ns in self._places() if own == thread_id})
+
+    def forget(self, thread_id: str) -> None:
+        """Remove the events of a thread; `delete_thread` leaves subgraphs."""
+        for ns in self.namespaces(thread_id):
+            for one in self.list({"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}):
+                place = one.config["configurable"]
+                own = writes_session_id(thread_id, place["checkpoint_id"], ns)
+                AgentCoreEventClient.delete_events(self.checkpoint_event_client, own, self._actor)
+            session = CheckpointerConfig(
+                thread_id=thread_id, actor_id=self._actor, checkpoint_ns=ns
+            ).session_id
+            AgentCoreEventClient.delete_events(self.checkpoint_event_client, session, self._actor)
+
+    def _places(self) -> Iterator[tuple[str, str]]:
+        client = self.checkpoint_event_client.client
+        asked = {"memoryId": self.memory_id, "actorId": self._actor, "maxResults": 100}
+        sessions: list[str] = []
+        more: dict[str, str] = {}
+        while True:
+            answer = client.list_sessions(**asked, **more)
+            sessions += [one["sessionId"] for one in answer["sessionSummaries"]]
+            if not answer.get("nextToken"):
+                break
+            more = {"nextToken": answer["nextToken"]}
+        for session in sessions:
+            if session.startswith("lgw-"):
+                continue
+            for event in self.checkpoint_event_client.get_events(session, self._actor):
+                if isinstance(event, CheckpointEvent):
+                    yield event.thread_id, event.checkpoint_ns
+                    break

@@ -1,0 +1,1 @@
+"""Bedrock AgentCore Memory with the events of `AgentCoreMemorySaver`."""
