@@ -49,6 +49,9 @@ FEWEST = dict.fromkeys(
 )
 """By layout, fewer scenarios for the default run: the test server of DynamoDB and S3 takes 10 ms of
 CPU time for each request. Its tests of changes run with `-m engines`."""
+SLOWEST = {"objectstorage-s3": ASKED_FOR}
+"""By layout, the scenarios in place of all: filling such a store takes minutes, and another layout
+with the same rows has all."""
 OF_EACH_LAYOUT = frozenset(
     {
         "test_delete_takes_a_thread_and_no_neighbour",
@@ -186,18 +189,19 @@ def fills(kinds: Iterable[type[Harness]], *, distinct: bool, config: pytest.Conf
 
 def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[str] | None, str]]:
     """Yield the scenarios of a layout, each time with the marker of their tier."""
+    every = SLOWEST.get(kind.name)
     if kind.name == "sqlite":
         yield None, "fast"
     elif distinct and not kind.values_only:
         if kind.name in DISTINCT:
             yield ASKED_FOR, "engines"
-        yield None, "nightly"
+        yield every, "nightly"
     else:
         few = FEWEST.get(kind.name, FEW_SCENARIOS) & (kind.only_scenarios or FEW_SCENARIOS)
         yield few, "fast" if kind.name in FAST else "engines"
         if kind.name in VALUED:
             yield VALUES, "engines" if kind.name == "postgres" else "nightly"
-        yield None, "nightly"
+        yield every, "nightly"
 
 
 def is_asked_for(config: pytest.Config, mark: str) -> bool:
@@ -238,7 +242,8 @@ def shows_no_more(item: pytest.Item) -> bool:
     if name in OF_A_LAYOUT:
         return " on " in filled.kind.name or filled.only == VALUES
     if name in OF_FEW_VALUES:
-        return filled.only == VALUES or (filled.only is None and name != FALSE_ALARMS)
+        is_whole = filled.only in {None, SLOWEST.get(filled.kind.name)}
+        return filled.only == VALUES or (is_whole and name != FALSE_ALARMS)
     return False
 
 
