@@ -99,11 +99,11 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
 PAIRS = [(name, fault) for name in KINDS for fault in FAULTS if occurs(fault, name)]
 MARKS: dict[str, Any] = {
     "sqlite": (),
-    "dynamodb": pytest.mark.nightly,
+    **dict.fromkeys(("dynamodb", "agentcore", "valkey-agentcore"), pytest.mark.nightly),
     **{name: pytest.mark.nightly for name in KINDS if name.endswith(("-shallow", "-latest"))},
 }
-"""The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes, and layouts
-without history store rows as the others of their engine do."""
+"""The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes, and the
+savers of AgentCore and layouts without history store rows as others do."""
 CELLS = [
     pytest.param(
         name, fault, id=f"{name}-{thread_of(fault)}", marks=MARKS.get(name, pytest.mark.engines)

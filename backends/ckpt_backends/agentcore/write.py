@@ -72,6 +72,8 @@ _ITEMS, _BYTES = 100, 9_900_000
 """What the payload of an event may have. The service takes 10 MB."""
 _TASK = ("task_id", "idx")
 _MILLISECOND = 1000
+_YEAR_9999 = 253_370_764_800_000_000
+"""Microseconds since 1970."""
 
 
 @checked(*CHANGES)
@@ -136,6 +138,9 @@ def _known(row: Row, store: AgentCoreStore) -> Row:
     for name in (*names, *needed[row.table]):
         if type(row.cells[name]) is not (int if name in {"at", "idx"} else str):
             raise Refused(f"a row of '{row.table}' has no '{name}' of its saver")
+    at = row.cells.get("at", 0)
+    if not isinstance(at, int) or not 0 <= at < _YEAR_9999:
+        raise Refused(f"a row of '{row.table}' is of no time")
     return row
 
 

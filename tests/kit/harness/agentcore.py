@@ -80,6 +80,6 @@ class AgentCoreSnapshotHarness(AgentCoreHarness):
 
     name: ClassVar[str] = "agentcore on snapshots"
     only_scenarios: ClassVar[frozenset[str] | None] = frozenset(
-        {"linear", "interrupt-nested", "fork-update", "subgraph-stateful", "chat"}
+        {"linear", "interrupt-nested", "fork-update", "subgraph-stateful", "chat"} | {"subgraph"}
     )
     checkpoint_format: ClassVar[str] = "snapshot"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.kit.planting.agentcore import AgentCorePlanter
 from tests.kit.planting.base import Planter
 from tests.kit.planting.cosmosdb import CosmosPlanter
 from tests.kit.planting.dev import DevPlanter
@@ -53,6 +54,7 @@ PLANTERS: dict[str, type[Planter[Any]]] = {
     "redis-plain": PlainPlanter,
     "valkey": ValkeyPlanter,
     "valkey-agentcore": AgentCoreValkeyPlanter,
+    "agentcore": AgentCorePlanter,
     "dynamodb": DynamoDbPlanter,
     "cosmosdb": CosmosPlanter,
     "firestore": FirestorePlanter,

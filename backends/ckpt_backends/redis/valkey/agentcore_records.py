@@ -92,16 +92,18 @@ class Start(NamedTuple):
 def start_of(text: bytes) -> Start | None:
     """What a checkpoint's text says of its place; None if it says none."""
     fields: list[Any] | None = None
+    length = 0
     with suppress(ValueError, RecursionError):
         if found := _BEGINS.match(text):
-            fields = [json.loads(one) for one in found.groups()]
+            fields, length = [json.loads(one) for one in found.groups()], found.end()
         elif isinstance(whole := json.loads(text), dict):
             data = whole.get("checkpoint_data")
             names = ("actor_id", "thread_id", "checkpoint_ns", "parent_checkpoint_id")
             fields = [*map(whole.get, names), data.get("type") if isinstance(data, dict) else ""]
     match fields:
         case [str(actor), str(thread_id), str(ns), str() | None as parent, tag]:
-            start = CheckpointStart(thread_id, parent or None, tag if isinstance(tag, str) else "")
+            kind = tag if isinstance(tag, str) else ""
+            start = CheckpointStart(thread_id, parent or None, kind, length)
             return Start(ActorSpace(thread_id, actor, ns), start)
     return None
 
@@ -129,7 +131,8 @@ def stored_writes(texts: Iterable[bytes]) -> Iterator[WriteRecord]:
                 numbers[task_id] += 1
                 path = fields.get("task_path")
                 path = path if isinstance(path, str) else ""
-                yield WriteRecord(task_id, idx, channel, value, len(text), fields, path)
+                length = 4 * -(-len(value.data) // 3)
+                yield WriteRecord(task_id, idx, channel, value, length, fields, path)
             case _:
                 problem = TypedBytes("", text, problem=FORM)
                 yield WriteRecord("", 0, UNKNOWN, problem, len(text), None)

@@ -563,7 +563,8 @@ class ValkeyStrings(RedisLayout):
             key = place.key
             tag = (start.tag if start is not None else None) or ""
             where = (key.thread_id, key.checkpoint_ns, None)
-            of_body = (self.tables[0], "checkpoint", *where, tag, 1, int(size or 0))
+            length = max(int(size or 0) - (0 if start is None else start.length), 0)
+            of_body = (self.tables[0], "checkpoint", *where, tag, 1, length)
             yield key.checkpoint_id, Usage(*of_body)
             # Metadata is stored in the same text.
             yield key.checkpoint_id, Usage(self.tables[0], "metadata", *where, "json", 1, 0)

@@ -47,6 +47,8 @@ class CheckpointStart(NamedTuple):
     thread_id: str | None
     parent: str | None
     tag: str | None
+    length: int = 0
+    """Bytes of the text that are no values, if a good part of it is none."""
 
 
 class CheckpointText(NamedTuple):
