@@ -83,7 +83,7 @@ def test_every_transition_on_redis_is_explained(folder: Path, redis_stack_url: s
     "era",
     [
         pytest.param("js-0.2.74", marks=pytest.mark.nightly),
-        pytest.param("js-1.7.3", marks=pytest.mark.engines),
+        pytest.param("js-1.7.3", marks=pytest.mark.nightly),
     ],
 )
 def test_every_transition_of_js_on_postgresql_is_explained(era: str, postgres_url: str) -> None:

@@ -199,8 +199,7 @@ def test_a_redis_store_reads_as_its_library_read_it(name: str, redis_stack_url: 
     check_store(redis_stack_url, truth, KNOWN_ON_REDIS[name])
 
 
-@pytest.mark.in_ci("js-1.7.3")
-@pytest.mark.engines
+@pytest.mark.nightly
 @pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
 def test_a_postgres_store_of_js_reads_as_its_library_did(era: str, postgres_url: str) -> None:
     truth = json.loads((FIXTURES / era / "postgres.truth.json").read_text("utf-8"))

@@ -183,7 +183,7 @@ REPLACED = st.sampled_from(
 SPOILED = st.tuples(st.integers(0, 9999), st.sampled_from([0, 1, 34, 44, 91, 125, 127, 128, 255]))
 
 
-@pytest.mark.in_ci("postgres", "redis")
+@pytest.mark.in_ci("postgres")
 @pytest.mark.parametrize(
     "layout",
     [

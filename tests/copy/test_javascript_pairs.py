@@ -47,7 +47,7 @@ def filled(places: Places, tmp_path: Path) -> Filled:
     return store
 
 
-@pytest.mark.in_ci("sqlite to", "mongodb-js to")
+@pytest.mark.in_ci("sqlite to redis-js", "mongodb-js to")
 @pytest.mark.parametrize(("source", "target"), JAVASCRIPT_PAIRS)
 def test_a_thread_of_javascript_reads_as_it_was(
     source: str, target: str, filled: Filled, places: Places

@@ -101,6 +101,7 @@ def missing(url: str, *words: str) -> list[tuple[str, str]]:
     return [(one["channel"], one["detail"].split()[1]) for one in found]
 
 
+@pytest.mark.in_ci("postgres")
 @pytest.mark.engines
 def test_each_value_that_is_lost_is_named(rows: SqlPlanter[Any]) -> None:
     url, place = rows.harness.url, "WHERE channel = ? AND version = ?"

@@ -255,7 +255,7 @@ LAYOUTS = [pytest.param(name, marks=MARKS.get(name, pytest.mark.engines)) for na
 
 # On MongoDB and in the files of `langgraph dev`, each fix is a command whose change the suite tries
 # there; for those of indexes, see test_engine_faults.
-@pytest.mark.in_ci("sqlite]", "postgres]", "redis]", "redis-plain")
+@pytest.mark.in_ci("sqlite]", "postgres]")
 @pytest.mark.parametrize("damaged", LAYOUTS, indirect=True, scope="module")
 def test_each_fix_mends_its_finding(damaged: DamagedStore) -> None:
     """What is printed as a fix is run, and what is printed to see more; and the table is right."""

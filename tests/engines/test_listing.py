@@ -187,7 +187,7 @@ def test_postgres_says_of_each_head_what_its_outline_says(postgres_url: str) -> 
     assert _number_of_outlines(postgres_url) < _HEADS / 2
 
 
-@pytest.mark.engines
+@pytest.mark.nightly
 def test_mysql_says_of_each_head_what_its_outline_says(mysql_url: str) -> None:
     from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
 

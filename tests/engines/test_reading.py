@@ -27,10 +27,10 @@ REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
 @pytest.mark.parametrize(
     "place",
     [
-        *("redis", "redis-hash", "valkey", "mongodb", "kaflow"),
+        *("redis", "kaflow"),
         *(
             pytest.param(one, marks=pytest.mark.nightly)
-            for one in ("redis-plain", "dynamodb", "firestore")
+            for one in ("redis-hash", "redis-plain", "valkey", "mongodb", "dynamodb", "firestore")
         ),
     ],
     indirect=True,

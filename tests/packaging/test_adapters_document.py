@@ -71,8 +71,8 @@ def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(["--ckpt-few", "-k", _QUICK], id="few", marks=pytest.mark.engines),
-        pytest.param([], id="all", marks=pytest.mark.nightly),
+        pytest.param(["--ckpt-few", "-k", _QUICK], id="few", marks=pytest.mark.nightly),
+        pytest.param([], id="all", marks=pytest.mark.release),
     ],
 )
 def test_the_suite_passes_on_the_code_of_the_document(package: Path, words: list[str]) -> None:

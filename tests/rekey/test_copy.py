@@ -98,7 +98,7 @@ def test_a_copy_has_another_key(
     check(harness, source, NEW, exact=count_alike(source.harness.name, target.name))
 
 
-@pytest.mark.in_ci("Sqlite", "Postgres")
+@pytest.mark.in_ci("Sqlite")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_copy_is_decrypted_and_its_copy_encrypted(
     source: Source, places: Places, old_key: Path, target: type[Harness]
