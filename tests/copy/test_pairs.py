@@ -121,12 +121,19 @@ def _without_causes(follows: Any) -> Any:
     return {**follows, "tasks": sorted(left)}
 
 
+def lists_by_scan(place: Harness) -> bool:
+    with open_store(place.url) as store:
+        return store.lists_by_scan
+
+
 def _check_answers(filled: Source, target: Harness, name: str) -> None:
     """Check that `ckpt` says the same of a thread on both sides."""
     source = filled.harness
     without = {"user"}  # Only some layouts store whose a thread is.
     if source.omits_defaults or target.omits_defaults:
         without |= {"values", "type", "value", "bytes"}
+    if name.startswith("functional") and any(map(lists_by_scan, (source, target))):
+        return  # The name of a task is learnt from other threads, which are not listed for that.
     if not (source.has_task_paths and target.has_task_paths):
         without |= {"next_paths", "path"}
         if name.startswith("functional"):

@@ -19,6 +19,7 @@ from ckpt_backends.firestore.records import (
     COLUMNS,
     PLACE,
     document_of,
+    is_id,
     key_of,
     metadata_of,
     path_of,
@@ -171,7 +172,7 @@ class FirestoreStore(OnConnection[FirestoreConnection], BaseStore):
     def _load(self, keys: Iterable[CheckpointKey], asked: CheckpointQuery) -> Iterator[Checkpoint]:
         fields = [PARENT, *(("type", "checkpoint") if asked.body else ())]
         fields += ["metadata"] if asked.metadata else []
-        for some in in_chunks(keys, _AT_ONCE):
+        for some in in_chunks(filter(_can_be, keys), _AT_ONCE):
             paths = {"/".join(path_of(one._asdict())): one for one in some}
             found = self._connection.get(map(path_of, (one._asdict() for one in some)), fields)
             by_path = {one.reference.path.partition("/")[2]: one for one in found}
@@ -210,7 +211,7 @@ class FirestoreStore(OnConnection[FirestoreConnection], BaseStore):
             return list(_ordered(key, self._connection.stream(found), asked))
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for some in in_chunks(keys, _AT_ONCE):
+            for some in in_chunks(filter(_can_be, keys), _AT_ONCE):
                 for writes in pool.map(ask, some):
                     yield from writes
 
@@ -235,6 +236,11 @@ class FirestoreStore(OnConnection[FirestoreConnection], BaseStore):
 def _takes(asked: CheckpointQuery | WriteQuery, key: CheckpointKey) -> bool:
     ns, ids = asked.checkpoint_ns, asked.checkpoint_ids
     return ns in (None, key.checkpoint_ns) and (ids is None or key.checkpoint_id in ids)
+
+
+def _can_be(key: CheckpointKey) -> bool:
+    """Whether there can be a document of a checkpoint."""
+    return is_id(f"{key.thread_id}_{key.checkpoint_ns}") and is_id(key.checkpoint_id)
 
 
 def _parent(document: Any) -> str | None:

@@ -19,7 +19,7 @@ from ckpt_backends.testing.library import EmptyStore
 from ckpt_backends.testing.official import without_ids
 
 VALUES_ONLY = False
-_LONGEST_LOCK = 60.0
+_LONGEST_LOCK = 75.0
 """Seconds after which the lock of a killed run must have expired."""
 ONLY_OF_ONE = {
     *("dry_run", "change", "undo", "op", "removed", "before", "after"),
