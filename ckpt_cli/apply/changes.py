@@ -228,10 +228,10 @@ class Work:
         applied; if one of them cannot be, or the store has no such transactions, none is.
         """
         self._refresh()
-        store = self._store()
-        if not store.applies_together:
-            return False
         try:
+            store = self._store()
+            if not store.applies_together:
+                return False
             keys = self._stores.opening.keys()
             sealed = [sealed_change(one, keys) for one in changes]
             self._recording.intend_changes(sealed, self._stores.rows)
