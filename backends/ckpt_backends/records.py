@@ -158,10 +158,6 @@ class RecordStore(BaseWritableStore):
     def _check(self, change: Change) -> None:
         """Raise `Unsupported` for a change that the layout cannot hold."""
 
-    @property
-    def applies_together(self) -> bool:
-        return True
-
     def apply(self, change: Change) -> None:
         self.apply_all([change])
 

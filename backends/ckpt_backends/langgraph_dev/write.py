@@ -415,6 +415,10 @@ class WritableDevStore(RecordStore):
         if self._old is not None:
             self._old.close()
 
+    @property
+    def applies_together(self) -> bool:
+        return True
+
     @contextmanager
     def _transaction(
         self,

@@ -401,6 +401,10 @@ class WritableSqlStore(RecordStore):
         names = {table.name: table.sql for table in tables.all}
         self._rows = RowChanges(database, names, {one.name: one.columns for one in tables.all})
 
+    @property
+    def applies_together(self) -> bool:
+        return True
+
     @contextmanager
     def _transaction(self, thread_ids: Sequence[str], *, exclusive: bool = False) -> Iterator[Rows]:
         locked = () if exclusive else thread_ids
