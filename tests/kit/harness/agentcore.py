@@ -68,6 +68,15 @@ class AgentCoreHarness(Harness):
         saver.processor = PlainProcessor()
         return saver
 
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
+        # What the saver reads, and nothing that it adds.
+        saver = self.kept_saver
+        before, saver.processor = saver.processor, PlainProcessor()
+        try:
+            super().copy(thread_id, new_id, until)
+        finally:
+            saver.processor = before
+
     def has_stateful_subgraph(self, thread_id: str) -> bool:
         return any(ns and ":" not in ns for ns in self.kept_saver.namespaces(thread_id))
 

@@ -5,16 +5,20 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.kit.harness.agentcore import AgentCoreHarness
+from langgraph_checkpoint_aws.checkpoint.agentcore.models import CheckpointerConfig
+
+from tests.kit.harness.agentcore import ACTOR, AgentCoreHarness
 from tests.kit.planting.base import ANY_VALUE, SERDE, SPOILT, Place, Planter, Typed
 
 
 class AgentCorePlanter(Planter[AgentCoreHarness]):
     """Texts in the payloads of events, in the usual form."""
 
-    def _items(self) -> Iterator[tuple[list[Any], int, Any]]:
+    def _items(self, session: str | None = None) -> Iterator[tuple[list[Any], int, Any]]:
         """Each text as its payload, its place in it, and what it holds."""
-        for _, events in self.harness.stored():
+        for place, events in self.harness.stored():
+            if session not in {None, place[2]}:
+                continue
             for event in list(events.values()):
                 for number, item in enumerate(list(event["payload"])):
                     yield event["payload"], number, json.loads(item["blob"])
@@ -92,7 +96,10 @@ class AgentCorePlanter(Planter[AgentCoreHarness]):
         payload.append({"blob": json.dumps({**fields, "version": ANY_VALUE})})
 
     def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
-        for payload, number, fields in self._items():
+        session = CheckpointerConfig(
+            thread_id=place.thread_id, actor_id=ACTOR, checkpoint_ns=place.checkpoint_ns
+        ).session_id
+        for payload, number, fields in self._items(session):
             if fields.get("checkpoint_id") != place.checkpoint_id or "writes" not in fields:
                 continue
             for one in fields["writes"]:
