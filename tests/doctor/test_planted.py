@@ -28,6 +28,7 @@ from tests.kit.command import ckpt
 from tests.kit.documents import generator
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.redis import PlainRedisSaverHarness
+from tests.kit.harness.tiers import SLOWEST
 from tests.kit.opening import empty_store
 from tests.kit.planting import PLANTERS
 from tests.kit.planting.base import KEY, Planter
@@ -99,11 +100,13 @@ def occurs(fault: PlantedFault, layout: str) -> bool:
 PAIRS = [(name, fault) for name in KINDS for fault in FAULTS if occurs(fault, name)]
 MARKS: dict[str, Any] = {
     "sqlite": (),
-    **dict.fromkeys(("dynamodb", "agentcore", "valkey-agentcore"), pytest.mark.nightly),
+    **dict.fromkeys(
+        ("dynamodb", "objectstorage-s3", "agentcore", "valkey-agentcore"), pytest.mark.nightly
+    ),
     **{name: pytest.mark.nightly for name in KINDS if name.endswith(("-shallow", "-latest"))},
 }
-"""The tiers of layouts, if not `engines`: the test server of DynamoDB takes minutes, and the
-savers of AgentCore and layouts without history store rows as others do."""
+"""The tiers of layouts, if not `engines`: the test server of DynamoDB and S3 takes minutes, and
+the savers of AgentCore and layouts without history store rows as others do."""
 CELLS = [
     pytest.param(
         name, fault, id=f"{name}-{thread_of(fault)}", marks=MARKS.get(name, pytest.mark.engines)
@@ -250,7 +253,12 @@ def test_each_cell_of_the_matrix_is_tested() -> None:
     assert mends <= mended
 
 
-LAYOUTS = [pytest.param(name, marks=MARKS.get(name, pytest.mark.engines)) for name in KINDS]
+# On S3, the commands take a quarter of an hour; the same objects in a folder are mended.
+LAYOUTS = [
+    pytest.param(name, marks=MARKS.get(name, pytest.mark.engines))
+    for name in KINDS
+    if name not in SLOWEST
+]
 
 
 # On MongoDB and in the files of `langgraph dev`, each fix is a command whose change the suite tries
