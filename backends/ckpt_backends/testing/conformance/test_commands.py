@@ -179,6 +179,8 @@ def test_interrupts_are_those_that_wait_each_once_at_its_leaf(filled: FilledStor
     assert {one["thread_id"] for one in found} == asking
     ids = [one["interrupt_id"] for one in found]
     assert len(ids) == len(set(ids))
+    if "interrupt-nested" in filled.harness.skipped_scenarios:
+        return
     nested = next(one for one in found if one["thread_id"] == "interrupt-nested")
     assert nested["checkpoint_ns"].count("|") == 1
     assert nested["node"] == "ask"
@@ -186,7 +188,8 @@ def test_interrupts_are_those_that_wait_each_once_at_its_leaf(filled: FilledStor
 
 def test_hostile_thread_ids_are_found_as_they_are(filled: FilledStore) -> None:
     names = [one for one, truth in filled.threads.items() if truth["scenario"] == HOSTILE]
-    assert len(names) > 5
+    refused = filled.harness.failing_scenarios - filled.threads.keys()
+    assert len(names) + len(refused) > 5, "the saver stores others than it says"
     past = 1 if keeps_history(filled) else 0
     for thread_id in names:
         shown = run(filled, "show", "--at", f"~{past}", "-o", "json", "--", thread_id).json
