@@ -72,7 +72,10 @@ OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
 }
 """The tests of changes that `-m engines` runs on the layouts of `FEWEST`. The others test plans,
 which no engine changes, and locks, for which `tests/engines` has tests of these layouts."""
-TWINS = frozenset({"objectstorage-s3", "three-table-latest", "mysql-shallow", "redis-js-shallow"})
+TWINS = frozenset(
+    {"objectstorage-s3", "three-table-latest", "mysql-shallow", "redis-js-shallow"}
+    | {"agentcore on snapshots"}
+)
 """The layouts that the code of another one reads and changes."""
 OF_TWINS = frozenset(
     {
