@@ -12,7 +12,7 @@ DOCUMENTS = ("mongodb", "mongodb-js", "kaflow")
 TENANTS = ("three-table", "three-table-latest", "kagent", "supabase")
 SEARCHED = ("redis", "redis-shallow")
 JS = ("redis-js", "redis-js-shallow")
-REDIS = (*SEARCHED, *JS, "redis-hash", "redis-plain", "valkey")
+REDIS = (*SEARCHED, *JS, "redis-hash", "redis-plain", "valkey", "valkey-agentcore")
 ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
     ("delta-unanchored", ("kagent",)): "test_kagent.test_a_delta_channel_without_its_first_values",
     ("state-by-library", ("kagent",)): "test_kagent.test_a_list_that_releases_read_differently",
@@ -34,11 +34,15 @@ ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
     ("index-stale", ("redis-shallow",)): "test_redis.test_a_write_that_a_shallow_saver_lists_not",
     ("index-stale", JS): "test_redis.test_writes_that_langgraph_js_does_not_read",
     ("index-stale", ("valkey",)): "test_redis.test_lists_of_valkey_that_contradict_checkpoints",
+    ("index-stale", ("valkey-agentcore",)): (
+        "test_redis.test_lists_of_agentcore_that_contradict_checkpoints"
+    ),
     ("index-stale", ("redis-plain",)): "test_redis.test_a_timeline_that_names_lost_checkpoints",
     ("space-free", DOCUMENTS): "test_mongodb.test_unused_space_counts_only_if_it_is_much",
 }
 MENDED = {
     *(("dynamodb", "ttl-partial"), ("redis", "index-stale"), ("redis-shallow", "index-stale")),
     *(("valkey", "index-stale"), ("redis-plain", "index-stale")),
+    ("valkey-agentcore", "index-stale"),
 }
 """The layouts and codes of which these tests run the statement of the finding, and ask again."""

@@ -3,10 +3,12 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from langgraph.checkpoint.redis import RedisSaver
+from valkey import Valkey
 
 from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import store as thread_faults
@@ -14,8 +16,10 @@ from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
 from tests.doctor.asking import faults_of_all, findings
 from tests.doctor.running_fixes import run_redis
-from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import FIXTURES, ckpt
+from tests.kit.harness.valkey import AgentCoreValkeyHarness, SeeingAgentCoreValkeySaver
+from tests.kit.opening import empty_store
 from tests.kit.savers.redis import dump
 from tests.kit.savers.redis_threads import (
     client,
@@ -269,7 +273,9 @@ def test_writes_that_expire_alone_may_outlive_their_checkpoint(redis_stack_url: 
 # Eviction
 
 
-@pytest.fixture(params=[*FILLS, "redis-js", "redis-shallow", "redis-js-shallow"])
+@pytest.fixture(
+    params=[*FILLS, "redis-js", "redis-shallow", "redis-js-shallow", "valkey-agentcore"]
+)
 def evicting_url(redis_stack_url: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """A store in each layout, in a server that removed keys of someone else."""
     layout: str = request.param
@@ -277,6 +283,9 @@ def evicting_url(redis_stack_url: str, request: pytest.FixtureRequest) -> Iterat
         FILLS[layout](redis_stack_url, None)
     elif layout == "redis-shallow":
         fill_shallow(redis_stack_url, *THREADS, asks=True)
+    elif layout == "valkey-agentcore":
+        with Valkey.from_url(redis_stack_url) as kept:
+            talk(SeeingAgentCoreValkeySaver(kept), *THREADS, asks=True)
     else:
         restore_javascript(layout.replace("redis-js", "redis"), redis_stack_url)
     admin = client(redis_stack_url)
@@ -460,6 +469,31 @@ def test_lists_of_valkey_that_contradict_checkpoints(redis_url: str, seconds: in
     assert places(redis_url) == {"unlisted": expected["unlisted"]}
     assert admin.lrange("thread:{listless}:", 0, -1) == kept
     assert "items" in graph_of(valkey_of(redis_url)).get_state(config_of("head")).values
+
+
+@pytest.mark.engines
+def test_lists_of_agentcore_that_contradict_checkpoints(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with empty_store(AgentCoreValkeyHarness, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            talk(saver, "head", "listless", "unlisted", "sound")
+        url, admin = harness.url, harness.client
+        assert found(url) == {}
+        of = {name: ids(url, name) for name in ("head", "unlisted")}
+        kept = admin.lrange(harness.listed("listless", ""), 0, -1)
+        admin.delete(harness.key("checkpoint", "head", "", of["head"][0]))
+        admin.delete(harness.listed("listless", ""))
+        admin.lrem(harness.listed("unlisted", ""), 0, of["unlisted"][1])
+        unlisted = [("index-stale", "", of["unlisted"][1])]
+        assert places(url) == {
+            "head": [("index-stale", "", of["head"][0])],
+            "listless": [("index-stale", "", None)],
+            "unlisted": unlisted,
+        }
+        run_fixes(url)
+        assert places(url) == {"unlisted": unlisted}
+        assert admin.lrange(harness.listed("listless", ""), 0, -1) == kept
 
 
 @pytest.mark.engines

@@ -14,6 +14,7 @@ BACKEND = Backend(
         "actor": r"[\w./:-]*",
         "endpoint": r"https?://[\w.-]*(:\d*)?/?|https?://\[[\da-fA-F:]*\](:\d*)?/?",
     },
+    impossible_faults={"branches-share-value": "versions are unique"},
     forms={
         "agentcore": (
             Form(
