@@ -134,6 +134,10 @@ def export(
         raise UsageError(
             "--table, --jobs and --cluster are for tables", hint="add --format parquet"
         )
+    if format_ == "bundle" and session.as_of is not None:
+        raise UsageError(
+            "a bundle holds rows as they are now", hint="with --as-of, use --format jsonl"
+        )
     chosen = _chosen(session, threads, match, where, everything=everything)
     if format_ == "jsonl" and to is None:
         session.output.lines(record for thread in chosen for record in thread.export())
@@ -151,10 +155,6 @@ def _files(
     """Write a file for each thread."""
     if form == "bundle":
         refuse_raw(session.store)
-        if session.as_of is not None:
-            raise UsageError(
-                "a bundle holds rows as they are now", hint="with --as-of, use --format jsonl"
-            )
     folder = Path() if to is None else to
     make_folder(folder)
     if form == "jsonl":
