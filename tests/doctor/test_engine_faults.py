@@ -21,6 +21,8 @@ from tests.kit.planting.filling import fill
 
 KINDS = {kind.name: kind for kind in HARNESSES}
 WITHOUT_SCHEMA = {"mongodb", "mongodb-js", "kaflow"}
+MARKS: dict[str, Any] = {"sqlite": (), "supabase": pytest.mark.nightly}
+"""The tables of Supabase are PostgreSQL's."""
 _TRIES = 100
 
 
@@ -31,7 +33,7 @@ _TRIES = 100
             layout,
             fault,
             id=f"{layout}: {fault.code}, {fault.says}",
-            marks=() if layout == "sqlite" else pytest.mark.engines,
+            marks=MARKS.get(layout, pytest.mark.engines),
         )
         for fault in ENGINE_FAULTS
         for layout in fault.layouts
