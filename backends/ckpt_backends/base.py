@@ -119,6 +119,13 @@ class BaseStore(Store):
     def unloaded_heads(self, thread_ids: Collection[str]) -> dict[str, str]:  # noqa: ARG002
         return {}
 
+    def with_named_values(
+        self,
+        checkpoint: Checkpoint,
+        values: bool | Collection[str],  # noqa: ARG002
+    ) -> Checkpoint:
+        return checkpoint
+
     def observe_scans(self, observer: ScanObserver) -> None:
         """Nothing to do: threads are listed from an index."""
 

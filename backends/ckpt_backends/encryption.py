@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -132,16 +132,21 @@ class DecryptingStore(WrappedStore):
         self, thread_id: str, **options: Unpack[CheckpointOptions]
     ) -> Iterator[Checkpoint]:
         found = self.inner.checkpoints(thread_id, **options)
-        return (
-            map(self._checkpoint, found)
-            if options.get("body") or options.get("metadata")
-            else found
-        )
+        return self._opened(found, options) if _reads(options) else found
 
-    def _checkpoint(self, found: Checkpoint) -> Checkpoint:
+    def _opened(
+        self, found: Iterable[Checkpoint], options: CheckpointOptions | ReadOptions
+    ) -> Iterator[Checkpoint]:
+        values = options.get("values", False)
+        return (self._checkpoint(one, values) for one in found)
+
+    def _checkpoint(self, found: Checkpoint, values: bool | Collection[str] = False) -> Checkpoint:
         if found.metadata is not None and found.metadata.type in {"bson", "json"}:
             opened = opened_metadata(found.metadata, lambda leaf: self._read(leaf) or leaf)
             found = found._replace(metadata=opened)
+        body = self._read(found.body)
+        if is_encrypted(found.body) and not is_encrypted(body):
+            found = self.inner.with_named_values(found._replace(body=body), values)
         blobs = found.blobs
         if not (
             is_encrypted(found.body)
@@ -153,9 +158,7 @@ class DecryptingStore(WrappedStore):
             blobs = {
                 name: blob._replace(value=self._read(blob.value)) for name, blob in blobs.items()
             }
-        return found._replace(
-            body=self._read(found.body), metadata=self._read(found.metadata), blobs=blobs
-        )
+        return found._replace(body=body, metadata=self._read(found.metadata), blobs=blobs)
 
     def metadata_with(
         self, thread_ids: Sequence[str], key: str, *, newest: bool = False
@@ -170,8 +173,7 @@ class DecryptingStore(WrappedStore):
         self, keys: Sequence[CheckpointKey], **options: Unpack[ReadOptions]
     ) -> Iterator[Checkpoint]:
         found = self.inner.checkpoints_at(keys, **options)
-        is_read = options.get("body") or options.get("metadata")
-        return map(self._checkpoint, found) if is_read else found
+        return self._opened(found, options) if _reads(options) else found
 
     def outlines_at(self, keys: Sequence[CheckpointKey]) -> Iterator[Outline]:
         for one in self.inner.outlines_at(keys):
@@ -206,6 +208,10 @@ class DecryptingStore(WrappedStore):
             return value._replace(encrypted=True, problem=found)
         # The name of a part is kept, since a copy of it is encrypted together with the others.
         return found[0]._replace(part=value.part)
+
+
+def _reads(options: CheckpointOptions | ReadOptions) -> bool:
+    return bool(options.get("body") or options.get("metadata"))
 
 
 def opened_by(value: TypedBytes, keys: Iterable[bytes]) -> tuple[TypedBytes, bytes] | str:

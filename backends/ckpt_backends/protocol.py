@@ -348,6 +348,16 @@ class Store(Closing, Protocol):
         """
         ...
 
+    def with_named_values(
+        self, checkpoint: Checkpoint, values: bool | Collection[str]
+    ) -> Checkpoint:
+        """A checkpoint of this store, whose body is now decrypted, with the values that it names.
+
+        `values` is as in `checkpoints`. The same checkpoint, unless an encrypted body hides which
+        values it names.
+        """
+        ...
+
     def refresh(self) -> None:
         """End the current snapshot. The next read starts a new one and sees later changes.
 

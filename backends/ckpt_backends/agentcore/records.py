@@ -197,7 +197,12 @@ def row_of(record: Record, about: Mapping[str, Cell]) -> Row:
 
 def versions_of(row: Row) -> dict[str, str] | None:
     """By channel, the version that a checkpoint names; None if the body does not tell."""
-    body = decode(typed(row, "checkpoint"))
+    return versions_in(typed(row, "checkpoint"))
+
+
+def versions_in(data: TypedBytes) -> dict[str, str] | None:
+    """By channel, the version that a body names; None if it does not tell."""
+    body = decode(data)
     found = body.get("channel_versions") if isinstance(body, dict) else None
     if not isinstance(found, dict):
         return None

@@ -30,7 +30,7 @@ from ckpt_backends.agentcore.records import (
     rows_in,
     session_of,
     typed,
-    versions_of,
+    versions_in,
     writes_session,
 )
 from ckpt_backends.base import BaseStore, thread_of
@@ -253,19 +253,22 @@ class AgentCoreStore(BaseStore):
     ) -> Iterator[Checkpoint]:
         asked, rows = CheckpointQuery(**options), self.loaded(thread_id).rows()
         for row in _in_order(_chosen(CHECKPOINTS, rows.values(), asked)):
-            named: dict[str, Row | None] = {}
-            if asked.body:
-                ns = str(row.cells["checkpoint_ns"])
-                versions = versions_of(row) or {}
-                named = {one: rows.get((VALUES, ns, one, at)) for one, at in versions.items()}
-            yield Checkpoint(
+            found = Checkpoint(
                 key_of(row),
                 _parent(row),
                 typed(row, "checkpoint") if asked.body else None,
                 typed(row, "metadata", "metadata_type") if asked.metadata else None,
-                dict(_blobs(named, asked.values)) if asked.body else None,
-                missing=frozenset(one for one, value in named.items() if value is None),
             )
+            yield self.with_named_values(found, asked.values) if asked.body else found
+
+    def with_named_values(
+        self, checkpoint: Checkpoint, values: bool | Collection[str]
+    ) -> Checkpoint:
+        ns, rows = checkpoint.key.checkpoint_ns, self.loaded(checkpoint.key.thread_id).rows()
+        versions = {} if checkpoint.body is None else versions_in(checkpoint.body) or {}
+        named = {one: rows.get((VALUES, ns, one, at)) for one, at in versions.items()}
+        missing = frozenset(one for one, value in named.items() if value is None)
+        return checkpoint._replace(blobs=dict(_blobs(named, values)), missing=missing)
 
     def writes(self, thread_id: str, **options: Unpack[WriteOptions]) -> Iterator[Write]:
         asked = WriteQuery(**options)

@@ -182,10 +182,15 @@ class DevStore(BaseStore):
             value(CHECKPOINT_TABLE, row.body) if asked.body else None,
             value(CHECKPOINT_TABLE, row.metadata) if asked.metadata else None,
         )
-        if found.body is None or not self._tables.has(BLOB_TABLE):
-            return found
-        blobs, missing = self._blobs(key, found.body, asked.values)
-        return found._replace(blobs=blobs, missing=missing)
+        return self.with_named_values(found, asked.values)
+
+    def with_named_values(
+        self, checkpoint: Checkpoint, values: bool | Collection[str]
+    ) -> Checkpoint:
+        if checkpoint.body is None or not self._tables.has(BLOB_TABLE):
+            return checkpoint
+        blobs, missing = self._blobs(checkpoint.key, checkpoint.body, values)
+        return checkpoint._replace(blobs=blobs, missing=missing)
 
     def _blobs(
         self, key: CheckpointKey, body: TypedBytes, values: bool | Collection[str]
