@@ -29,7 +29,10 @@ def new(name: str) -> str:
 
 
 def end(path: Path, thread: str, graph: Any) -> tuple[str, list[str]]:
-    """The state in which a thread ends with each answer `yes`, and the nodes that ran."""
+    """The state in which a thread ends with each answer `yes`, and the nodes that ran.
+
+    Those of one step end in any order.
+    """
     config: Any = {"configurable": {"thread_id": thread}}
     ran: list[str] = []
     with quiet(), closing(sqlite3.connect(path, check_same_thread=False)) as connection:
@@ -46,7 +49,7 @@ def end(path: Path, thread: str, graph: Any) -> tuple[str, list[str]]:
             except Exception as error:
                 ran.append(type(error).__name__)
         values = agent.get_state(config).values
-    return repr(values).replace("new ", ""), [one.removeprefix("new ") for one in ran]
+    return repr(values).replace("new ", ""), sorted(one.removeprefix("new ") for one in ran)
 
 
 @pytest.mark.parametrize("era", ["lg-0.6.11", pytest.param("lg-1.0.10", marks=pytest.mark.engines)])
