@@ -62,7 +62,11 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
         _LOGIN,
     ),
     ((exceptions.SSLError,), "TLS failed", "check the endpoint; AWS_CA_BUNDLE names authorities"),
-    ((HTTPClientError,), "the endpoint cannot be reached", _REACH),
+    (
+        (exceptions.EndpointConnectionError, HTTPClientError),
+        "the endpoint cannot be reached",
+        _REACH,
+    ),
 )
 _CODE = re.compile(r"[\w.]{1,60}", re.ASCII)
 

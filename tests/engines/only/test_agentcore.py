@@ -61,6 +61,8 @@ def test_what_keeps_a_memory_from_being_read_is_said(
         legacy.memory.failures = []
     other = legacy.url.replace(MEMORY, "other-0123456789")
     assert "no such memory in this region" in refused(legacy, other)
+    away = f"agentcore://{MEMORY}?region=eu-central-1&endpoint=http://127.0.0.1:1"
+    assert "the endpoint cannot be reached\nhint: check ?region=NAME" in refused(legacy, away)
     assert "not the id of a memory" in refused(legacy, legacy.url.replace(MEMORY, "short"))
     away = legacy.url.replace("agentcore://", "agentcore://me:secret@")
     assert "must not contain credentials" in refused(legacy, away)
