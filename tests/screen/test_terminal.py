@@ -46,8 +46,9 @@ class Terminal:
     def press(self, *keys: str) -> None:
         """Press keys as tmux names them."""
         self._tmux("send-keys", *keys)
-        if "Tab" in keys:
-            # On a busy machine, Textual gives keys that come at once to the field before.
+        if keys[-1] in ("Tab", "Enter"):
+            # Both move the focus. Textual does so some messages later: a key that follows at
+            # once, as no person types, still goes to the widget that had the focus before.
             time.sleep(0.5)
 
     @property
