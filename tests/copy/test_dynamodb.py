@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.dynamodb.records import records_of
-from ckpt_backends.dynamodb.write import DynamoWriter
+from ckpt_backends.aws.dynamodb.records import records_of
+from ckpt_backends.aws.dynamodb.write import DynamoWriter
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store

@@ -15,11 +15,12 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.session import Session
 
+from ckpt_backends.aws import engine
+from ckpt_backends.aws.dynamodb.connect import DynamoConnection
+from ckpt_backends.aws.dynamodb.records import decompressed, writes_partition
+from ckpt_backends.aws.dynamodb.store import _owner
+from ckpt_backends.aws.dynamodb.write import PARTITION
 from ckpt_backends.codec.values import MOST_BYTES
-from ckpt_backends.dynamodb import connect as clients
-from ckpt_backends.dynamodb.records import decompressed, writes_partition
-from ckpt_backends.dynamodb.store import _owner
-from ckpt_backends.dynamodb.write import PARTITION
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, UsageError
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.open_for_writing import open_writable
@@ -66,7 +67,7 @@ def before_calls(patch: pytest.MonkeyPatch, act: Callable[[str], object]) -> Non
             client.meta.events.register("before-call", lambda model, **_: act(model.name))
             return client
 
-    patch.setattr(clients, "Session", WatchedSession)
+    patch.setattr(engine, "Session", WatchedSession)
 
 
 def chunk(checkpoint_id: str, thread_id: str = "trip") -> dict[str, Any]:
@@ -446,7 +447,7 @@ def test_a_long_thread_is_copied_and_removed_whole(place: DynamoDbHarness) -> No
 def test_a_lease_of_another_run_is_waited_for_and_ends(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.dynamodb.write._PATIENCE", 0.2)
+    monkeypatch.setattr("ckpt_backends.aws.dynamodb.write._PATIENCE", 0.2)
     held = {"PK": {"S": PARTITION}, "SK": {"S": "purge"}, "lease_holder": {"S": "other"}}
     later = {**held, "held_until": {"N": "99999999999999"}}
     place.client.put_item(TableName=place.table, Item=later)
@@ -462,7 +463,7 @@ def test_a_lease_of_another_run_is_waited_for_and_ends(
 def test_a_lease_of_a_thread_names_the_item_that_blocks_it_and_for_how_long(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.dynamodb.write._PATIENCE", 0.2)
+    monkeypatch.setattr("ckpt_backends.aws.dynamodb.write._PATIENCE", 0.2)
     held = {"PK": {"S": PARTITION}, "SK": {"S": f"thread#{sha256(b'trip').hexdigest()}"}}
     later = {**held, "lease_holder": {"S": "other"}, "held_until": {"N": "99999999999999"}}
     place.client.put_item(TableName=place.table, Item=later)
@@ -711,7 +712,7 @@ def test_a_long_import_that_conflicts_is_completed_by_the_next_one(
 def test_a_killed_purge_leaves_a_remainder_that_the_next_one_removes(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, chance: Chance
 ) -> None:
-    monkeypatch.setattr("ckpt_backends.dynamodb.write._PATIENCE", 30.0)
+    monkeypatch.setattr("ckpt_backends.aws.dynamodb.write._PATIENCE", 30.0)
     kept, cut = place.rows("trip"), 0
     items_kept = len(place.items())
     for dice in chance.rounds(20, at_least=5):
@@ -755,11 +756,11 @@ def test_an_endpoint_in_clear_text_is_warned_of(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
-    monkeypatch.setattr(clients, "_CONNECT_SECONDS", 0.2)
-    monkeypatch.setattr(clients, "_ATTEMPTS", 1)
+    monkeypatch.setattr(engine, "_CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(engine, "_ATTEMPTS", 1)
     url = parse_url("dynamodb://agents?region=eu-central-1&endpoint=http://dynamo.invalid:8000")
     with (
         pytest.warns(InsecureConnection, match="from 'dynamo.invalid' comes over an unencrypted"),
         pytest.raises((StoreUnavailable, UsageError)),
     ):
-        clients.DynamoConnection(url)
+        DynamoConnection(url)

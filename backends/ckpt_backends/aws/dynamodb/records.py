@@ -20,9 +20,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 from botocore.exceptions import ParamValidationError
 from botocore.validate import validate_parameters
 
+from ckpt_backends.aws.dynamodb.connect import Attributes, DynamoConnection, Key, key_attributes
 from ckpt_backends.codec.edits import as_msgpack, msgpack_map, split
 from ckpt_backends.codec.values import MOST_BYTES, unread
-from ckpt_backends.dynamodb.connect import Attributes, DynamoConnection, Key, key_attributes
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
 from ckpt_backends.rows import Cell, ChangeValue, PlacedValue, Row, ValueKind, no_table, not_of

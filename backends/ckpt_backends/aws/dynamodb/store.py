@@ -17,9 +17,8 @@ from itertools import chain, starmap
 from typing import Unpack
 
 from ckpt_backends import shell
-from ckpt_backends.base import BaseStore, OnConnection, ThreadSum
-from ckpt_backends.dynamodb.connect import DynamoConnection, key_attributes
-from ckpt_backends.dynamodb.records import (
+from ckpt_backends.aws.dynamodb.connect import DynamoConnection, key_attributes
+from ckpt_backends.aws.dynamodb.records import (
     CHECKPOINT_PREFIX,
     CHECKPOINTS,
     CHUNK_SORT,
@@ -45,6 +44,7 @@ from ckpt_backends.dynamodb.records import (
     value_of,
     writes_partition,
 )
+from ckpt_backends.base import BaseStore, OnConnection, ThreadSum
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import (
     Capability,

@@ -17,9 +17,9 @@ from itertools import chain
 from typing import Unpack
 
 from ckpt_backends import shell
-from ckpt_backends.agentcore.connect import AT_ONCE, Event, MemoryEvents
-from ckpt_backends.agentcore.declaration import BACKEND
-from ckpt_backends.agentcore.records import (
+from ckpt_backends.aws.agentcore.connect import Event, MemoryEvents
+from ckpt_backends.aws.agentcore.declaration import BACKEND
+from ckpt_backends.aws.agentcore.records import (
     CHECKPOINTS,
     COLUMNS,
     EMPTY,
@@ -33,6 +33,7 @@ from ckpt_backends.agentcore.records import (
     versions_in,
     writes_session,
 )
+from ckpt_backends.aws.engine import AT_ONCE
 from ckpt_backends.base import BaseStore, thread_of
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import (

@@ -32,10 +32,10 @@ BACKEND = Backend(
             ),
         )
     },
-    records="ckpt_backends.dynamodb.records:records_of",
-    edits="ckpt_backends.dynamodb.records:edited_row",
+    records="ckpt_backends.aws.dynamodb.records:records_of",
+    edits="ckpt_backends.aws.dynamodb.records:edited_row",
     creates={Language.PYTHON: "dynamodb"},
-    create="ckpt_backends.dynamodb.write:create_table",
-    checkpoints="ckpt_backends.dynamodb.store:open_store",
-    changes="ckpt_backends.dynamodb.write:open_writable",
+    create="ckpt_backends.aws.dynamodb.write:create_table",
+    checkpoints="ckpt_backends.aws.dynamodb.store:open_store",
+    changes="ckpt_backends.aws.dynamodb.write:open_writable",
 )

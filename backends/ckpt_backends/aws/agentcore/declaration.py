@@ -28,8 +28,8 @@ BACKEND = Backend(
             ),
         )
     },
-    records="ckpt_backends.agentcore.records:records_of",
-    edits="ckpt_backends.agentcore.records:edited_row",
-    checkpoints="ckpt_backends.agentcore.store:open_store",
-    changes="ckpt_backends.agentcore.write:open_writable",
+    records="ckpt_backends.aws.agentcore.records:records_of",
+    edits="ckpt_backends.aws.agentcore.records:edited_row",
+    checkpoints="ckpt_backends.aws.agentcore.store:open_store",
+    changes="ckpt_backends.aws.agentcore.write:open_writable",
 )

@@ -11,119 +11,44 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
-from botocore import exceptions
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.loaders import create_loader
+from botocore.exceptions import ClientError
 from botocore.session import Session
 
+from ckpt_backends.aws.dynamodb.declaration import BACKEND
+from ckpt_backends.aws.engine import AT_ONCE, Errors, check_url, client_of, code_of, session_of
 from ckpt_backends.codec.values import MOST_BYTES
-from ckpt_backends.dynamodb.declaration import BACKEND
-from ckpt_backends.errors import (
-    CkptError,
-    StoreChanged,
-    StoreUnavailable,
-    UnknownLayout,
-    UsageError,
-)
+from ckpt_backends.errors import StoreChanged, UnknownLayout, UsageError
 from ckpt_backends.model import in_chunks
-from ckpt_backends.servers import is_local, unexpected, warn_unencrypted
-from ckpt_backends.url import StoreUrl, split_url
+from ckpt_backends.url import StoreUrl
 
-# Turns the errors of boto3 into those of ckpt, without secrets and without data.
-
-
-_LOGIN = "sign in again, such as with `aws sso login`, or name a profile: ?profile=NAME"
-_CODES: Mapping[str, tuple[str, str]] = {
-    "ResourceNotFoundException": (
-        "no such table in this region",
-        "check the table's name and ?region=NAME; `aws dynamodb list-tables` lists the tables",
-    ),
-    "NoSuchBucket": ("no such bucket", "check ?bucket=NAME"),
-    "ExpiredTokenException": ("the credentials have expired", _LOGIN),
-    "UnrecognizedClientException": ("AWS does not know these credentials", _LOGIN),
-    "ProvisionedThroughputExceededException": (
-        "the table throttles requests",
-        "run the command again later, or raise the table's read and write capacity",
-    ),
-    "SlowDown": ("S3 throttles requests", "run the command again later"),
-    "ServiceUnavailable": ("the service does not answer", "run the command again later"),
-    "ItemCollectionSizeLimitExceededException": ("a partition is full", "remove old threads"),
-}
-_SAME = {
-    "ExpiredToken": "ExpiredTokenException",
-    "RequestExpired": "ExpiredTokenException",
-    "InvalidSignatureException": "UnrecognizedClientException",
-    "InvalidClientTokenId": "UnrecognizedClientException",
-    "InvalidAccessKeyId": "UnrecognizedClientException",
-    "SignatureDoesNotMatch": "UnrecognizedClientException",
-    "IncompleteSignatureException": "UnrecognizedClientException",
-    "ThrottlingException": "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded": "ProvisionedThroughputExceededException",
-    "Throttling": "ProvisionedThroughputExceededException",
-    "InternalServerError": "ServiceUnavailable",
-    "InternalFailure": "ServiceUnavailable",
-    "503": "ServiceUnavailable",
-}
-"""Codes with the meaning of another one."""
-_DENIED = frozenset({"AccessDeniedException", "AccessDenied", "403", "AllAccessDisabled"})
-_ACTION = re.compile(r"perform: ([a-z0-9]+:\w+)")
-_S3 = frozenset({"GetObject", "HeadObject", "PutObject", "DeleteObjects", "CopyObject"})
-_CODE = re.compile(r"[\w.]{1,60}", re.ASCII)
-_CHAIN = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile: ?profile=NAME"
-_KINDS: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
-    (
-        (exceptions.NoCredentialsError, exceptions.PartialCredentialsError),
-        "no AWS credentials found",
-        _CHAIN,
-    ),
-    ((exceptions.NoRegionError,), "no AWS region given", "add ?region=NAME, or set AWS_REGION"),
-    (
-        (exceptions.CredentialRetrievalError, exceptions.SSOError),
-        "the credentials cannot be read",
-        _LOGIN,
-    ),
-    (
-        (exceptions.SSLError,),
-        "TLS failed",
-        "check the endpoint; AWS_CA_BUNDLE names the certificates of authorities",
-    ),
-    (
-        (exceptions.ConnectTimeoutError, exceptions.ReadTimeoutError),
-        "the endpoint does not answer",
-        "check ?region=NAME and ?endpoint=URL, and the network",
-    ),
-    (
-        (exceptions.EndpointConnectionError, HTTPClientError),
-        "the endpoint cannot be reached",
-        "check ?region=NAME and ?endpoint=URL, and the network",
-    ),
+_ERRORS = Errors(
+    {
+        "ResourceNotFoundException": (
+            "no such table in this region",
+            "check the table's name and ?region=NAME; `aws dynamodb list-tables` lists the tables",
+        ),
+        "NoSuchBucket": ("no such bucket", "check ?bucket=NAME"),
+        "ThrottlingException": (
+            "the table throttles requests",
+            "run the command again later, or raise the table's read and write capacity",
+        ),
+        "SlowDown": ("S3 throttles requests", "run the command again later"),
+        "ItemCollectionSizeLimitExceededException": ("a partition is full", "remove old threads"),
+    },
+    {
+        "GetObject": "s3:GetObject",
+        "HeadObject": "s3:GetObject",
+        "PutObject": "s3:PutObject",
+        "CopyObject": "s3:PutObject",
+        "DeleteObjects": "s3:DeleteObject",
+        "TransactWriteItems": "dynamodb:PutItem",
+    },
+    "dynamodb",
 )
-"""Errors of the driver, each with the reason to print and a hint."""
-
-
-def code_of(error: ClientError) -> str:
-    """The code of an AWS error, such as `ResourceNotFoundException`."""
-    code = error.response.get("Error", {}).get("Code")
-    return code if isinstance(code, str) else ""
-
-
-@contextmanager
-def explained(url: StoreUrl, verb: str = "read") -> Iterator[None]:
-    """Turn errors of the driver into `StoreUnavailable`, `UsageError` or `Unreadable`."""
-    try:
-        yield
-    except CkptError:
-        raise
-    except (BotoCoreError, ClientError, OSError) as error:
-        raise unavailable(url, error, verb) from None
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        # The driver did not expect such an answer.
-        raise unexpected(url) from error
+explained = _ERRORS.explained
 
 
 @contextmanager
@@ -160,125 +85,24 @@ _CONFLICTS = frozenset(
 )
 
 
-def unavailable(url: StoreUrl, error: Exception, verb: str) -> StoreUnavailable | UsageError:
-    """The error to print, without the driver's text, which may quote data."""
-    start = f"cannot {verb} '{url}'"
-    if isinstance(error, ClientError):
-        code = code_of(error)
-        if code in _DENIED:
-            action = _action(error)
-            return StoreUnavailable(
-                f"{start}: access denied, {action} is not allowed",
-                hint="docs/layouts.md lists the IAM actions that ckpt needs for this layout",
-            )
-        reason, hint = _CODES.get(_SAME.get(code, code), ("", ""))
-        if reason:
-            return StoreUnavailable(f"{start}: {reason}", hint=hint)
-        shown = code if _CODE.fullmatch(code) else "an unknown error"
-        return StoreUnavailable(f"{start}: AWS answers {shown} to {error.operation_name}")
-    if isinstance(error, exceptions.ProfileNotFound):
-        return UsageError(
-            f"{start}: no such AWS profile", hint="`aws configure list-profiles` lists them"
-        )
-    for kinds, reason, hint in _KINDS:
-        if isinstance(error, kinds):
-            return StoreUnavailable(f"{start}: {reason}", hint=hint)
-    return StoreUnavailable(f"{start}: {type(error).__name__}")
-
-
-def _action(error: ClientError) -> str:
-    """The IAM action that is missing, such as `dynamodb:Query`."""
-    found = _ACTION.search(str(error.response.get("Error", {}).get("Message", "")))
-    if found is not None:
-        return found[1]
-    name = error.operation_name
-    service = "s3" if name in _S3 else "dynamodb"
-    return f"{service}:{_ACTIONS.get(name, name)}"
-
-
-_ACTIONS = {
-    "HeadObject": "GetObject",
-    "CopyObject": "PutObject",
-    "DeleteObjects": "DeleteObject",
-    "TransactWriteItems": "PutItem",
-}
-"""By operation, the action that allows it, if that has another name."""
-
-
-# Makes the clients of boto3 for the URL of a table. Credentials come from boto3's own chain.
-
-
-_PARAMS = {"layout", *BACKEND.params}
-AT_ONCE = 8
-"""Number of requests that run at the same time."""
+_PARAMS = frozenset({"layout", *BACKEND.params})
 _TABLE = re.compile(r"[\w.-]{3,255}", re.ASCII)
-_CONNECT_SECONDS, _ANSWER_SECONDS, _ATTEMPTS = 5, 30, 4
-_ENDPOINTS = {"dynamodb": "endpoint", "s3": "s3_endpoint"}
-"""By service, the parameter of the URL with its address."""
 
 
-def session_of(url: StoreUrl) -> Session:
+def checked_session(url: StoreUrl) -> Session:
     """Check a URL, and make its session. Raises `UsageError` and `UnknownLayout`."""
-    parts = split_url(url.raw)
-    if parts.user is not None:
-        raise UsageError(
-            "refused: a DynamoDB URL must not contain credentials",
-            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use ?profile=NAME",
-        )
+    check_url(url, "a DynamoDB URL", _PARAMS)
     if not _TABLE.fullmatch(url.path):
         raise UsageError(
             f"cannot open '{url}': not the name of a table",
             hint="write dynamodb://TABLE?region=eu-central-1",
-        )
-    if unknown := sorted(url.params.keys() - _PARAMS):
-        raise UsageError(
-            f"cannot read the URL '{url}': unknown parameter '{unknown[0]}'",
-            hint=f"known: {', '.join(sorted(_PARAMS))}",
         )
     if url.params.get("layout", "dynamodb") != "dynamodb":
         raise UnknownLayout(
             f"'{url}' has the layout 'dynamodb'", hint="remove ?layout= from the URL"
         )
     with explained(url, "open"):
-        session = Session(profile=url.params.get("profile") or None)
-        # Reading the descriptions of the services takes longer than anything else here.
-        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-    return session
-
-
-@cache
-def _loader(data_path: str | None) -> Any:
-    """The reader of the services' descriptions, which keeps what it has read."""
-    return create_loader(data_path)
-
-
-def client_of(url: StoreUrl, session: Session, service: str) -> Any:
-    """A client of `dynamodb` or `s3`. Raises `UsageError` and errors of boto3."""
-    config = Config(
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=_ANSWER_SECONDS,
-        max_pool_connections=AT_ONCE + 2,
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-        user_agent_extra="ckpt",
-    )
-    name = _ENDPOINTS[service]
-    try:
-        client = session.create_client(
-            service,
-            url.params.get("region") or None,
-            endpoint_url=url.params.get(name) or None,
-            config=config,
-        )
-    except ValueError:
-        raise UsageError(
-            f"cannot open '{url}': {name} or region has no valid form",
-            hint=f"write ?{name}=https://HOST and ?region=eu-central-1",
-        ) from None
-    place = urlsplit(client.meta.endpoint_url)
-    if place.scheme == "http" and not is_local(place.hostname or ""):
-        host = place.hostname or ""
-        warn_unencrypted(host, "use an https:// endpoint", f"data from '{host}' comes")
-    return client
+        return session_of(url)
 
 
 KEYS = {"PK": "HASH", "SK": "RANGE"}
@@ -314,7 +138,7 @@ class DynamoConnection:
     def __init__(self, url: StoreUrl) -> None:
         self.url = url
         self.table = url.path
-        self._session = session_of(url)
+        self._session = checked_session(url)
         self.bucket: str | None = url.params.get("bucket") or None
         prefix = url.params.get("key_prefix", "").strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
@@ -341,7 +165,7 @@ class DynamoConnection:
     def s3(self) -> Any:
         """The client of S3, which is made when the first payload needs it."""
         with explained(self.url, "open"):
-            return client_of(self.url, self._session, "s3")
+            return client_of(self.url, self._session, "s3", "s3_endpoint")
 
     def object_key(self, ref_key: str) -> str:
         """The key in the bucket of a payload whose item names `ref_key`."""

@@ -28,33 +28,18 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ckpt_backends.base import BaseWritableStore, OnConnection
-from ckpt_backends.changes import (
-    BACKUPS,
-    MOVED,
-    Change,
-    CopyOfCheckpoint,
-    Remaining,
-    Remains,
-    Removal,
-    Removed,
-    gone,
-    moved,
-)
-from ckpt_backends.dynamodb.connect import (
+from ckpt_backends.aws.dynamodb.connect import (
     KEYS,
     Attributes,
     DynamoConnection,
     Key,
-    client_of,
-    code_of,
+    checked_session,
     explained,
     explained_change,
     is_conflict,
     key_attributes,
-    session_of,
 )
-from ckpt_backends.dynamodb.records import (
+from ckpt_backends.aws.dynamodb.records import (
     CHECKPOINT_PREFIX,
     CHECKPOINTS,
     CHUNK_PREFIX,
@@ -96,6 +81,20 @@ from ckpt_backends.dynamodb.records import (
     value_of,
     why_unreachable,
     write_item,
+)
+from ckpt_backends.aws.engine import client_of, code_of
+from ckpt_backends.base import BaseWritableStore, OnConnection
+from ckpt_backends.changes import (
+    BACKUPS,
+    MOVED,
+    Change,
+    CopyOfCheckpoint,
+    Remaining,
+    Remains,
+    Removal,
+    Removed,
+    gone,
+    moved,
 )
 from ckpt_backends.errors import (
     CkptError,
@@ -1153,7 +1152,7 @@ def create_table(url: StoreUrl, language: Language) -> None:  # noqa: ARG001 - P
     The bucket for long payloads must exist, if the URL names one. Raises `UsageError`,
     `StoreUnavailable`, and `Refused` if the table has other items.
     """
-    session = session_of(url)
+    session = checked_session(url)
     with explained(url, "create"):
         client = client_of(url, session, "dynamodb")
         try:

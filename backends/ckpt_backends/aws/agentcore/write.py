@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 
-from ckpt_backends.agentcore.connect import Event
-from ckpt_backends.agentcore.records import (
+from ckpt_backends.aws.agentcore.connect import Event
+from ckpt_backends.aws.agentcore.records import (
     CHECKPOINTS,
     EMPTY,
     VALUES,
@@ -29,7 +29,7 @@ from ckpt_backends.agentcore.records import (
     versions_of,
     writes_session,
 )
-from ckpt_backends.agentcore.store import (
+from ckpt_backends.aws.agentcore.store import (
     AgentCoreStore,
     Identity,
     ThreadEvents,

@@ -1,0 +1,1 @@
+"""Opens layouts in services of AWS: DynamoDB tables, and memories of Bedrock AgentCore."""
