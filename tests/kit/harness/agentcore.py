@@ -77,9 +77,6 @@ class AgentCoreHarness(Harness):
         finally:
             saver.processor = before
 
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        return any(ns and ":" not in ns for ns in self.kept_saver.namespaces(thread_id))
-
     def forget(self, thread_id: str) -> None:
         self.kept_saver.forget(thread_id)
 

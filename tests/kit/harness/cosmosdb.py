@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ckpt_backends.testing.counting import Count
-from ckpt_backends.testing.harness import Harness, Refusal, StoredRows, TestServer
+from ckpt_backends.testing.harness import Harness, Refusal, TestServer
 from tests.kit.servers import Server
 
 KEY = "Y2twdC10ZXN0cw=="
@@ -76,38 +74,3 @@ class CosmosHarness(Harness):
 
     def fingerprint(self) -> object:
         return self.items()
-
-    def rows(self, thread_id: str) -> StoredRows:
-        found: StoredRows = {"checkpoints": [], "writes": []}
-        for item in self.items(thread_id):
-            kind, _, ns, own, *task = item["id"].split("$")
-            if kind == "checkpoint":
-                parent, metadata = item["parent_checkpoint_id"], repr(item["metadata"])
-                row = (ns, own, parent, item["type"], item["checkpoint"], metadata)
-                found["checkpoints"].append(row)
-            else:
-                row = (ns, own, *task, item["channel"], item["type"], item["value"])
-                found["writes"].append(row)
-        return {table: sorted(rows, key=repr) for table, rows in found.items()}
-
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for item in self.items(thread_id):
-            if item["id"].split("$")[3] <= until:
-                for name in ("id", "partition_key"):
-                    kind, _, *rest = item[name].split("$")
-                    item[name] = "$".join((kind, new_id, *rest))
-                self.seeing.container.upsert_item({**item, "thread_id": new_id})
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        found = self.seeing.namespaces({"configurable": {"thread_id": thread_id}})
-        return any(ns and ":" not in ns for ns in found)
-
-    def count(self) -> Count:
-        found = Count()
-        for item in self.items():
-            if item["id"].startswith("checkpoint$"):
-                size = len(b64decode(item["checkpoint"])) + len(b64decode(item["metadata"][1]))
-                found.add("checkpoints", "checkpoints", size)
-            else:
-                found.add("writes", "writes", len(b64decode(item["value"])))
-        return found

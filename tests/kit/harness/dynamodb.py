@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, StoredRows, TestServer
 from ckpt_backends.url import parse_url
 from tests.kit.servers import Server
@@ -181,21 +180,6 @@ class DynamoDbHarness(Harness):
         for one in self._of(thread_id):
             if _checkpoint_of(one) <= until:
                 self.client.put_item(TableName=self.table, Item=_moved(one, thread_id, new_id))
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        spaces = {one["ns"]["S"] for one in self._of(thread_id) if "ns" in one}
-        return any(ns and ":" not in ns for ns in spaces)
-
-    def count(self) -> Count:
-        found = Count()
-        kinds = {"CHECKPOINT": ("checkpoints", "checkpoints"), "WRITES": ("writes", "writes")}
-        for one in self.items():
-            kind = one["PK"]["S"].partition("_")[0]
-            if kind in kinds:
-                found.add(*kinds[kind], 0)
-            else:
-                found.held["bytes"] += len(one["payload"]["B"])
-        return found
 
 
 def _moved(item: dict[str, Any], thread_id: str, new_id: str) -> dict[str, Any]:

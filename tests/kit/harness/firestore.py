@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.request import Request, urlopen
 
-from ckpt_backends.testing.counting import Count
-from ckpt_backends.testing.harness import Harness, StoredRows, TestServer
+from ckpt_backends.testing.harness import Harness, TestServer
 from tests.kit.servers import Server
 
 COLLECTION = "agents"
@@ -76,48 +75,3 @@ class FirestoreHarness(Harness):
 
     def fingerprint(self) -> object:
         return self.documents("checkpoints"), self.documents("writes")
-
-    def _of(self, thread_id: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Kind, path and fields of the documents of a thread."""
-        for group in ("checkpoints", "writes"):
-            for path, fields in self.documents(group, thread_id).items():
-                if fields["checkpoint_key"].split("/")[1] == thread_id:
-                    yield group, path, fields
-
-    def rows(self, thread_id: str) -> StoredRows:
-        found: StoredRows = {"checkpoints": [], "writes": []}
-        for group, _, fields in self._of(thread_id):
-            _, _, ns, own, *task = fields["checkpoint_key"].split("/")
-            rest = {one: value for one, value in fields.items() if one != "checkpoint_key"}
-            if group == "checkpoints":
-                names = ("parent_checkpoint_id", "type", "checkpoint")
-                first = ns, own, *(rest.pop(name) for name in names)
-                found[group].append((*first, repr(rest.pop("metadata")), repr(sorted(rest))))
-            else:
-                found[group].append((ns, own, *task, repr(sorted(rest.items()))))
-        return {table: sorted(rows) for table, rows in found.items()}
-
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for _, path, fields in self._of(thread_id):
-            kind, _, ns, own, *rest = fields["checkpoint_key"].split("/")
-            if own <= until:
-                place = self.client.document(COLLECTION, f"{new_id}_{ns}", *path.split("/")[2:])
-                place.set({**fields, "checkpoint_key": "/".join([kind, new_id, ns, own, *rest])})
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        found = self.kept_saver.namespaces({"configurable": {"thread_id": thread_id}})
-        return any(ns and ":" not in ns for ns in found)
-
-    def count(self) -> Count:
-        found = Count()
-        for fields in self.documents("checkpoints").values():
-            size = sum(map(_length, (fields["checkpoint"], fields["metadata"][1])))
-            found.add("checkpoints", "checkpoints", size)
-        for fields in self.documents("writes").values():
-            found.add("writes", "writes", _length(fields["value"]))
-        return found
-
-
-def _length(text: str) -> int:
-    """The length of what a text is the base64 of."""
-    return len(text) * 3 // 4 - text.count("=")

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ckpt_backends.testing.harness import StoredRows, TestServer
+from ckpt_backends.testing.harness import Harness, TestServer
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.savers.kagent import AddressedSaver, CorrectedSaver, made, saver_on
 
@@ -27,6 +27,7 @@ class KagentHarness(PostgresHarness):
     }
     failing_scenarios: ClassVar[frozenset[str]] = frozenset()
     """JSON and base64 hold what PostgreSQL's JSON cannot."""
+    rows = Harness.rows
     skipped_scenarios: ClassVar[frozenset[str]] = frozenset(
         # Of two parallel tasks, the one whose writes arrive last replaces those of the other.
         {"conditional", "fanout-send", "fanout-join", "defer", "odd-names", "odd-names-stopped"}
@@ -48,19 +49,3 @@ class KagentHarness(PostgresHarness):
 
     def corrected_saver(self, saver: Any) -> Any:
         return CorrectedSaver(saver.connection)
-
-    def rows(self, thread_id: str) -> StoredRows:
-        times = "user_id, created_at, updated_at, deleted_at"
-        columns = {
-            "lg_checkpoint": "parent_checkpoint_id, checkpoint_type, checkpoint,"
-            f" convert_from(decode(metadata, 'base64'), 'UTF8'), version, {times}",
-            "lg_checkpoint_write": f"write_idx, task_id, channel, value_type, value, {times}",
-        }
-        return {
-            table: self.run(
-                f"SELECT checkpoint_ns, checkpoint_id, {listed} FROM {table}"
-                " WHERE thread_id = %s ORDER BY 1, 2, 3, 4",
-                thread_id,
-            )
-            for table, listed in columns.items()
-        }

@@ -7,9 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, StoredRows, TestServer
-from tests.kit.harness.counting import BLOBS, CHECKPOINTS, WRITES
 from tests.kit.savers.dev import FileSaver, FollowingSaver, stored
 
 
@@ -84,23 +82,6 @@ class DevHarness(Harness):
             if key[0] == thread_id:
                 saver.blobs[new_id, *key[1:]] = it
 
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        return any(ns and ":" not in ns for ns in self.kept_saver.storage[thread_id])
-
     def forget(self, thread_id: str) -> None:
         self.kept_saver.delete_thread(thread_id)
         self._following.store()
-
-    def count(self) -> Count:
-        found = Count()
-        saver = FileSaver(self.path)
-        for namespaces in saver.storage.values():
-            for rows in namespaces.values():
-                for body, metadata, _ in rows.values():
-                    found.add(CHECKPOINTS, "checkpoints", len(body[1]) + len(metadata[1]))
-        for writes in saver.writes.values():
-            for _, _, value, *_ in writes.values():
-                found.add(WRITES, "writes", len(value[1]))
-        for value in saver.blobs.values():
-            found.add(BLOBS, "blobs", len(value[1]))
-        return found

@@ -11,9 +11,7 @@ from bson.codec_options import CodecOptions
 from bson.errors import InvalidDocument
 from bson.raw_bson import RawBSONDocument
 
-from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, Refusal, StoredRows, TestServer
-from tests.kit.harness.counting import CHECKPOINTS, HOLDS, WRITES
 from tests.kit.savers.mongodb import in_order
 from tests.kit.servers import Server, mongodb_database
 
@@ -93,33 +91,9 @@ class MongoHarness(Harness):
             if copies:
                 self.database[table].insert_many(copies)
 
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        found = self.database["checkpoints"].distinct("checkpoint_ns", {"thread_id": thread_id})
-        return any(ns and ":" not in ns for ns in found)
-
     def forget(self, thread_id: str) -> None:
         self.kept_saver.delete_thread(thread_id)
 
     @staticmethod
     def _kept() -> dict[str, int]:
         return {"_id": 0, "thread_id": 0}
-
-    def count(self) -> Count:
-        found = Count()
-        with pymongo.MongoClient[Any](self.url) as client:
-            database = client.get_default_database()
-            for collection in database.list_collection_names():
-                table = WRITES if "write" in collection else CHECKPOINTS
-                options = CodecOptions(RawBSONDocument)
-                for it in database.get_collection(collection, options).find():
-                    names = ("checkpoint", "checkpoint_data", "metadata")
-                    parts = ("value",) if table == WRITES else names
-                    size = sum(_bson_length(it.get(part)) for part in parts)
-                    found.add(table, HOLDS[table], size)
-        return found
-
-
-def _bson_length(value: Any) -> int:
-    if isinstance(value, RawBSONDocument):
-        return len(value.raw)
-    return len(value.encode() if isinstance(value, str) else value or b"")

@@ -9,11 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import ormsgpack
-
 from ckpt_backends.objectstorage.engine.records import is_safe
-from ckpt_backends.testing.counting import Count
-from ckpt_backends.testing.harness import Harness, Refusal, StoredRows, TestServer
+from ckpt_backends.testing.harness import Harness, Refusal, TestServer
 from tests.kit.servers import Server
 
 
@@ -77,47 +74,6 @@ class ObjectStorageHarness(Harness):
 
     def fingerprint(self) -> object:
         return self.objects()
-
-    def rows(self, thread_id: str) -> StoredRows:
-        found: StoredRows = {"checkpoints": [], "writes": []}
-        for path, data in self._of(thread_id).items():
-            _, *place = path.split("/")
-            fields = ormsgpack.unpackb(data)
-            if "checkpoint" in fields:
-                own = place[-1].removesuffix(".msgpack")
-                ns = place[0] if len(place) == 3 else ""
-                body, metadata = fields["checkpoint"], fields["metadata"]
-                parent = fields["parent_checkpoint_id"]
-                found["checkpoints"].append((ns, own, parent, *body, repr(metadata)))
-            else:
-                found["writes"].append((*place, repr(fields)))
-        return {table: sorted(rows, key=repr) for table, rows in found.items()}
-
-    def _of(self, thread_id: str) -> dict[str, bytes]:
-        return self.objects(f"{thread_id}/") if is_safe(thread_id) else {}
-
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for path, data in self._of(thread_id).items():
-            _, _, rest = path.partition("/")
-            parts = rest.split("/")
-            own = parts[-1].removesuffix(".msgpack") if len(parts) < 4 else parts[-3]
-            if own <= until:
-                self.put(f"{new_id}/{rest}", data)
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        found = self.kept_saver.namespaces({"configurable": {"thread_id": thread_id}})
-        return any(ns and ":" not in ns for ns in found)
-
-    def count(self) -> Count:
-        found = Count()
-        for data in self.objects().values():
-            fields = ormsgpack.unpackb(data)
-            if "checkpoint" in fields:
-                size = len(fields["checkpoint"][1]) + len(fields["metadata"][1])
-                found.add("checkpoints", "checkpoints", size)
-            else:
-                found.add("writes", "writes", len(fields["value"]))
-        return found
 
 
 class BucketHarness(ObjectStorageHarness):

@@ -12,7 +12,6 @@ import redis
 
 from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import POINTERS, Harness, Refusal, StoredRows, TestServer
-from tests.kit.harness.counting import BLOBS
 from tests.kit.harness.postgres import ShallowPostgresHarness
 from tests.kit.savers.redis import PlainRedisSaver, SeeingShallowRedisSaver, dump
 
@@ -106,11 +105,6 @@ class RedisHarness(Harness):
         rest = name.removeprefix(f"{kind}:{thread_id}:".encode())
         return f"{kind}:{new_id}:".encode() + rest
 
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        start = f"checkpoint_latest:{thread_id}:".encode()
-        found = [one.removeprefix(start) for one in self._names("checkpoint_latest", thread_id)]
-        return any(b":" not in ns and ns != b"__empty__" for ns in found)
-
     def forget(self, thread_id: str) -> None:
         for kind in self.KINDS:
             for name in self._names(kind, thread_id):
@@ -169,7 +163,6 @@ class ShallowRedisHarness(RedisHarness):
 class PlainRedisHarness(Harness):
     """The saver of hashes, which needs no modules of Redis."""
 
-    KINDS = ("checkpoint", "writes")
     name: ClassVar[str] = "redis-hash"
     server: ClassVar[str | None] = "redis"
     has_task_paths: ClassVar[bool] = False
@@ -191,49 +184,6 @@ class PlainRedisHarness(Harness):
 
     def fingerprint(self) -> object:
         return dump(self.url)
-
-    def rows(self, thread_id: str) -> StoredRows:
-        return {
-            kind: sorted(
-                (name.removeprefix(f"{kind}${thread_id}$".encode()), *_fields(self.client, name))
-                for name in self._names(kind, thread_id)
-            )
-            for kind in self.KINDS
-        }
-
-    def _names(self, kind: str, thread_id: str) -> list[bytes]:
-        begin = f"{kind}${thread_id}$".encode()
-        return [one for one in self.client.scan_iter(f"{kind}$*", 5000) if one.startswith(begin)]
-
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for kind in self.KINDS:
-            begin = f"{kind}${thread_id}$".encode()
-            for name in self._names(kind, thread_id):
-                rest = name.removeprefix(begin)
-                if rest.split(b"$")[1].decode() <= until:
-                    self.client.copy(name, f"{kind}${new_id}$".encode() + rest)
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        begin = f"checkpoint${thread_id}$".encode()
-        found = {
-            one.removeprefix(begin).split(b"$")[0] for one in self._names("checkpoint", thread_id)
-        }
-        return any(ns and b":" not in ns for ns in found)
-
-    def forget(self, thread_id: str) -> None:
-        for kind in self.KINDS:
-            for name in self._names(kind, thread_id):
-                self.client.delete(name)
-
-    def count(self) -> Count:
-        found = Count()
-        with redis.Redis.from_url(self.url) as client:
-            for name in client.scan_iter(count=1000):
-                kind = name.partition(self.separator.encode())[0].decode()
-                fields = ("checkpoint", "metadata") if kind == "checkpoint" else ("value",)
-                size = sum(client.hstrlen(name, one) for one in fields)
-                found.add(kind, "checkpoints" if kind == "checkpoint" else "writes", size)
-        return found
 
 
 class PlainRedisSaverHarness(PlainRedisHarness):
@@ -266,79 +216,10 @@ class PlainRedisSaverHarness(PlainRedisHarness):
         finally:
             saver.close()
 
-    def rows(self, thread_id: str) -> StoredRows:
-        found: StoredRows = {"checkpoints": [], "checkpoint_blobs": [], "writes": []}
-        for ns in self._namespaces(thread_id):
-            for own in self._ids(thread_id, ns):
-                raw = self.client.get(f"lg:cp:{thread_id}:{ns}:{own}")
-                stored, metadata, parent, _ = self.kept_saver._parse_checkpoint_payload(raw)
-                found["checkpoints"].append((ns, own, parent, repr(stored), "", repr(metadata)))
-                writes = self.client.hgetall(f"lg:wr:{thread_id}:{ns}:{own}")
-                found["writes"] += [(ns, own, *one) for one in sorted(writes.items())]
-            for name, channel, version in self._blobs(thread_id, ns):
-                found["checkpoint_blobs"].append((ns, channel, version, self.client.get(name)))
-        return {table: sorted(rows) for table, rows in found.items()}
-
-    def _namespaces(self, thread_id: str) -> list[str]:
-        told = map(json.loads, self.client.hvals("lg:threads"))
-        return sorted(one["ns"] for one in told if one["thread"] == thread_id)
-
-    def _ids(self, thread_id: str, ns: str) -> list[str]:
-        return [one.decode() for one in self.client.zrange(f"lg:idx:{thread_id}:{ns}", 0, -1)]
-
-    def _blobs(self, thread_id: str, ns: str) -> Iterator[tuple[bytes, str, str]]:
-        start = f"lg:blob:{thread_id}:{ns}:"
-        others = [one for one in self._namespaces(thread_id) if one.startswith(f"{ns}:")]
-        for name in self.client.scan_iter("lg:blob:*", 5000):
-            channel, _, version = name.decode().removeprefix(start).rpartition(":")
-            if name.decode().startswith(start) and not any(
-                name.decode().startswith(f"lg:blob:{thread_id}:{other}:") for other in others
-            ):
-                yield name, channel, version
-
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for ns in self._namespaces(thread_id):
-            timeline = f"lg:idx:{new_id}:{ns}"
-            for own in self._ids(thread_id, ns):
-                if own <= until:
-                    for kind in ("cp", "wr"):
-                        old = f"lg:{kind}:{thread_id}:{ns}:{own}"
-                        self.client.copy(old, f"lg:{kind}:{new_id}:{ns}:{own}")
-                    self.client.zadd(timeline, {own: self.client.incr("lg:seq")})
-            for name, channel, version in self._blobs(thread_id, ns):
-                self.client.copy(name, f"lg:blob:{new_id}:{ns}:{channel}:{version}")
-            if self.client.exists(timeline):
-                self.client.hset("lg:threads", timeline, json.dumps({"thread": new_id, "ns": ns}))
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        return any(ns and ":" not in ns for ns in self._namespaces(thread_id))
-
     def forget(self, thread_id: str) -> None:
-        for ns in self._namespaces(thread_id):
-            for name, _, _ in self._blobs(thread_id, ns):
-                self.client.delete(name)
         self.kept_saver.delete_thread(thread_id)
-
-    def count(self) -> Count:
-        found = Count()
-        with redis.Redis.from_url(self.url) as client:
-            for name in client.scan_iter(count=1000):
-                match name.split(b":")[1:2]:
-                    case [b"cp"]:
-                        found.add("checkpoint", "checkpoints", client.strlen(name))
-                    case [b"blob"]:
-                        found.add(BLOBS, "blobs", client.strlen(name))
-                    case [b"wr"]:
-                        values = client.hvals(name)
-                        found.rows["writes"] += 1
-                        found.held["writes"] += len(values)
-                        found.held["bytes"] += sum(map(len, values))
-                    case [b"threads"]:
-                        found.rows["threads"] += client.hlen(name)
-        return found
-
-
-def _fields(client: Any, name: bytes) -> tuple[Any, ...]:
-    fields = client.hgetall(name)
-    metadata = fields.pop(b"metadata", b"")
-    return tuple(sorted(fields.items())), "", "", "", metadata
+        # The saver leaves values that no checkpoint has any more.
+        start = f"lg:blob:{thread_id}:".encode()
+        for name in self.client.scan_iter("lg:blob:*", 5000):
+            if name.startswith(start):
+                self.client.delete(name)

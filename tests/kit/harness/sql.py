@@ -55,10 +55,6 @@ class SqlHarness(Harness):
                 thread_id,
             )
 
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        query = f"SELECT DISTINCT checkpoint_ns FROM {self.TABLES[0]} WHERE {self.of_thread}"
-        return any(ns and ":" not in ns for (ns,) in self.run(query, thread_id))
-
     def forget(self, thread_id: str) -> None:
         for table in self.TABLES:
             self.run(f"DELETE FROM {table} WHERE {self.of_thread}", thread_id)

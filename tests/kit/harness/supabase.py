@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from postgrest.exceptions import APIError
 
-from ckpt_backends.testing.harness import Refusal, StoredRows, TestServer
+from ckpt_backends.testing.harness import Harness, Refusal, TestServer
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.savers.supabase import OrderedSaver, made, saver_on
 
@@ -29,6 +29,7 @@ class SupabaseHarness(PostgresHarness):
     """The saver sends the first answer of a task twice with the second one, in one statement that
     PostgreSQL refuses. JSON and base64 hold what PostgreSQL's JSON cannot."""
     scenario_errors: ClassVar[Refusal] = APIError
+    rows = Harness.rows
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         return made(super().create(folder, server))
@@ -40,18 +41,3 @@ class SupabaseHarness(PostgresHarness):
 
     def corrected_saver(self, saver: Any) -> Any:
         return OrderedSaver(saver.client)
-
-    def rows(self, thread_id: str) -> StoredRows:
-        columns = {
-            self.TABLES[0]: "parent_checkpoint_id, checkpoint ->> 'type' AS tag,"
-            " checkpoint ->> 'data' AS data, metadata::text, created_at",
-            self.TABLES[1]: "task_id, idx, task_path, channel, write::text, created_at",
-        }
-        return {
-            table: self.run(
-                f"SELECT checkpoint_ns, checkpoint_id, {listed} FROM {table}"
-                " WHERE thread_id = %s ORDER BY 1, 2, 3, 4",
-                thread_id,
-            )
-            for table, listed in columns.items()
-        }

@@ -7,9 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, TestServer
-from tests.kit.harness.counting import CHECKPOINTS, HOLDS, TABLES
 from tests.kit.savers.three_table import ThreeTableSaver, connected
 from tests.kit.servers import Server, mysql_database, postgres_database
 
@@ -52,18 +50,6 @@ class ThreeTableHarness(Harness):
     def times(self, thread_id: str) -> tuple[datetime, datetime] | None:
         found = self._saver.times[thread_id]
         return min(found), max(found)
-
-    def count(self) -> Count:
-        found = Count()
-        with connected(self.url) as execute:
-            for table in TABLES:
-                # SQLite's length of a BLOB is its number of bytes.
-                length = "octet_length" if "://" in self.url else "length"
-                size = "0" if table == CHECKPOINTS else f"{length}(blob_data)"
-                query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
-                ((rows, total),) = execute(query, []).fetchall()
-                found.add(table, HOLDS[table], int(total), rows)
-        return found
 
 
 class LatestThreeTableHarness(ThreeTableHarness):

@@ -15,7 +15,6 @@ from langgraph.checkpoint.base import get_checkpoint_id
 from langgraph_checkpoint_aws.checkpoint.valkey import AgentCoreValkeySaver, ValkeySaver
 from valkey import Valkey
 
-from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import (
     POINTERS,
     ROW_KINDS,
@@ -106,43 +105,12 @@ class ValkeyHarness(Harness):
     def _ids(self, thread_id: str, ns: str) -> list[str]:
         return [one.decode() for one in self.client.lrange(f"thread:{{{thread_id}}}:{ns}", 0, -1)]
 
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for ns in self._namespaces(thread_id):
-            for own in reversed(self._ids(thread_id, ns)):
-                if own > until:
-                    continue
-                name = f"checkpoint:{{{thread_id}}}:{ns}:{own}"
-                stored = {**json.loads(self.client.get(name)), "thread_id": new_id}
-                text = json.dumps(stored, separators=(",", ":"))
-                self.client.set(f"checkpoint:{{{new_id}}}:{ns}:{own}", text)
-                new = f"writes:{{{new_id}}}:{ns}:{own}"
-                self.client.copy(f"writes:{{{thread_id}}}:{ns}:{own}", new)
-                self.client.lpush(f"thread:{{{new_id}}}:{ns}", own)
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        return any(ns and ":" not in ns for ns in self._namespaces(thread_id))
-
     def forget(self, thread_id: str) -> None:
         for kind in ("checkpoint", "writes", "thread"):
             start = f"{kind}:{{{thread_id}}}:".encode()
             for name in list(self.client.scan_iter(f"{kind}:{{*", 5000)):
                 if name.startswith(start):
                     self.client.delete(name)
-
-    def count(self) -> Count:
-        found = Count()
-        for name in self.client.scan_iter(count=1000):
-            match name.partition(b":")[0]:
-                case b"checkpoint":
-                    found.add("checkpoint", "checkpoints", self.client.strlen(name))
-                case b"writes":
-                    writes = json.loads(self.client.get(name))
-                    found.rows["writes"] += 1
-                    found.held["writes"] += len(writes)
-                    found.held["bytes"] += sum(len(one["value"]) for one in writes)
-                case b"thread":
-                    found.rows["thread"] += 1
-        return found
 
 
 ACTOR = "ann:1"
@@ -212,6 +180,7 @@ class AgentCoreValkeyHarness(ValkeyHarness):
     failing_scenarios: ClassVar[frozenset[str]] = frozenset()
     skipped_scenarios: ClassVar[frozenset[str]] = frozenset({"interrupt-twice-answered"})
     """It adds the second question of a task to the first, so that LangGraph refuses an answer."""
+    rows = Harness.rows
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
@@ -231,39 +200,6 @@ class AgentCoreValkeyHarness(ValkeyHarness):
         """The namespaces of a thread."""
         return [ns for own, ns in spaces_of(self.client) if own == thread_id]
 
-    def rows(self, thread_id: str) -> StoredRows:
-        found: StoredRows = {"checkpoint": [], "writes": [], POINTERS: []}
-        for ns in self.namespaces(thread_id):
-            ids = [one.decode() for one in self.client.lrange(self.listed(thread_id, ns), 0, -1)]
-            for own in ids:
-                stored = json.loads(self.client.get(self.key("checkpoint", thread_id, ns, own)))
-                metadata = json.dumps(stored.pop("metadata"))
-                for name in ("thread_id", "session_id"):
-                    del stored[name]
-                found["checkpoint"].append((ns, own, json.dumps(stored), "", "", metadata))
-                written = self.client.lrange(self.key("writes", thread_id, ns, own), 0, -1)
-                found["writes"] += [(ns, own, *written)] if written else []
-            found[POINTERS].append((ns, "", "", "", "", *ids))
-        return {kind: sorted(rows) for kind, rows in found.items()}
-
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for ns in self.namespaces(thread_id):
-            ids = [one.decode() for one in self.client.lrange(self.listed(thread_id, ns), 0, -1)]
-            for own in reversed(ids):
-                if own > until:
-                    continue
-                new = self.key("checkpoint", new_id, ns, own)
-                stored = json.loads(self.client.get(self.key("checkpoint", thread_id, ns, own)))
-                session = new.removeprefix("agentcore:checkpoint:").partition(f":{ACTOR}:")[0]
-                made = {**stored, "thread_id": new_id, "session_id": session}
-                self.client.set(new, json.dumps(made, separators=(",", ":")))
-                writes = self.key("writes", thread_id, ns, own)
-                self.client.copy(writes, self.key("writes", new_id, ns, own))
-                self.client.lpush(self.listed(new_id, ns), own)
-
-    def has_stateful_subgraph(self, thread_id: str) -> bool:
-        return any(ns and ":" not in ns for ns in self.namespaces(thread_id))
-
     def forget(self, thread_id: str) -> None:
         for ns in self.namespaces(thread_id):
             for kind in ("checkpoint", "writes", "channel"):
@@ -271,19 +207,3 @@ class AgentCoreValkeyHarness(ValkeyHarness):
                 for name in list(self.client.scan_iter(f"{start}*", 5000)):
                     self.client.delete(name)
             self.client.delete(self.listed(thread_id, ns))
-
-    def count(self) -> Count:
-        found = Count()
-        for name in self.client.scan_iter("agentcore:*", count=1000):
-            kind = name.split(b":")[1].decode()
-            match kind:
-                case "checkpoint":
-                    found.add("checkpoint", "checkpoints", self.client.strlen(name))
-                case "writes":
-                    writes = self.client.lrange(name, 0, -1)
-                    found.rows["writes"] += 1
-                    found.held["writes"] += len(writes)
-                    found.held["bytes"] += sum(map(len, writes))
-                case _:
-                    found.rows["thread" if kind == "session" else kind] += 1
-        return found
