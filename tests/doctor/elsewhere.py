@@ -14,8 +14,6 @@ SEARCHED = ("redis", "redis-shallow")
 JS = ("redis-js", "redis-js-shallow")
 REDIS = (*SEARCHED, *JS, "redis-hash", "redis-plain", "valkey", "valkey-agentcore")
 ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
-    ("delta-unanchored", ("kagent",)): "test_kagent.test_a_delta_channel_without_its_first_values",
-    ("state-by-library", ("kagent",)): "test_kagent.test_a_list_that_releases_read_differently",
     ("rows-hidden", POSTGRES): "test_hidden_rows.test_a_policy_on_one_table",
     ("rows-hidden", MYSQL): "test_hidden_rows.test_a_view_on_mysql",
     ("rows-hidden", TENANTS): "test_hidden_rows.test_a_policy_on_the_tables_of_an_application",
@@ -27,15 +25,15 @@ ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
     ("branches-share-value", ("postgres",)): "test_clean.test_a_postgres_database_of_javascript",
     ("branches-share-value", ("redis-plain",)): "test_planted.test_branches_that_share_values",
     ("index-missing", SEARCHED): "test_redis.test_a_search_index_that_is_gone",
+    ("ttl-partial", REDIS): "test_redis.test_a_checkpoint_that_expires_alone",
     ("ttl-partial", ("mongodb",)): "test_mongodb.test_documents_that_expire_beside_others",
     ("ttl-partial", ("mongodb-js",)): "test_mongodb.test_documents_of_langgraph_js_that_expire",
     ("ttl-partial", ("dynamodb",)): "test_dynamodb.test_items_that_stay",
     ("index-stale", ("redis",)): "test_redis.test_keys_that_contradict_documents",
     ("index-stale", ("redis-shallow",)): "test_redis.test_a_write_that_a_shallow_saver_lists_not",
     ("index-stale", JS): "test_redis.test_writes_that_langgraph_js_does_not_read",
-    ("index-stale", ("valkey",)): "test_redis.test_lists_of_valkey_that_contradict_checkpoints",
-    ("index-stale", ("valkey-agentcore",)): (
-        "test_redis.test_lists_of_agentcore_that_contradict_checkpoints"
+    ("index-stale", ("valkey", "valkey-agentcore")): (
+        "test_redis.test_lists_that_contradict_checkpoints"
     ),
     ("index-stale", ("redis-plain",)): "test_redis.test_a_timeline_that_names_lost_checkpoints",
     ("space-free", DOCUMENTS): "test_mongodb.test_unused_space_counts_only_if_it_is_much",
@@ -44,5 +42,6 @@ MENDED = {
     *(("dynamodb", "ttl-partial"), ("redis", "index-stale"), ("redis-shallow", "index-stale")),
     *(("valkey", "index-stale"), ("redis-plain", "index-stale")),
     ("valkey-agentcore", "index-stale"),
+    *((layout, "ttl-partial") for layout in REDIS),
 }
 """The layouts and codes of which these tests run the statement of the finding, and ask again."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psycopg
 from bson import Binary
@@ -88,13 +88,23 @@ def by(*statements: str) -> Plant:
 @contextmanager
 def _journal_left(harness: Harness) -> Iterator[list[str]]:
     """Kill a writer in the middle of a transaction."""
-    _sqlite(harness.url, "PRAGMA wal_checkpoint(TRUNCATE)")
+    _sqlite(harness.url, _TRUNCATE)
     store = f"{harness.url}.it's killed.db"
     shutil.copyfile(harness.url, store)
     done = subprocess.run([sys.executable, "-c", _KILLED, store], check=False)
     assert done.returncode == -signal.SIGKILL
     assert os.path.getsize(f"{store}-journal")
     yield ["-s", store, "--copy"]
+
+
+def rows_deleted(table: str, columns_and_values: str) -> Plant:
+    """Fill a table of PostgreSQL, and delete what was filled in."""
+    return by(
+        f"ALTER TABLE {table} SET (autovacuum_enabled = off)",
+        f"INSERT INTO {table} {columns_and_values} FROM generate_series(1, 8000) n",
+        f"DELETE FROM {table} WHERE thread_id = 'new'",
+        "SELECT pg_stat_force_next_flush()",
+    )
 
 
 def contradict_index(path: str) -> None:
@@ -132,20 +142,18 @@ def _log_grown(harness: Harness) -> Iterator[list[str]]:
         yield ["-s", harness.url]
 
 
-def drop_index(database: Any, collection: str, *fields: str) -> None:
-    for name, about in database[collection].index_information().items():
-        if tuple(field for field, _ in about["key"]) == fields:
-            database[collection].drop_index(name)
-            return
-    raise AssertionError(f"no index on {fields}")
-
-
 def without_index(collection: str, *fields: str) -> Plant:
     """Drop an index of MongoDB."""
 
     @contextmanager
     def plant(harness: Harness) -> Iterator[list[str]]:
-        drop_index(harness.database, collection, *fields)  # type: ignore[attr-defined]
+        table = harness.database[collection]  # type: ignore[attr-defined]
+        (name,) = (
+            name
+            for name, about in table.index_information().items()
+            if tuple(field for field, _ in about["key"]) == fields
+        )
+        table.drop_index(name)
         yield ["-s", harness.url]
 
     return plant
@@ -258,45 +266,30 @@ ENGINE_FAULTS: list[EngineFault] = [
         ),
         "table 'writes' has no primary key (thread_id, checkpoint_ns",
     ),
-    EngineFault(
-        POSTGRES,
-        "space-free",
-        by(
-            "ALTER TABLE checkpoint_writes SET (autovacuum_enabled = off)",
-            "INSERT INTO checkpoint_writes (thread_id, checkpoint_id, task_id, idx, channel, blob)"
-            " SELECT 'new', n::text, '', 0, '', convert_to(repeat('x', 500), 'UTF8')"
-            " FROM generate_series(1, 8000) n",
-            "DELETE FROM checkpoint_writes WHERE thread_id = 'new'",
-            "SELECT pg_stat_force_next_flush()",
-        ),
-        "of table 'checkpoint_writes' are unused",
-    ),
-    EngineFault(
-        ("kagent",),
-        "space-free",
-        by(
-            "ALTER TABLE lg_checkpoint_write SET (autovacuum_enabled = off)",
-            "INSERT INTO lg_checkpoint_write (user_id, thread_id, checkpoint_id, write_idx, value,"
-            " value_type, channel, task_id)"
-            " SELECT '', 'new', n::text, 0, repeat('x', 500), '', '', ''"
-            " FROM generate_series(1, 8000) n",
-            "DELETE FROM lg_checkpoint_write WHERE thread_id = 'new'",
-            "SELECT pg_stat_force_next_flush()",
-        ),
-        "of table 'lg_checkpoint_write' are unused",
-    ),
-    EngineFault(
-        ("supabase",),
-        "space-free",
-        by(
-            "ALTER TABLE langgraph_checkpoint_writes SET (autovacuum_enabled = off)",
-            "INSERT INTO langgraph_checkpoint_writes (thread_id, checkpoint_id, task_id, idx,"
-            " channel, write) SELECT 'new', n::text, '', 0, '', to_jsonb(repeat('x', 500))"
-            " FROM generate_series(1, 8000) n",
-            "DELETE FROM langgraph_checkpoint_writes WHERE thread_id = 'new'",
-            "SELECT pg_stat_force_next_flush()",
-        ),
-        "of table 'langgraph_checkpoint_writes' are unused",
+    *(
+        EngineFault(
+            layouts, "space-free", rows_deleted(table, rows), f"of table '{table}' are unused"
+        )
+        for layouts, table, rows in (
+            (
+                POSTGRES,
+                "checkpoint_writes",
+                "(thread_id, checkpoint_id, task_id, idx, channel, blob)"
+                " SELECT 'new', n::text, '', 0, '', convert_to(repeat('x', 500), 'UTF8')",
+            ),
+            (
+                ("kagent",),
+                "lg_checkpoint_write",
+                "(user_id, thread_id, checkpoint_id, write_idx, value, value_type, channel,"
+                " task_id) SELECT '', 'new', n::text, 0, repeat('x', 500), '', '', ''",
+            ),
+            (
+                ("supabase",),
+                "langgraph_checkpoint_writes",
+                "(thread_id, checkpoint_id, task_id, idx, channel, write)"
+                " SELECT 'new', n::text, '', 0, '', to_jsonb(repeat('x', 500))",
+            ),
+        )
     ),
     EngineFault(
         MYSQL,
@@ -319,38 +312,26 @@ ENGINE_FAULTS: list[EngineFault] = [
         ),
         "of table 'checkpoint_writes' are unused",
     ),
-    EngineFault(
-        ("mongodb",), "index-missing", without_index("checkpoints", *_CHECKPOINT), "'checkpoints'"
+    *(
+        EngineFault(layouts, "index-missing", without_index(collection, *fields), f"'{collection}'")
+        for layouts, collection, *fields in (
+            (("mongodb",), "checkpoints", *_CHECKPOINT),
+            (("mongodb", "mongodb-js"), "checkpoint_writes", *_CHECKPOINT, "task_id", "idx"),
+            (("kaflow",), "checkpoints", "created_at"),
+        )
     ),
-    EngineFault(
-        ("mongodb",),
-        "index-missing",
-        without_index("checkpoint_writes", *_CHECKPOINT, "task_id", "idx"),
-        "'checkpoint_writes'",
-    ),
-    EngineFault(
-        ("mongodb-js",),
-        "index-missing",
-        without_index("checkpoint_writes", *_CHECKPOINT, "task_id", "idx"),
-        "'checkpoint_writes'",
-    ),
-    EngineFault(
-        ("kaflow",), "index-missing", without_index("checkpoints", "created_at"), "'checkpoints'"
-    ),
-    EngineFault(
-        ("mongodb", "mongodb-js"),
-        "document-near-limit",
-        large_document("checkpoint"),
-        "13.0 MiB",
-        stays=True,
-        thread=CHAT,
-    ),
-    EngineFault(
-        ("kaflow",),
-        "document-near-limit",
-        large_document("checkpoint_data"),
-        "13.0 MiB",
-        stays=True,
-        thread=CHAT,
+    *(
+        EngineFault(
+            layouts,
+            "document-near-limit",
+            large_document(field),
+            "13.0 MiB",
+            stays=True,
+            thread=CHAT,
+        )
+        for layouts, field in (
+            (("mongodb", "mongodb-js"), "checkpoint"),
+            (("kaflow",), "checkpoint_data"),
+        )
     ),
 ]

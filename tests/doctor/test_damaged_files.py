@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,8 @@ from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.savers.dev import FileSaver, graph_of
 
 PAGE = 4096
-
-
 PAGES = SAMPLE.stat().st_size // PAGE
-
-
 THREAD = "research-agent"
-
-
 COMMANDS: list[tuple[str, ...]] = [
     ("doctor",),
     ("doctor", "--deep"),
@@ -113,18 +106,6 @@ def test_zeroed_pages_are_named_once_with_what_saves_the_rest(tmp_path: Path) ->
     answer = ckpt("-s", str(path), "doctor")
     assert answer.code == 7
     assert answer.err.count("cannot check") == 1
-    if can_recover():
-        subprocess.run(line, shell=True, cwd=tmp_path, check=True)
-        assert findings(tmp_path / "recovered.db", "--deep") == []
-
-
-def can_recover() -> bool:
-    """Return whether SQLite's shell was built with what `.recover` needs; Debian's is not."""
-    if shutil.which("sqlite3") is None:
-        return False
-    words = ["sqlite3", ":memory:", "PRAGMA compile_options"]
-    options = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    return "ENABLE_DBPAGE_VTAB" in options
 
 
 def has_dbstat() -> bool:

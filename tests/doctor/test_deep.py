@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -15,13 +15,14 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END
 
 from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_cli.core.doctor.findings import Severity
 from tests.doctor.asking import KEY, findings, sweep_url
 from tests.kit.command import ckpt, copy_store
+from tests.kit.planting.apart import execute
 from tests.kit.planting.steps import SERDE, THREAD, Rows, graph, make_store, talk
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
@@ -137,36 +138,6 @@ def test_a_reducer_of_the_profile_counts(clean: Path, tmp_path: Path) -> None:
     profile.write_text(f'[stores.x]\nurl = "{clean}"\n[stores.x.reducers]\nmood = "append"\n')
     words = ("--config", profile, "-s", "x", "doctor", "--deep", "--grace", "0s", "--strict")
     assert ckpt(*words).code == 1
-
-
-def newest(old: list[str], new: list[str]) -> list[str]:
-    return [*old, *new][-6:]
-
-
-def clamped(old: int, new: int) -> int:
-    return min(old + new, 7)
-
-
-class Own(TypedDict, total=False):
-    """A state with reducers that agree with known ones at first."""
-
-    log: Annotated[list[str], newest]
-    count: Annotated[int, clamped]
-    text: Annotated[str, lambda old, new: (old + new)[-30:]]
-
-
-def test_a_reducer_that_differs_late_is_no_fault(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    builder: Any = StateGraph(Own)
-    builder.add_node("run", lambda state: {"log": ["ran"], "count": 1, "text": "ran "})
-    builder.add_edge(START, "run")
-    builder.add_edge("run", END)
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        for turn in range(6):
-            builder.compile(checkpointer=saver).invoke(
-                {"log": [f"turn {turn}"], "count": 1, "text": f"turn {turn} "}, CONFIG
-            )
-            assert sweep_url(path) == ([], {}), turn
 
 
 def test_a_hole_in_the_middle_is_a_warning(clean: Path, tmp_path: Path) -> None:
@@ -303,32 +274,18 @@ def test_a_type_that_official_savers_lack_leaves_the_check_incomplete(
     assert unchecked == {THREAD: f"official savers cannot read values {what}"}
 
 
-@pytest.fixture
-def url(postgres_url: str) -> str:
+def test_a_young_value_may_still_be_named_by_a_checkpoint(postgres_url: str) -> None:
     with PostgresSaver.from_conn_string(postgres_url) as saver:
         saver.setup()
         talk(saver)
-    return postgres_url
-
-
-def execute(url: str, sql: str, *values: Any) -> list[Any]:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        done = connection.execute(sql.encode(), values)
-        assert done.rowcount >= 1
-        return done.fetchall() if done.description else []
-
-
-def test_a_young_value_may_still_be_named_by_a_checkpoint(url: str) -> None:
     execute(
-        url,
+        postgres_url,
         "INSERT INTO checkpoint_blobs SELECT thread_id, checkpoint_ns, channel, %s, type, blob"
         " FROM checkpoint_blobs WHERE channel = 'facts' LIMIT 1",
         f"{99:032}.0.5",
     )
-    assert sweep_url(url, grace=timedelta(minutes=1)) == ([], {})
-    assert [one.code for one in sweep_url(url)[0]] == ["value-orphaned"]
+    assert sweep_url(postgres_url, grace=timedelta(minutes=1)) == ([], {})
+    assert [one.code for one in sweep_url(postgres_url)[0]] == ["value-orphaned"]
 
 
 ROWS = {
@@ -340,13 +297,6 @@ ROWS = {
 
 
 TAGS = ("msgpack", "json", "pickle", "bytes", "null", "empty", "msgpack+aes", "int", "")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("garbage") / "store.db"
-    make_store(path)
-    return path
 
 
 def mutated(data: bytes, changes: list[tuple[int, int]]) -> bytes:
@@ -370,8 +320,8 @@ def mutated(data: bytes, changes: list[tuple[int, int]]) -> bytes:
     made=st.binary(max_size=60)
     | st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), min_size=1, max_size=4),
 )
-def test_garbage_is_survived(store: Path, step: int, row: str, tag: str, made: Any) -> None:
-    with closing(sqlite3.connect(store)) as db:
+def test_garbage_is_survived(clean: Path, step: int, row: str, tag: str, made: Any) -> None:
+    with closing(sqlite3.connect(clean)) as db:
         ids = [one for (one,) in db.execute("SELECT checkpoint_id FROM checkpoints ORDER BY 1")]
         saved = list(db.execute("SELECT rowid, type, checkpoint, metadata FROM checkpoints"))
         writes = list(db.execute("SELECT rowid, type, value FROM writes"))
@@ -383,7 +333,7 @@ def test_garbage_is_survived(store: Path, step: int, row: str, tag: str, made: A
         with db:
             db.execute(ROWS[row], [tag, data, ids[step]])
         try:
-            found, _ = sweep_url(str(store))
+            found, _ = sweep_url(clean)
         finally:
             with db:
                 restore = "UPDATE checkpoints SET type = ?2, checkpoint = ?3, metadata = ?4"

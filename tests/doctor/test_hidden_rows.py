@@ -1,7 +1,6 @@
 """A role that sees only some of the rows removes none of them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -109,14 +108,6 @@ def test_a_policy_on_the_tables_of_an_application(postgres_url: str) -> None:
 
 
 @pytest.mark.engines
-def test_a_role_that_bypasses_policies_removes(asked_url: str) -> None:
-    run(asked_url, POLICY.format(table="checkpoints"))
-    with role(asked_url, RIGHTS, "ALTER ROLE {role} BYPASSRLS;") as url:
-        assert ckpt("-s", url, "threads", "delete", "acme", "--yes").code == 0
-    assert len(ckpt("-s", asked_url, "threads", "list", "-o", "json").json) == 1
-
-
-@pytest.mark.engines
 def test_memory_with_a_policy_is_not_erased_completely(asked_url: str) -> None:
     with PostgresStore.from_conn_string(asked_url) as memory:
         memory.setup()
@@ -136,10 +127,7 @@ def test_memory_with_a_policy_is_not_erased_completely(asked_url: str) -> None:
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("words", [(), ("--skip-changed",)], ids="".join)
-def test_a_plan_that_was_made_while_all_rows_were_seen(
-    asked_url: str, tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_a_plan_that_was_made_while_all_rows_were_seen(asked_url: str, tmp_path: Path) -> None:
     run(asked_url, POLICY.format(table="checkpoints"))
     plan = str(tmp_path / "plan.ndjson")
     planned = ("purge", "--older-than", "0s", "--include-interrupted", "--plan-out", plan)
@@ -148,44 +136,33 @@ def test_a_plan_that_was_made_while_all_rows_were_seen(
         name = urlsplit(url).username
         run(asked_url, f"ALTER ROLE {name} NOBYPASSRLS")
         before = numbers(asked_url)
-        refused = ckpt("-s", url, "apply", plan, *words, "--yes")
-        assert (refused.code, "row-level security" in refused.err) == (5, True)
-        assert numbers(asked_url) == before
+        for words in ([], ["--skip-changed"]):
+            refused = ckpt("-s", url, "apply", plan, *words, "--yes")
+            assert (refused.code, "row-level security" in refused.err) == (5, True)
+            assert numbers(asked_url) == before
         run(asked_url, f"ALTER ROLE {name} BYPASSRLS")
-        assert ckpt("-s", url, "apply", plan, *words, "--yes").code == 0
+        assert ckpt("-s", url, "apply", plan, "--yes").code == 0
     assert numbers(asked_url) == [0, 0, 0]
 
 
-def views(url: str, schema: str, where: str) -> Iterator[str]:
-    yield f"CREATE SCHEMA {schema}"
-    for name in ("checkpoint_blobs", "checkpoint_writes"):
-        yield f"CREATE VIEW {schema}.{name} AS SELECT * FROM public.{name}"
-    yield f"CREATE VIEW {schema}.checkpoints AS SELECT * FROM public.checkpoints{where}"
-
-
 @pytest.mark.engines
-@cases("where", " WHERE thread_id = 'globex'", " LIMIT 3", " c WHERE (SELECT true)")
-def test_a_view_in_the_place_of_a_table(asked_url: str, where: str) -> None:
-    run(asked_url, *views(asked_url, "shown", where))
-    before = numbers(asked_url)
-    check_refused(f"{asked_url}?schema=shown", "'checkpoints' is a view that may leave out rows")
-    assert numbers(asked_url) == before
-
-
-@pytest.mark.engines
-def test_a_view_that_shows_all_rows(asked_url: str) -> None:
-    run(asked_url, *views(asked_url, "shown", ""))
+def test_a_view_in_the_place_of_a_table(asked_url: str) -> None:
+    run(asked_url, "CREATE SCHEMA shown")
+    for name in ("checkpoint_blobs", "checkpoint_writes", "checkpoints"):
+        run(asked_url, f"CREATE VIEW shown.{name} AS SELECT * FROM public.{name}")
     url = f"{asked_url}?schema=shown"
     assert "hidden" not in ckpt("-s", url, "threads", "list").err
     assert ckpt("-s", url, "doctor").code == 0
-    assert ckpt("-s", url, "threads", "delete", "acme", "--yes").code == 0
-
-
-@pytest.mark.engines
-def test_a_view_of_a_table_with_a_policy(asked_url: str) -> None:
-    run(asked_url, *views(asked_url, "shown", ""), POLICY.format(table="checkpoints"))
-    url = f"{asked_url}?schema=shown"
-    check_refused(url, "'checkpoints' is a view that may leave out rows")
+    before = numbers(asked_url)
+    changed = "CREATE OR REPLACE VIEW shown.checkpoints AS SELECT * FROM public.checkpoints"
+    for statement in (f"{changed} LIMIT 3", changed, POLICY.format(table="checkpoints")):
+        run(asked_url, statement)
+        if statement != changed:
+            check_refused(url, "'checkpoints' is a view that may leave out rows")
+            assert numbers(asked_url) == before
+            continue
+        assert ckpt("-s", url, "threads", "delete", "acme", "--yes").code == 0
+        before = numbers(asked_url)
 
 
 @pytest.mark.engines
@@ -228,16 +205,12 @@ def test_a_view_of_documents(mongodb_url: str, *, is_kaflow: bool) -> None:
     (" SELECT thread_id AS t\n   FROM public.checkpoints c;", "checkpoints"),
     ("select `d`.`t`.`a` AS `a` from `d`.`t`", "t"),
     (' SELECT "from here" AS x FROM t;', None),
-    (" SELECT a\n   FROM t\n  WHERE a = 1;", None),
     (" SELECT a FROM t LIMIT 5;", None),
     (" SELECT DISTINCT a FROM t;", None),
-    (" SELECT max(a) AS a FROM t;", None),
     (" SELECT a FROM t UNION SELECT a FROM u;", None),
-    (" SELECT a FROM t, u;", None),
     (" SELECT a FROM t JOIN u USING (a);", None),
     (" SELECT a FROM t TABLESAMPLE system (5);", None),
     ("select a from t where (a = 1)", None),
-    ("select a from t order by a limit 3", None),
     ("WITH x AS (SELECT 1) SELECT a FROM t;", None),
     ("", None),
 )

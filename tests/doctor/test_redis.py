@@ -1,38 +1,42 @@
 """Faults of what only layouts on Redis have: pointers, lists, flags, search indexes, expiry."""
 
 import re
+import shlex
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from langgraph.checkpoint.redis import RedisSaver
-from valkey import Valkey
 
 from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.harness import Harness
 from tests.doctor.asking import faults_of_all, findings
+from tests.doctor.elsewhere import REDIS
 from tests.doctor.running_fixes import run_redis
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import FIXTURES, ckpt
-from tests.kit.harness.valkey import AgentCoreValkeyHarness, SeeingAgentCoreValkeySaver
+from tests.kit.harness import HARNESSES
+from tests.kit.harness.valkey import ACTOR
 from tests.kit.opening import empty_store
+from tests.kit.planting.filling import fill as fill_scenarios
 from tests.kit.savers.redis import dump
 from tests.kit.savers.redis_threads import (
     client,
     fill,
-    fill_plain,
     fill_plainredis,
     fill_shallow,
     fill_valkey,
     plainredis_of,
-    valkey_of,
 )
 from tests.kit.stores import restore_javascript_keys
 
+KINDS = {kind.name: kind for kind in HARNESSES}
 HOUR = 3600
 
 
@@ -56,6 +60,11 @@ def places(url: str) -> dict[str | None, list[tuple[str | None, ...]]]:
         thread: [(one.code, one.checkpoint_ns, one.checkpoint_id) for one in faults]
         for thread, faults in found(url).items()
     }
+
+
+def admin_of(url: str) -> Any:
+    """A client of the server, whatever its scheme."""
+    return client(f"redis://{urlsplit(url).netloc}")
 
 
 def run_fixes(url: str) -> None:
@@ -93,7 +102,6 @@ PLANTED = {
     "list-lost": Planted("DEL {written}", "index-stale", 0),
     "write-lost": Planted("DEL {write}", "index-stale", 1),
     "writes-hidden": Planted("JSON.SET {head} $.has_writes false", "index-stale", 0),
-    "one-expires": Planted("EXPIRE {before} 3600", "ttl-partial", 1),
     "all-but-one-expire": Planted("EXPIRE {each} 3600", "ttl-partial"),
 }
 
@@ -218,31 +226,6 @@ def test_a_search_index_that_is_gone(redis_stack_url: str) -> None:
 
 
 @pytest.mark.engines
-def test_nothing_is_wrong_after_what_the_saver_itself_does(redis_stack_url: str) -> None:
-    times: Any = {"ttl": {"default_ttl": 60, "refresh_on_read": True}}
-    fill(redis_stack_url, "pruned", "deleted", "kept", asks=True)
-    fill(redis_stack_url, "expiring", "read", asks=True, **times)
-    with RedisSaver.from_conn_string(redis_stack_url, **times) as saver:
-        saver.setup()
-        saver.prune(["pruned"], keep_last=2)
-        saver.delete_thread("deleted")
-        list(graph_of(saver).get_state_history({"configurable": {"thread_id": "read"}}))
-        graph_of(saver).get_state({"configurable": {"thread_id": "read"}})
-    assert found(redis_stack_url) == {}
-
-
-THREADS = ("trip", "back", "pruned", "archived")
-FILLS: dict[str, Callable[[str, int | None], None]] = {
-    "redis": lambda url, seconds: fill(
-        url, *THREADS, asks=True, ttl={"default_ttl": seconds // 60} if seconds else None
-    ),
-    "redis-hash": lambda url, seconds: fill_plain(url, *THREADS, seconds=seconds or 0),
-    "redis-plain": lambda url, seconds: fill_plainredis(url, *THREADS, asks=True, ttl=seconds),
-    "valkey": lambda url, seconds: fill_valkey(url, *THREADS, asks=True, ttl=seconds),
-}
-
-
-@pytest.mark.engines
 def test_a_write_that_a_shallow_saver_lists_not(redis_stack_url: str) -> None:
     fill_shallow(redis_stack_url, "trip", "sound", asks=True)
     assert found(redis_stack_url) == {}
@@ -273,22 +256,29 @@ def test_writes_that_expire_alone_may_outlive_their_checkpoint(redis_stack_url: 
 # Eviction
 
 
-@pytest.fixture(
-    params=[*FILLS, "redis-js", "redis-shallow", "redis-js-shallow", "valkey-agentcore"]
-)
-def evicting_url(redis_stack_url: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A store in each layout, in a server that removed keys of someone else."""
-    layout: str = request.param
-    if layout in FILLS:
-        FILLS[layout](redis_stack_url, None)
-    elif layout == "redis-shallow":
-        fill_shallow(redis_stack_url, *THREADS, asks=True)
-    elif layout == "valkey-agentcore":
-        with Valkey.from_url(redis_stack_url) as kept:
-            talk(SeeingAgentCoreValkeySaver(kept), *THREADS, asks=True)
-    else:
-        restore_javascript(layout.replace("redis-js", "redis"), redis_stack_url)
-    admin = client(redis_stack_url)
+@pytest.fixture(params=REDIS)
+def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
+    """A store in each layout, on a server of its own."""
+    with empty_store(KINDS[request.param], request, tmp_path) as harness:
+        fill_scenarios(harness, frozenset({"chat", "interrupt-alone"}))
+        assert found(harness.url) == {}
+        yield harness
+
+
+@pytest.mark.engines
+def test_a_checkpoint_that_expires_alone(filled: Harness) -> None:
+    with open_store(filled.url) as store:
+        key = next(iter(store.checkpoints("interrupt-alone"))).key
+        name = shlex.split(store.sources(key)[0])[1]
+    assert admin_of(filled.url).expire(name, HOUR)
+    assert places(filled.url) == {"interrupt-alone": [("ttl-partial", "", key.checkpoint_id)]}
+    run_fixes(filled.url)
+    assert found(filled.url) == {}
+
+
+@pytest.mark.engines
+def test_a_server_that_evicts(filled: Harness) -> None:
+    url, admin = filled.url, admin_of(filled.url)
     admin.config_set("maxmemory-policy", "volatile-random")
     admin.config_set("maxmemory", int(admin.info("memory")["used_memory"]) + (1 << 17))
     for n in range(1000):
@@ -297,26 +287,18 @@ def evicting_url(redis_stack_url: str, request: pytest.FixtureRequest) -> Iterat
             break
     admin.config_set("maxmemory", 0)
     admin.delete(*admin.scan_iter("cache:*"))
-    yield redis_stack_url
-    admin.config_set("maxmemory-policy", "noeviction")
-    admin.config_resetstat()
-
-
-@pytest.mark.engines
-def test_a_server_that_evicts(evicting_url: str) -> None:
-    admin = client(evicting_url)
-    assert found(evicting_url) == {}  # These keys do not expire, so they are not removed.
+    assert found(url) == {}  # These keys do not expire, so they are not removed.
     admin.config_set("maxmemory-policy", "allkeys-lru")
-    (one,) = found(evicting_url)[None]
+    (one,) = found(url)[None]
     assert one.code == "keys-evicted"
     assert re.fullmatch(r"the server removed \d+ keys? because .* allkeys-lru\).*", one.detail)
     assert "; CONFIG SET maxmemory-policy noeviction keeps the others" in one.detail
     admin.config_set("maxmemory-policy", "noeviction")
-    (one,) = found(evicting_url)[None]
+    (one,) = found(url)[None]
     assert "maxmemory-policy noeviction)" in one.detail
     assert "CONFIG SET" not in one.detail
     admin.config_resetstat()
-    assert found(evicting_url) == {}
+    assert found(url) == {}
 
 
 @pytest.mark.engines
@@ -362,23 +344,6 @@ def restore_javascript(name: str, url: str) -> None:
 
 @pytest.mark.engines
 @pytest.mark.parametrize("name", ["redis", "redis-shallow"])
-def test_a_key_of_langgraph_js_that_does_not_expire_is_named(
-    name: str, redis_stack_url: str
-) -> None:
-    restore_javascript(name, redis_stack_url)
-    admin = client(redis_stack_url)
-    for one in admin.scan_iter("*:interrupt-alone:*"):
-        admin.expire(one, HOUR)
-    assert found(redis_stack_url) == {}
-    head = ids(redis_stack_url, "interrupt-alone")[0]
-    admin.persist("checkpoint:interrupt-alone::" + (head if name == "redis" else "shallow"))
-    assert places(redis_stack_url) == {"interrupt-alone": [("ttl-partial", "", head)]}
-    run_fixes(redis_stack_url)
-    assert found(redis_stack_url) == {}
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("name", ["redis", "redis-shallow"])
 def test_writes_that_langgraph_js_does_not_read(name: str, redis_stack_url: str) -> None:
     restore_javascript(name, redis_stack_url)
     head = ids(redis_stack_url, "interrupt-alone")[0]
@@ -394,133 +359,92 @@ def test_writes_that_langgraph_js_does_not_read(name: str, redis_stack_url: str)
 @pytest.mark.engines
 def test_a_value_that_langgraph_js_lost_is_named(redis_stack_url: str) -> None:
     restore_javascript("redis", redis_stack_url)
-    url, admin, lost = redis_stack_url, client(redis_stack_url), 0
-    listed = findings(url)
-    assert "value-missing" not in {one["code"] for one in listed}
-    for thread in ("chat", "fanout-send", "interrupt-answered", "loop"):
-        shown = ckpt("-s", url, "show", thread, "-o", "json").json
-        head = shown["checkpoint_id"]
-        for channel in shown["values"]:
-            name = f"checkpoint_blob:{thread}::{channel}:{shown['versions'][channel]}"
-            inside = f'$.checkpoint.channel_values["{channel}"]'
-            if admin.execute_command("JSON.GET", document_of(thread, head), inside) != b"[]":
-                continue  # Its value is also in the checkpoint.
-            kept = admin.execute_command("JSON.GET", name)
-            admin.delete(name)
-            listed = findings(url, thread)
-            told = {(one["code"], one["channel"]) for one in listed}
-            assert told == {("value-missing", channel)}, thread
-            assert ckpt("-s", url, "show", thread, "-o", "json").json["unstored"] == [channel]
-            admin.execute_command("JSON.SET", name, "$", kept)
-            lost += 1
-    assert lost
-    head = ids(url, "chat")[0]
-    version = ckpt("-s", url, "show", "chat", "-o", "json").json["versions"]["messages"]
+    url, admin = redis_stack_url, client(redis_stack_url)
+    assert "value-missing" not in {one["code"] for one in findings(url)}
+    shown = ckpt("-s", url, "show", "chat", "-o", "json").json
+    document = f"checkpoint:chat::{shown['checkpoint_id']}"
     # Neither the checkpoint that the step made nor a document has the value that tasks wrote.
-    inside = "$.checkpoint.channel_values.messages"
-    assert admin.execute_command("JSON.DEL", document_of("chat", head), inside)
-    assert admin.delete(f"checkpoint_blob:chat::messages:{version}")
+    admin.execute_command("JSON.DEL", document, "$.checkpoint.channel_values.messages")
+    assert admin.delete(f"checkpoint_blob:chat::messages:{shown['versions']['messages']}")
     listed = findings(url, "chat")
     assert [(one["code"], one["channel"]) for one in listed] == [("value-missing", "messages")]
-
-
-def document_of(thread: str, own: str) -> str:
-    """The key of a checkpoint of LangGraph.js in the root namespace."""
-    return f"checkpoint:{thread}::{own}"
+    assert ckpt("-s", url, "show", "chat", "-o", "json").json["unstored"] == ["messages"]
 
 
 # Layouts without modules
 
 
-@pytest.mark.engines
-def test_a_key_of_the_guides_saver_that_does_not_expire_is_named(redis_url: str) -> None:
-    fill_plain(redis_url, "trip", "sound", seconds=HOUR)
-    assert found(redis_url) == {}
-    own = ids(redis_url, "trip")[1]
-    client(redis_url).persist(f"checkpoint$trip$${own}")
-    assert places(redis_url) == {"trip": [("ttl-partial", "", own)]}
-    run_fixes(redis_url)
-    assert found(redis_url) == {}
+LISTS = {
+    "valkey": ("checkpoint:{{{0}}}::{1}", "thread:{{{0}}}:"),
+    "valkey-agentcore": (
+        f"agentcore:checkpoint:{{0}}:{ACTOR}::{{1}}",
+        f"agentcore:session:{{0}}:{ACTOR}:checkpoints",
+    ),
+}
+"""By layout, the key of a checkpoint, and that of the list of a thread's checkpoints."""
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("seconds", [None, HOUR])
-def test_lists_of_valkey_that_contradict_checkpoints(redis_url: str, seconds: int | None) -> None:
-    fill_valkey(redis_url, "head", "older", "listless", "unlisted", "sound", ttl=seconds)
-    assert found(redis_url) == {}
-    admin = client(redis_url)
-    kept = admin.lrange("thread:{listless}:", 0, -1)
-    of = {name: ids(redis_url, name) for name in ("head", "older", "unlisted")}
-    admin.delete(f"checkpoint:{{head}}::{of['head'][0]}")
-    admin.delete(f"checkpoint:{{older}}::{of['older'][1]}")
-    admin.delete("thread:{listless}:")
-    admin.lrem("thread:{unlisted}:", 0, of["unlisted"][1])
-    expected = {
-        "head": [("index-stale", "", of["head"][0])],
-        "listless": [("index-stale", "", None)],
-        "unlisted": [("index-stale", "", of["unlisted"][1])],
-    }
-    if seconds is None:  # otherwise it has expired
-        expected["older"] = [("index-stale", "", of["older"][1])]
-    assert places(redis_url) == expected
-    run_fixes(redis_url)
-    run_fixes(redis_url)  # a list that is stored again gets its time to live
-    # Whether a checkpoint that is in no list belongs there, nobody can tell.
-    assert places(redis_url) == {"unlisted": expected["unlisted"]}
-    assert admin.lrange("thread:{listless}:", 0, -1) == kept
-    assert "items" in graph_of(valkey_of(redis_url)).get_state(config_of("head")).values
-
-
-@pytest.mark.engines
-def test_lists_of_agentcore_that_contradict_checkpoints(
-    request: pytest.FixtureRequest, tmp_path: Path
+@pytest.mark.parametrize("layout", LISTS)
+def test_lists_that_contradict_checkpoints(
+    layout: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    with empty_store(AgentCoreValkeyHarness, request, tmp_path) as harness:
+    checkpoint, listed = LISTS[layout]
+    with empty_store(KINDS[layout], request, tmp_path) as harness:
         with harness.saver() as saver:
-            talk(saver, "head", "listless", "unlisted", "sound")
-        url, admin = harness.url, harness.client
+            talk(saver, "head", "older", "listless", "unlisted", "sound")
+        url, admin = harness.url, admin_of(harness.url)
         assert found(url) == {}
-        of = {name: ids(url, name) for name in ("head", "unlisted")}
-        kept = admin.lrange(harness.listed("listless", ""), 0, -1)
-        admin.delete(harness.key("checkpoint", "head", "", of["head"][0]))
-        admin.delete(harness.listed("listless", ""))
-        admin.lrem(harness.listed("unlisted", ""), 0, of["unlisted"][1])
-        unlisted = [("index-stale", "", of["unlisted"][1])]
+        kept = admin.lrange(listed.format("listless"), 0, -1)
+        of = {name: ids(url, name) for name in ("head", "older", "unlisted")}
+        assert admin.delete(checkpoint.format("head", of["head"][0]))
+        assert admin.delete(checkpoint.format("older", of["older"][1]))
+        assert admin.delete(listed.format("listless"))
+        assert admin.lrem(listed.format("unlisted"), 0, of["unlisted"][1])
+        # Whether a checkpoint that is in no list belongs there, nobody can tell.
+        stays = {"unlisted": [("index-stale", "", of["unlisted"][1])]}
         assert places(url) == {
+            **stays,
             "head": [("index-stale", "", of["head"][0])],
+            "older": [("index-stale", "", of["older"][1])],
             "listless": [("index-stale", "", None)],
-            "unlisted": unlisted,
         }
         run_fixes(url)
-        assert places(url) == {"unlisted": unlisted}
-        assert admin.lrange(harness.listed("listless", ""), 0, -1) == kept
+        assert places(url) == stays
+        assert admin.lrange(listed.format("listless"), 0, -1) == kept
+        with harness.saver() as saver:
+            assert "items" in graph_of(saver).get_state(config_of("head")).values
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("seconds", [None, HOUR])
-def test_a_timeline_that_names_lost_checkpoints(redis_url: str, seconds: int | None) -> None:
-    fill_plainredis(redis_url, "head", "older", "sound", ttl=seconds)
+def test_a_list_may_name_what_has_expired(redis_url: str) -> None:
+    fill_valkey(redis_url, "older", "listless", ttl=HOUR)
+    client(redis_url).delete(f"checkpoint:{{older}}::{ids(redis_url, 'older')[1]}")
+    assert found(redis_url) == {}
+    client(redis_url).delete("thread:{listless}:")
+    run_fixes(redis_url)
+    run_fixes(redis_url)  # a list that is stored again gets its time to live
+    assert found(redis_url) == {}
+
+
+@pytest.mark.engines
+def test_a_timeline_that_names_lost_checkpoints(redis_url: str) -> None:
+    fill_plainredis(redis_url, "head", "older", "a:b")
+    fill_plainredis(redis_url, "expired", ttl=HOUR)
     assert found(redis_url) == {}
     admin = client(redis_url)
-    of = {name: ids(redis_url, name) for name in ("head", "older")}
-    admin.delete(f"lg:cp:head::{of['head'][0]}", f"lg:cp:older::{of['older'][1]}")
-    expected = {"head": [("index-stale", "", of["head"][0])]}
-    if seconds is None:
-        expected["older"] = [("index-stale", "", of["older"][1])]
-    assert places(redis_url) == expected
+    of = {name: ids(redis_url, name) for name in ("head", "older", "expired")}
+    admin.delete(f"lg:cp:head::{of['head'][0]}")
+    admin.delete(*(f"lg:cp:{name}::{of[name][1]}" for name in ("older", "expired")))
+    admin.hdel("lg:threads", "lg:idx:a:b:")
+    assert places(redis_url) == {
+        "head": [("index-stale", "", of["head"][0])],
+        "older": [("index-stale", "", of["older"][1])],
+        "a:b": [("index-stale", "", None)],
+    }
     run_fixes(redis_url)
     assert found(redis_url) == {}
     state = graph_of(plainredis_of(redis_url)).get_state(config_of("head"))
     assert state.values["items"] == ["in head", "from a", "from b"]
-
-
-@pytest.mark.engines
-def test_a_timeline_that_is_not_registered(redis_url: str) -> None:
-    fill_plainredis(redis_url, "trip", "a:b")
-    admin = client(redis_url)
-    admin.hdel("lg:threads", "lg:idx:a:b:")
-    assert places(redis_url) == {"a:b": [("index-stale", "", None)]}
-    run_fixes(redis_url)
-    assert found(redis_url) == {}
     with open_store(redis_url) as store:
-        assert {one.thread_id for one in store.threads()} == {"trip", "a:b"}
+        assert {one.thread_id for one in store.threads()} == {"head", "older", "expired", "a:b"}

@@ -37,12 +37,6 @@ def shared_url(postgres_server: Server) -> Iterator[str]:
         yield url
 
 
-def test_an_index_of_another_name_serves_as_well(shared_url: str) -> None:
-    run(shared_url, "ALTER INDEX checkpoints_thread_id_idx RENAME TO other")
-    assert faults(shared_url) == []
-    run(shared_url, "ALTER INDEX other RENAME TO checkpoints_thread_id_idx")
-
-
 @pytest.mark.engines
 def test_an_index_that_is_being_built_is_no_fault(shared_url: str) -> None:
     """`CREATE INDEX CONCURRENTLY` waits for the writer here, and its index is not valid yet."""
@@ -77,7 +71,8 @@ def test_a_role_that_may_only_read_the_three_tables_sees_faults(shared_url: str)
     with agent.role(shared_url) as url:
         assert faults(url) == []
         run(shared_url, "DROP INDEX checkpoints_thread_id_idx")
-        run(shared_url, only(url).fix)
+        # An index of another name serves as well.
+        run(shared_url, only(url).fix.replace("checkpoints_thread_id_idx", "another_name"))
         assert faults(url) == []
 
 
@@ -113,7 +108,7 @@ def test_a_user_that_may_only_read_the_three_tables_sees_faults(mended_url: str)
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("last", [4, 7, 8, 11, 14, 17, 18, 21])
+@pytest.mark.parametrize("last", [4, 11, 17, 21])
 def test_a_mysql_database_of_any_release_has_no_fault(
     mysql_url: str, mended_url: str, last: int
 ) -> None:
@@ -161,15 +156,8 @@ def test_rows_that_the_saver_does_not_find_are_named(mysql_url: str) -> None:
 
 
 SIZE = 60_000
-
-
 _WHOLE = SIZE // 3 * 4 + 2 * ((SIZE // 3 * 4 - 1) // 76) + len("document") + len("bytes") + 12
-
-
-_NOTES = len('["notes", "msgpack", "kad3cml0dGVu"]') + 1
-
-
-NEEDED = _WHOLE + _NOTES
+NEEDED = _WHOLE + len('["notes", "msgpack", "kad3cml0dGVu"]') + 1
 """Bytes of the JSON text that the saver parses."""
 
 
@@ -249,24 +237,23 @@ def test_a_packet_that_is_too_short_for_a_value_is_named_and_mended(mysql_url: s
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("table", mysql.TABLES)
-def test_a_table_in_another_collation_is_named_and_mended(mysql_url: str, table: str) -> None:
+def test_a_table_in_another_collation_is_named_and_mended(mysql_url: str) -> None:
     fill_documents(mysql_url)
-    for harmless in ("latin1_swedish_ci", "utf8mb4_general_ci"):
-        _convert(mysql_url, table, harmless)
+    for table in mysql.TABLES:
+        _convert(mysql_url, table, "utf8mb4_general_ci")
         assert loaded(mysql_url)
         assert faults(mysql_url) == []
-    _convert(mysql_url, table, "utf8mb4_unicode_ci")
-    with pytest.raises(pymysql.Error, match="Illegal mix of collations"):
-        loaded(mysql_url)
-    found = only(mysql_url)
-    assert found.code == "saver-limit"
-    assert f"utf8mb4_unicode_ci in '{table}'" in found.detail
-    for words in (["interrupts"], ["errors"], ["doctor", "-o", "json"]):
-        assert "llegal mix" not in ckpt("-s", mysql_url, *words).err
-    mysql.run(mysql_url, found.fix)
-    assert faults(mysql_url) == []
-    assert loaded(mysql_url)
+        _convert(mysql_url, table, "utf8mb4_unicode_ci")
+        with pytest.raises(pymysql.Error, match="Illegal mix of collations"):
+            loaded(mysql_url)
+        found = only(mysql_url)
+        assert found.code == "saver-limit"
+        assert f"utf8mb4_unicode_ci in '{table}'" in found.detail
+        for words in (["interrupts"], ["errors"], ["doctor", "-o", "json"]):
+            assert "llegal mix" not in ckpt("-s", mysql_url, *words).err
+        mysql.run(mysql_url, found.fix)
+        assert faults(mysql_url) == []
+        assert loaded(mysql_url)
 
 
 @pytest.mark.engines

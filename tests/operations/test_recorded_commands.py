@@ -94,7 +94,6 @@ CASES = {
     ),
 }
 OTHERS = {
-    "a copy in the same store": Case(f"copy {TRIP} --as new --yes", "copy", ("new",)),
     "a copy of a checkpoint": Case(
         f"copy {TRIP}@head~2 --as new --yes --reason ticket-7",
         "copy",
@@ -104,9 +103,6 @@ OTHERS = {
     "an edited copy": Case(
         f"fork {TRIP} head~2 --replace hotel=null --as new --yes", "fork", ("new",)
     ),
-    "a purge of whole threads": Case(
-        f"purge --match {TRIP} --include-pending --archive archive --yes", "purge", (TRIP,)
-    ),
     "a purge for good": Case(
         f"purge --match {TRIP} --include-pending --yes",
         "purge",
@@ -115,12 +111,6 @@ OTHERS = {
     ),
     "items removed for good": Case(
         "memory delete --match t* --yes", "memory delete", number=2, why_not="no archive was made"
-    ),
-    "an import of what a purge removed inside": Case(
-        "import archive --yes",
-        "import",
-        (TRIP,),
-        before=(f"purge --match {TRIP} --keep-last 2 --archive archive --yes",),
     ),
     "an import that is converted": Case(
         "import archive --to other.db --create --yes",
@@ -152,12 +142,6 @@ OTHERS = {
         ),
         why_not="what it replaced was not kept",
         changes="other.db",
-    ),
-    "repairs with a reason": Case(
-        "repair writes --match stale-* --yes --reason ticket-7",
-        "repair",
-        STALE,
-        more={"reason": "ticket-7"},
     ),
 }
 READING = {
@@ -246,13 +230,11 @@ URL = "postgresql://ann:S3cret@db.example/agents?sslpassword=S3cret"
     "words",
     [
         ["-s", URL, "gc", "--yes"],
-        [f"-s{URL}", "gc", "--yes"],
         [f"-qs{URL}", "gc", "--yes"],
         ["gc", f"--store={URL}", "--yes"],
         ["copy", "--all", "--to", URL, f"-vqs{URL}"],
         ["memory", "copy", f"--to={URL}", "--replace"],
         ["-s", "x", "fork", "t1", "--replace", 'note="S3cret"', "--append=note=S3cret"],
-        ["fork", "t1", "head", "--set=note=S3cret", "-qs", "x"],
         ["repair", "messages", "t1", "--content", "S3cret", "--content=S3cret"],
         ["purge", "--where", "metadata.user = S3cret", "--where=x = S3cret"],
         ["erase", "--value", "t1:card=S3cret", "--subject=metadata.user = S3cret"],

@@ -15,7 +15,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.core.doctor.findings import Finding
 from ckpt_cli.queries.doctor.rows import Terms, conversation_findings, conversations, message_lists
 from ckpt_cli.reading.thread import ThreadReader
-from tests.kit.command import SAMPLE, copy_store, eras
+from tests.kit.command import copy_store, eras
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 """Nothing is too young to be reported."""
@@ -53,12 +53,6 @@ def test_clean_conversations_have_no_finding(era: Path, tmp_path: Path) -> None:
     expected = {EDITED} if looked else set()
     assert {(one.thread_id, one.code) for one in found} - {ENDED} == expected
     assert looked >= LISTS.get(era.name, 0)
-
-
-def test_the_sample_has_no_finding(tmp_path: Path) -> None:
-    found, looked = look(copy_store(SAMPLE, tmp_path))
-    assert found == []
-    assert looked
 
 
 class SeparateResults(TypedDict):

@@ -22,6 +22,7 @@ from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.calling import check_pairs
 from tests.kit.command import FIXTURES, apply_change, ckpt, copy_store, eras
 from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.rows import rows_of
 
 BY_DEFAULT = {"lg-0.2.14-json", "js-1.7.3"}
 """JSON with `lc` envelopes of Python and of JavaScript; the other forms are tested elsewhere."""
@@ -84,21 +85,12 @@ def repair(path: Path, thread_id: str) -> None:
     apply_change(str(path), plan.change)
 
 
-def rows(path: Path) -> list[object]:
-    with closing(sqlite3.connect(path)) as connection:
-        return [
-            row
-            for table in ("checkpoints", "writes")
-            for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4, 5")
-        ]
-
-
 @pytest.mark.parametrize("era", ERAS)
 def test_a_lost_result_is_made_again(era: str, tmp_path: Path) -> None:
     path = copy_store(FIXTURES / era / "store.db", tmp_path)
     sound = messages(path, "chat")
     index = lose_result(path)
-    before = rows(path)
+    before = rows_of(path)
     repair(path, "chat")
     mended = messages(path, "chat")
     made = mended.pop(index)
@@ -116,14 +108,14 @@ def test_a_lost_result_is_made_again(era: str, tmp_path: Path) -> None:
         _validate_chat_history(found)
     else:
         assert ckpt("-s", path, "undo", "chat", "--yes").code == 0
-        assert rows(path) == before
+        assert rows_of(path) == before
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_an_orphaned_result_is_removed(era: str, tmp_path: Path) -> None:
     path = copy_store(FIXTURES / era / "store.db", tmp_path)
-    before, broken = rows(path), messages(path, "chat-edited")
+    before, broken = rows_of(path), messages(path, "chat-edited")
     repair(path, "chat-edited")
     assert messages(path, "chat-edited") == [one for one in broken if message(one).role != "tool"]
     assert ckpt("-s", path, "undo", "chat-edited", "--yes").code == 0
-    assert rows(path) == before
+    assert rows_of(path) == before

@@ -1,13 +1,15 @@
-"""An agent that was killed in the middle of its tools goes on after `plan_message_repair`."""
+"""An agent that was killed in the middle of its tools goes on after `plan_message_repair`.
 
-import shlex
+The conformance suite repairs messages on each layout.
+"""
+
 import signal
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Timer
@@ -26,14 +28,9 @@ from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.plans.repair import CONTENT, plan_message_repair
 from ckpt_cli.queries.doctor.rows import Terms, conversation_findings
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.plan import done_lines, lines_of
 from tests.kit.agents.calling import AGENTS, agent, check_pairs, config_of
 from tests.kit.cases import cases
-from tests.kit.command import ROOT, apply_change, ckpt, first_now
-from tests.kit.harness.mongodb import MongoHarness
-from tests.kit.harness.mysql import MySQLHarness
-from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.harness.redis import RedisHarness
+from tests.kit.command import ROOT, apply_change, ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 
@@ -51,49 +48,15 @@ def quiet() -> Iterator[None]:
         yield
 
 
-ENGINES = [PostgresHarness, MySQLHarness, MongoHarness, RedisHarness]
-ON_EACH_ENGINE = {"create", "delta"}
-"""Agents that are killed on every engine: calls with tasks of their own, and messages in a
-DeltaChannel. The others are killed on SQLite, and elsewhere in slow runs."""
-AGENTS_OF_ENGINES = [
-    *(pytest.param(SqliteHarness, one, id=f"sqlite-{one}") for one in KILLED),
-    *(
-        pytest.param(
-            kind,
-            one,
-            id=f"{kind.name}-{one}",
-            marks=pytest.mark.engines if one in ON_EACH_ENGINE else pytest.mark.nightly,
-        )
-        for kind in ENGINES
-        for one in KILLED
-    ),
-]
-
-
 @pytest.fixture(scope="module")
-def killed_on(
+def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[type[Harness]], Harness]]:
-    """Return the store of a layout with killed agents. It is filled once for all tests."""
-    with ExitStack() as stack:
-        filled: dict[type[Harness], Harness] = {}
-
-        def store_of(kind: type[Harness]) -> Harness:
-            if kind not in filled:
-                folder = tmp_path_factory.mktemp("killed")
-                filled[kind] = stack.enter_context(empty_store(kind, request, folder))
-                kill_agents(filled[kind])
-            return filled[kind]
-
-        yield store_of
-
-
-@pytest.fixture(params=first_now([SqliteHarness, *ENGINES]), ids=lambda kind: kind.name)
-def killed(
-    request: pytest.FixtureRequest, killed_on: Callable[[type[Harness]], Harness]
-) -> Harness:
+) -> Iterator[Harness]:
     """A store with one thread for each kind of agent, all killed in the middle of their tools."""
-    return killed_on(request.param)
+    folder = tmp_path_factory.mktemp("killed")
+    with empty_store(SqliteHarness, request, folder) as harness:
+        kill_agents(harness)
+        yield harness
 
 
 def kill_agents(harness: Harness) -> None:
@@ -112,16 +75,6 @@ def kill_agents(harness: Harness) -> None:
         watchdog.cancel()
         process.send_signal(signal.SIGKILL)
     assert lines == ["slow\n"] * len(KILLED)
-
-
-@pytest.fixture(scope="module")
-def store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Harness]:
-    """An empty store, for what is the same on every engine."""
-    folder = tmp_path_factory.mktemp("store")
-    with empty_store(SqliteHarness, request, folder) as harness:
-        yield harness
 
 
 @dataclass(frozen=True)
@@ -174,10 +127,9 @@ class AgentThread:
         return plan
 
 
-@pytest.mark.in_ci("sqlite", "postgres")
-@pytest.mark.parametrize(("killed", "thread_id"), AGENTS_OF_ENGINES, indirect=["killed"])
-def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
-    one = AgentThread(killed, thread_id)
+@pytest.mark.parametrize("thread_id", KILLED)
+def test_a_killed_agent_goes_on(store: Harness, thread_id: str) -> None:
+    one = AgentThread(store, thread_id)
     # A resume would run the tools: nothing is broken yet.
     assert one.findings() == []
     with pytest.raises(Refused, match="has yet to be carried out"):
@@ -188,7 +140,7 @@ def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
         ("tool-call-unanswered", "messages")
     ] * 2
     assert ["(call-1-quick)" in found.detail for found in one.findings()] == [True, False]
-    before = killed.rows(thread_id)
+    before = store.rows(thread_id)
     sent = one.messages()
 
     plan = one.repair()
@@ -208,9 +160,9 @@ def test_a_killed_agent_goes_on(killed: Harness, thread_id: str) -> None:
     with pytest.raises(NotFound, match="nothing to repair"):
         one.plan()
 
-    undone = ckpt("-s", killed.url, "undo", thread_id, "--yes")
+    undone = ckpt("-s", store.url, "undo", thread_id, "--yes")
     assert undone.code == 0, undone.err
-    assert killed.rows(thread_id) == before
+    assert store.rows(thread_id) == before
     assert one.messages() == sent
 
     configurable = dict(one.repair("stopped").configurable or {})
@@ -238,24 +190,13 @@ def test_a_call_that_waits_for_a_person_is_left_alone(store: Harness, kind: str,
         one.plan()
 
 
-def test_a_call_that_a_message_followed_is_no_longer_asked_for(store: Harness) -> None:
-    one = AgentThread(store, "react2-left")
-    one.send("use ask")
-    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
-        one.send("never mind")
-    assert [found.code for found in one.findings()] == ["tool-call-unanswered"]
-    one.repair()
-    check_pairs(one.graph.invoke(None, config_of(one.thread_id))["messages"])
-
-
-@pytest.mark.in_ci("sqlite", "postgres", "redis")
-@pytest.mark.parametrize("kind", ["loop", "delta"])
-def test_results_without_a_call_are_removed(killed: Harness, kind: str) -> None:
-    one = AgentThread(killed, f"{kind}-trimmed")
+@cases("kind", "loop", "delta")
+def test_results_without_a_call_are_removed(store: Harness, kind: str) -> None:
+    one = AgentThread(store, f"{kind}-trimmed")
     one.send("use quick and slow")
     removed = {"messages": [RemoveMessage(id="ai-1")]}
     one.graph.update_state(config_of(one.thread_id), removed, as_node="model")
-    before, sent = killed.rows(one.thread_id), one.messages()
+    before, sent = store.rows(one.thread_id), one.messages()
     assert [found.code for found in one.findings()] == ["tool-result-orphaned"] * 2
     with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
         check_pairs(sent)
@@ -263,8 +204,8 @@ def test_results_without_a_call_are_removed(killed: Harness, kind: str) -> None:
     plan = one.repair()
     assert plan.mends[0] == "'messages': 2 results are removed: nothing before it makes the call"
     assert one.messages() == [sent[0], *sent[3:]]
-    assert ckpt("-s", killed.url, "undo", one.thread_id, "--yes").code == 0
-    assert killed.rows(one.thread_id) == before
+    assert ckpt("-s", store.url, "undo", one.thread_id, "--yes").code == 0
+    assert store.rows(one.thread_id) == before
 
     one.repair()
     check_pairs(one.send("use slow"))
@@ -278,6 +219,7 @@ def test_an_update_that_is_not_merged_yet_is_kept(store: Harness) -> None:
     edit = 'messages=[{"role": "user", "content": "Hello?", "id": "human-3"}]'
     forked = ckpt("-s", store.url, "fork", one.thread_id, "head", "--set", edit, "--yes")
     assert forked.code == 0, forked.err
+    assert [found.code for found in one.findings()] == ["tool-call-unanswered"]
     one.repair()
     mended = one.messages()
     assert [message.type for message in mended] == ["human", "ai", "tool", "human", "human"]
@@ -367,28 +309,6 @@ def test_a_call_that_only_the_application_may_answer_is_an_info(store: Harness) 
     assert one.findings() == []
 
 
-def test_doctor_names_the_call_and_the_command_that_mends_it(store: Harness) -> None:
-    one = AgentThread(store, "react1-named")
-    one.send("use quick and ask")
-    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
-        one.send("never mind")
-    words = ("-s", store.url, "doctor", one.thread_id, "-o", "json")
-    told = ckpt(*words)
-    assert told.code == 1, told.err
-    found = told.json["findings"]
-    assert {(row["code"], row["severity"], row["channel"]) for row in found} == {
-        ("tool-call-unanswered", "error", "messages")
-    }
-    assert [row["detail"].split(", ")[0] for row in found] == [
-        "message 1 calls 'quick' (call-1-quick)",
-        "message 1 calls 'ask' (call-1-ask)",
-    ]
-    (fix,) = {row["fix"] for row in found}
-    assert ckpt(*shlex.split(fix)[1:], "--yes").code == 0
-    again = ckpt(*words)
-    assert (again.code, again.json["findings"]) == (0, [])
-
-
 def test_an_older_checkpoint_can_be_repaired(store: Harness) -> None:
     one = AgentThread(store, "loop-older")
     one.send("use ask")
@@ -405,16 +325,3 @@ def test_an_older_checkpoint_can_be_repaired(store: Harness) -> None:
     apply_change(store.url, plan.change)
     check_pairs(one.messages())
     assert [message.content for message in one.messages()][2] == CONTENT
-
-
-def test_a_plan_and_its_end_are_shown(store: Harness) -> None:
-    one = AgentThread(store, "loop-shown")
-    one.send("use ask")
-    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
-        one.send("never mind")
-    plan = one.plan("stopped")
-    text = "\n".join(shown.text for shown in lines_of(plan, 100))
-    assert "1 result is added for calls without one" in text
-    assert "back to" not in text
-    done = "\n".join(shown.text for shown in done_lines(plan, ""))
-    assert done.startswith("repaired loop-shown: head is now ")

@@ -21,6 +21,7 @@ from ckpt_cli.plans.repair import plan_write_repair
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.two_questions import CONFIG, State, Two, asked
 from tests.kit.command import ckpt
+from tests.kit.rows import rows_of
 
 
 @pytest.fixture
@@ -34,24 +35,12 @@ def saver(path: Path) -> Iterator[SqliteSaver]:
         yield SqliteSaver(db)
 
 
-def rows(path: Path) -> list[Any]:
-    with closing(sqlite3.connect(path)) as db:
-        tables = ("checkpoints", "writes")
-        return [sorted(db.execute(f"SELECT * FROM {one}"), key=repr) for one in tables]
-
-
-def test_without_the_repair_the_old_answer_goes_to_the_second_question(saver: SqliteSaver) -> None:
-    two = Two(saver)
-    two.make_stale()
-    assert two.graph.invoke(None, CONFIG)["log"] == ["yes and yes", "paid"]
-
-
 def test_the_second_question_is_asked_again(saver: SqliteSaver, path: Path) -> None:
     two = Two(saver)
     two.make_stale()
-    before = rows(path)
+    before = rows_of(path)
     shown = ckpt("-s", path, "repair", "writes", "t", "--dry-run", "-o", "json").json
-    assert rows(path) == before
+    assert rows_of(path) == before
     assert (shown["action"], shown["next"], shown["again"]) == ("repair", ["ask"], [])
     assert "the result of pay is kept" in shown["notes"]
 

@@ -32,11 +32,6 @@ def ids(store: Path) -> set[str]:
     return {one["thread_id"] for one in listed}
 
 
-def test_an_empty_policy_is_refused(store: Path) -> None:
-    refused = ckpt("-s", store, "purge", "--protect", "x", "--include-pending", "--yes")
-    assert (refused.code, "hint: select threads with" in refused.err) == (2, True)
-
-
 def test_conditions_join(store: Path) -> None:
     words = ["-s", str(store), "purge", "--dry-run", "-o", "json", "--older-than", "1m"]
     every = {one["thread_id"] for one in ckpt(*words).json["threads"]}
@@ -70,21 +65,9 @@ def test_expired_goes_by_the_retention_of_the_profile(
     assert ckpt("-s", "a", "purge", "--expired", "--yes", "-o", "json").json["threads"] != []
 
 
-def test_a_plan_of_another_store_is_refused(store: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan"
-    assert ckpt("-s", store, "purge", "--match", "*", "--plan-out", plan).code == 0
-    other = tmp_path / "other.db"
-    other.write_bytes(store.read_bytes())
-    refused = ckpt("-s", other, "apply", plan, "--yes")
-    assert (refused.code, "it was made for the store" in refused.err) == (2, True)
-    former = ckpt("-s", store, "purge", "--plan", plan, "--yes")
+def test_the_former_option_leads_to_apply(store: Path) -> None:
+    former = ckpt("-s", store, "purge", "--plan", "plan", "--yes")
     assert (former.code, "hint: use `ckpt apply FILE`" in former.err) == (2, True)
-    for text in ("", "{}", "no json", plan.read_text() + "[1]\n", plan.read_text() + "broken\n"):
-        plan.write_text(text)
-        before = store.read_bytes()
-        assert ckpt("-s", store, "apply", plan, "--yes").code == 2, text
-        assert store.read_bytes() == before
-    assert ckpt("-s", store, "apply", tmp_path / "none", "--yes").code == 2
 
 
 def test_a_plan_is_carried_out_at_another_pace_and_to_an_archive(
@@ -98,6 +81,7 @@ def test_a_plan_is_carried_out_at_another_pace_and_to_an_archive(
     run += ["--archive", str(archive)]
     stopped = ckpt(*run, "--max-duration", "0s")
     assert (stopped.code, ids(store)) == (7, before)
+    assert "--max-duration reached" in stopped.err
     assert "hint: run the same command again with --skip-changed" in stopped.err
     done = ckpt(*run, "--summary")
     assert done.code == 0, done.err
@@ -105,21 +89,6 @@ def test_a_plan_is_carried_out_at_another_pace_and_to_an_archive(
     assert {"removed", "7"} <= set(done.out.replace(",", "").split()), done.out
     assert len(list(archive.iterdir())) == len(before - ids(store)) == 7
     assert not (tmp_path / "a").exists()
-
-
-def test_a_plan_is_continued_without_the_threads_that_changed(store: Path, tmp_path: Path) -> None:
-    plan, before = tmp_path / "plan", ids(store)
-    words = ["purge", "--match", "*-[rd]*", "--plan-out", str(plan)]
-    assert ckpt("-s", store, *words).code == 0
-    assert ckpt("-s", store, "rollback", "weekly-digest", "--steps", "1", "--yes").code == 0
-    run = ["-s", str(store), "apply", str(plan), "--yes", "-o", "json"]
-    assert (ckpt(*run).code, ids(store)) == (6, before)
-    done = ckpt(*run, "--skip-changed")
-    assert (done.code, done.json["removed"]["threads"]) == (0, 1), done.err
-    assert [one["thread_id"] for one in done.json["skipped"]] == ["weekly-digest"]
-    again = ckpt(*run, "--skip-changed")
-    assert (again.code, again.json["removed"]["threads"]) == (0, 0)
-    assert before - ids(store) == {"nightly-report"}
 
 
 def test_a_plan_of_another_command_takes_no_option_of_a_removal(
@@ -136,15 +105,12 @@ def test_a_plan_of_another_command_takes_no_option_of_a_removal(
 
 def test_the_file_keeps_its_size_unless_it_is_vacuumed(store: Path) -> None:
     words = ["-s", str(store), "purge", "--match", "trip-*", "--include-pending", "--yes"]
-    assert "keeps its size" not in ckpt(*words, "--older-than", "900d").err
+    unused = ckpt(*words, "--older-than", "900d", "-q")
+    assert (unused.code, unused.out, unused.err) == (0, "", "")
     said = ckpt(*words).err
     assert "note: the file keeps its size: " in said
     assert "--vacuum" in said
-    before, rest = store.stat().st_size, ("--match", "*", "--include-error", "--vacuum", "--yes")
-    assert "keeps its size" not in ckpt(*words[:3], *rest, "--include-pending").err
-    with closing(sqlite3.connect(store)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert store.stat().st_size < before / 4
+    assert "keeps its size" not in ckpt(*words[:3], "--match", "*-[rd]*", "--vacuum", "--yes").err
 
 
 def test_a_dry_run_ends_with_the_sum_and_shows_some_threads_on_a_terminal(store: Path) -> None:
@@ -176,16 +142,6 @@ def test_an_archive_that_cannot_be_written_keeps_everything(store: Path, tmp_pat
     assert ckpt("-s", store, "purge", "--match", "*", "--archive", file, "--yes").code == 4
     refused = ckpt("-s", store, "purge", "--match", "*", "--archive", file / "in it", "--yes")
     assert (refused.code, "hint: give a folder" in refused.err) == (4, True)
-    assert ids(store) == before
-
-
-def test_a_time_limit_leaves_the_rest_for_the_next_run(store: Path) -> None:
-    before = ids(store)
-    words = ["-s", str(store), "purge", "--match", "*", "--yes", "-o", "json"]
-    stopped = ckpt(*words, "--max-duration", "0s")
-    assert stopped.code == 7
-    assert "--max-duration reached" in stopped.err
-    assert json.loads(stopped.out)["left"] > 0
     assert ids(store) == before
 
 
@@ -233,20 +189,10 @@ def test_a_failed_thread_is_kept_unless_it_is_included(store: Path) -> None:
     assert "invoice-import" not in ids(store)
 
 
-def test_quiet_prints_nothing_when_nothing_is_removed(store: Path) -> None:
-    quiet = ckpt("-s", store, "purge", "--older-than", "900d", "--yes", "-q")
-    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
-
-
 def test_plans_and_reports_say_what_is_removed_in_numbers(store: Path) -> None:
-    words = ["-s", str(store), "purge", "--match", "*-report", "-o", "table"]
-    told = "\nWould remove 1 thread: 6 checkpoints, 15 writes, 4.6 KiB\n"
-    assert told in ckpt(*words, "--dry-run").out
-    planned = ckpt(*words, "--keep-last", "2", "--dry-run").out
-    assert "\nWould prune 1 thread: 4 checkpoints, " in planned
-    done = ckpt(*words, "--keep-last", "2", "--yes").out
-    assert done.startswith("Pruned 1 thread: 4 checkpoints, ")
-    assert "emove" not in planned + done
+    words = ["-s", str(store), "purge", "--match", "*-report", "--keep-last", "2", "-o", "table"]
+    assert "\nWould prune 1 thread: 4 checkpoints, " in ckpt(*words, "--dry-run").out
+    assert ckpt(*words, "--yes").out.startswith("Pruned 1 thread: 4 checkpoints, ")
     sums = PurgeSums(removed=RemovalSum(3, 15, 40, 0, 15360), pruned=RemovalSum(1, 2, 0, 0, 10))
     threads = "3 threads (15 checkpoints, 15 KiB) and prune 1 thread (2 checkpoints, 10 B)"
     assert question(sums) == f"Remove {threads}?"
@@ -276,13 +222,10 @@ def test_a_dry_run_of_an_import_ends_as_the_import_would(store: Path, tmp_path: 
             assert ("would not be restored" in answer.err) == (how == "--dry-run" and code == 7)
 
 
-def test_a_folder_without_bundles_is_named(store: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    refused = ckpt("-s", store, "import", tmp_path / "empty", "--yes")
-    assert (refused.code, "no bundles" in refused.err) == (3, True)
-
-
 def test_threads_are_exported_to_a_folder_in_each_format(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    refused = ckpt("-s", store, "import", tmp_path / "bundle", "--yes")
+    assert (refused.code, "no bundles" in refused.err) == (3, True)
     names = ["weekly-digest", "nightly-report"]
     for kind in ("bundle", "jsonl"):
         words = ["export", *names, "--format", kind, "--to", tmp_path / kind, "-o", "json"]

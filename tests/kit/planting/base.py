@@ -4,7 +4,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar
 from uuid import UUID
@@ -13,6 +13,9 @@ import ormsgpack
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from ckpt_backends.codec import decode
+from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.graphs import chat
 
@@ -55,16 +58,10 @@ class Place:
 class Planter(ABC, Generic[H]):
     """Reads and changes the rows of a store, whose names and forms a subclass knows."""
 
-    spoils_bodies: ClassVar[bool] = True
-    """Whether the body of a checkpoint can be undecodable, and the checkpoint still be found."""
     spoils_values: ClassVar[bool] = True
     """Whether a single value can be undecodable."""
-    expires: ClassVar[bool] = False
-    """Whether the engine can remove one row of a thread after a time."""
     spoils_metadata: ClassVar[bool] = True
     """Whether metadata can be undecodable beside a sound body."""
-    spoils_writes: ClassVar[bool] = True
-    """Whether a single write can be undecodable."""
     is_python: ClassVar[bool] = True
     """Whether LangGraph's Python saver reads and writes the rows."""
     garbage: ClassVar[Any] = ormsgpack.Ext(5, b"\xc1")
@@ -83,13 +80,21 @@ class Planter(ABC, Generic[H]):
         """Return the checkpoints of a namespace, the saver's head first."""
         return [Place(thread_id, checkpoint_ns, one) for one in self.ids(thread_id, checkpoint_ns)]
 
-    @abstractmethod
     def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
         """Return the ids of a namespace, the saver's head first."""
+        with open_store(self.harness.url) as store:
+            found = store.checkpoints(thread_id, checkpoint_ns=checkpoint_ns)
+            return [one.key.checkpoint_id for one in found]
 
-    @abstractmethod
     def namespaces(self, thread_id: str) -> list[str]:
         """Return the namespaces of a thread."""
+        with open_store(self.harness.url) as store:
+            return list({one.key.checkpoint_ns for one in store.checkpoints(thread_id)})
+
+    def _read(self, place: Place) -> Checkpoint:
+        with open_store(self.harness.url) as store:
+            (found,) = store.checkpoints_at([CheckpointKey(*astuple(place))], metadata=True)
+            return found
 
     # Checkpoints
 
@@ -119,9 +124,9 @@ class Planter(ABC, Generic[H]):
     def remove(self, place: Place) -> None:
         """Remove a checkpoint, and nothing else."""
 
-    @abstractmethod
     def parent(self, place: Place) -> str | None:
         """Return the id of a checkpoint's parent."""
+        return self._read(place).parent_checkpoint_id
 
     def writes_place(self, child: Place) -> Place:
         """Return the checkpoint with which the writes that produced another one are stored."""
@@ -131,8 +136,10 @@ class Planter(ABC, Generic[H]):
 
     def caller(self, place: Place) -> str:
         """Return the id of the root checkpoint whose task called a subgraph."""
-        found: str = self.harness.kept_saver.get_tuple(place.config).metadata["parents"][""]
-        return found
+        metadata = self._read(place).metadata
+        assert metadata is not None
+        found: Any = decode(metadata)
+        return str(found["parents"][""])
 
     def forget_head(self, place: Place) -> None:
         """Remove the head as if its saver had never stored it: pointers lead to its parent."""
@@ -196,10 +203,6 @@ class Planter(ABC, Generic[H]):
             chat(saver).invoke({"messages": [("user", "Hello?")]}, config, durability="sync")
         finally:
             owner.serde = before
-
-    def expire(self, place: Place) -> None:
-        """Let the engine remove a checkpoint in an hour."""
-        raise NotImplementedError
 
     # A checkpoint more
 

@@ -13,16 +13,6 @@ class DevPlanter(Planter[DevHarness]):
     def _rows(self, place: Place) -> Any:
         return self.harness.kept_saver.storage[place.thread_id][place.checkpoint_ns]
 
-    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
-        return sorted(self._rows(Place(thread_id, checkpoint_ns, "")), reverse=True)
-
-    def namespaces(self, thread_id: str) -> list[str]:
-        return [ns for ns, rows in self.harness.kept_saver.storage[thread_id].items() if rows]
-
-    def parent(self, place: Place) -> str | None:
-        found: str | None = self._rows(place)[place.checkpoint_id][2]
-        return found
-
     def remove(self, place: Place) -> None:
         del self._rows(place)[place.checkpoint_id]
         self._store()

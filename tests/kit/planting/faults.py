@@ -52,13 +52,9 @@ class PlantedFault:
     follows: frozenset[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
-    """What a layout must store: `history`, `writes`, `old values`, `bodies`, `inner values`,
-    `deltas`, `expiring rows` or `documents of javascript`; or `spoilt values`, `spoilt writes`,
-    `spoilt bodies` or `spoilt metadata`, where one of these can be undecodable alone."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.code}: {self.how}"
+    """What a layout must store: `writes`, `bodies`, `inner values`, `deltas` or `documents of
+    javascript`; or `spoilt values` or `spoilt metadata`, where one of these can be
+    undecodable alone."""
 
 
 FAULTS: list[PlantedFault] = []
@@ -119,46 +115,33 @@ SPOIL_METADATA = damage(lambda rows, at: rows.spoil_metadata(at))
 ANSWER = damage(lambda rows, at: rows.put_writes(at, [("__resume__", "yes")], NULL_TASK_ID))
 GONE = {"parent-missing", "value-orphaned", "index-stale"}
 """What follows if a checkpoint is removed from the middle."""
-OLD, INNER = {"old values", "spoilt values"}, {"history", "writes", "bodies", "inner values"}
+INNER = {"writes", "bodies", "inner values"}
 fault_at("value-missing", "removed at the head", follows={"tool-result-orphaned"})(FORGET)
 fault_at("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})(SPOIL)
-fault_at("value-unreadable", "bytes in the history", needs=OLD, at=5)(SPOIL)
+fault_at("value-unreadable", "bytes in the history", needs={"spoilt values"}, at=5)(SPOIL)
 fault_at("state-mismatch", "a value removed", needs=INNER, at=5)(FORGET)
 for where, at, deep in (("at the head", 0, False), ("in the history", 5, True)):
-    bodies = {"old values"} if deep else {"bodies", "spoilt bodies"}
-    metadata = {"history", "spoilt metadata"} if deep else {"spoilt metadata"}
-    fault_at("body-unreadable", f"bytes {where}", deep=deep, needs=bodies, at=at)(SPOIL_BODY)
-    add = fault_at("body-unreadable", f"metadata {where}", deep=deep, needs=metadata, at=at)
+    add = fault_at("body-unreadable", f"bytes {where}", deep=deep, needs={"bodies"}, at=at)
+    add(SPOIL_BODY)
+    needs = {"spoilt metadata"}
+    add = fault_at("body-unreadable", f"metadata {where}", deep=deep, needs=needs, at=at)
     add(SPOIL_METADATA)
 fault_at("resume-stale", "an answer to no question", thread=WAITING, deep=False)(ANSWER)
 fault_at("answer-unused", "an answer to a thread that asks nothing", deep=False)(ANSWER)
-fault_at(
-    "write-orphaned", "a checkpoint removed", deep=False, follows=GONE, needs={"history"}, at=6
-)(damage(lambda rows, at: rows.remove(at)))
-fault_at("ttl-partial", "one row expires", thread=ASKING, deep=False, needs={"expiring rows"})(
-    damage(lambda rows, at: rows.expire(at))
+fault_at("write-orphaned", "a checkpoint removed", deep=False, follows=GONE, at=6)(
+    damage(lambda rows, at: rows.remove(at))
 )
-
 
 # Values and bodies
 
 
-@fault_at(
-    "value-unreadable",
-    "bytes of a question",
-    thread=ASKING,
-    needs={"writes", "spoilt writes", "bodies"},
-)
+@fault_at("value-unreadable", "bytes of a question", thread=ASKING, needs={"writes", "bodies"})
 def _question_unreadable(rows: Planter[Any], head: Place) -> Named:
     return Named(head, "__interrupt__", rows.spoil_write(head, "__interrupt__"))
 
 
 @fault_at(
-    "value-unreadable",
-    "bytes of a write",
-    follows={"state-mismatch"},
-    needs={"history", "writes", "spoilt writes"},
-    at=5,
+    "value-unreadable", "bytes of a write", follows={"state-mismatch"}, needs={"writes"}, at=5
 )
 def _write_unreadable(rows: Planter[Any], child: Place) -> Named:
     place = rows.writes_place(child)
@@ -179,7 +162,7 @@ def _versions_missing(rows: Planter[Any], head: Place) -> Named:
     return Named(head)
 
 
-@fault_at("state-mismatch", "a write changed", needs={"history", "writes", "old values"}, at=5)
+@fault_at("state-mismatch", "a write changed", needs={"writes"}, at=5)
 def _write_changed(rows: Planter[Any], child: Place) -> Named:
     rows.set_write(
         rows.writes_place(child), "messages", lambda found: [reworded(one) for one in found]
@@ -187,7 +170,7 @@ def _write_changed(rows: Planter[Any], child: Place) -> Named:
     return Named(child, "messages")
 
 
-@fault_at("state-mismatch", "a value changed", needs={"history", "writes"})
+@fault_at("state-mismatch", "a value changed", needs={"writes"})
 def _value_changed(rows: Planter[Any], head: Place) -> Named:
     *others, last = rows.value(head, "messages")
     rows.set_value(head, "messages", [*others, reworded(last)])
@@ -206,7 +189,6 @@ def _value_changed(rows: Planter[Any], head: Place) -> Named:
         "value-orphaned",
         "index-stale",
     },
-    needs={"history"},
 )
 def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
     found = rows.places(thread_id)
@@ -221,7 +203,7 @@ def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
     thread=NEW,
     deep=False,
     follows={"delta-unanchored"},
-    needs={"history", "writes", "deltas"},
+    needs={"writes", "deltas"},
 )
 def _copied_alone(rows: Planter[Any], thread_id: str) -> Named:
     head = rows.places(DELTA)[0]
@@ -246,12 +228,7 @@ def _dangerous_value(rows: Planter[Any], head: Place) -> Named:
     return Named(head, "messages")
 
 
-@fault(
-    "type-dangerous",
-    "a write in the history",
-    follows={"state-mismatch"},
-    needs={"history", "writes"},
-)
+@fault("type-dangerous", "a write in the history", follows={"state-mismatch"}, needs={"writes"})
 def _dangerous_write(rows: Planter[Any], thread_id: str) -> Named:
     place = rows.writes_place(rows.places(thread_id)[5])
     task_id = rows.set_write(place, "messages", lambda found: [*found, rows.dangerous])
@@ -304,10 +281,7 @@ def _called_again(rows: Planter[Any], thread_id: str) -> Named:
 
 
 @fault_at(
-    "messages-emptied",
-    "an update without messages",
-    follows={"state-mismatch"},
-    needs={"history", "bodies"},
+    "messages-emptied", "an update without messages", follows={"state-mismatch"}, needs={"bodies"}
 )
 def _messages_emptied(rows: Planter[Any], head: Place) -> Named:
     child = rows.put(head, id_after(head.checkpoint_id), "update", messages=[])
@@ -345,7 +319,7 @@ def _own_class(rows: Planter[Any], head: Place) -> Named:
     "the head removed",
     deep=False,
     follows={"index-stale", "value-orphaned"},
-    needs={"history", "writes"},
+    needs={"writes"},
 )
 def _head_removed(rows: Planter[Any], thread_id: str) -> Named:
     head, before, *_ = rows.places(thread_id)
@@ -372,7 +346,7 @@ def _step_finished(rows: Planter[Any], thread_id: str) -> Named:
     "memory-of-abandoned-branch",
     "a new branch from the first checkpoint",
     thread=REMEMBERING,
-    needs={"history", "bodies"},
+    needs={"bodies"},
 )
 def _branch_left(rows: Planter[Any], thread_id: str) -> Named:
     (ns,) = (one for one in rows.namespaces(thread_id) if one)
@@ -387,7 +361,7 @@ def _branch_left(rows: Planter[Any], thread_id: str) -> Named:
     "a memory made by hand",
     thread=CALLING,
     follows={"value-orphaned", "parent-missing"},
-    needs={"history", "bodies", "documents of javascript"},
+    needs={"bodies", "documents of javascript"},
 )
 def _memory_left(rows: Planter[Any], thread_id: str) -> Named:
     ns = max(one for one in rows.namespaces(thread_id) if one)
@@ -402,7 +376,6 @@ def _memory_left(rows: Planter[Any], thread_id: str) -> Named:
     "a child with a smaller id",
     deep=False,
     follows={"id-not-increasing", "state-mismatch"},
-    needs={"history"},
 )
 def _child_behind(rows: Planter[Any], head: Place) -> Named:
     child = rows.put_behind(head, id_before(head.checkpoint_id))
@@ -414,7 +387,6 @@ def _child_behind(rows: Planter[Any], head: Place) -> Named:
     "a child with a smaller id",
     deep=False,
     follows={"head-not-newest", "state-mismatch"},
-    needs={"history"},
 )
 def _smaller_id(rows: Planter[Any], head: Place) -> Named:
     return Named(rows.put_behind(head, id_before(head.checkpoint_id)))
@@ -430,7 +402,6 @@ def _tomorrow(rows: Planter[Any], head: Place) -> Named:
     "a checkpoint removed",
     deep=False,
     follows={"write-orphaned", "value-orphaned", "index-stale"},
-    needs={"history"},
 )
 def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
     found = rows.places(thread_id)
@@ -446,7 +417,7 @@ def _write_added(rows: Planter[Any], thread_id: str) -> Named:
     return Named(place, task_id=TASK)
 
 
-@fault_at("value-orphaned", "a version that no checkpoint names", needs={"history"})
+@fault_at("value-orphaned", "a version that no checkpoint names")
 def _value_added(rows: Planter[Any], head: Place) -> Named:
     rows.add_value(head, "messages")
     return Named(head.at(""), "messages")
@@ -457,7 +428,7 @@ def _value_added(rows: Planter[Any], head: Place) -> Named:
     "the root of a subgraph call removed",
     thread=CALLING,
     follows={"parent-missing", "write-orphaned", "value-orphaned", "index-stale"},
-    needs={"history", "bodies"},
+    needs={"bodies"},
 )
 def _root_removed(rows: Planter[Any], thread_id: str) -> Named:
     calls = [ns for ns in rows.namespaces(thread_id) if ns]

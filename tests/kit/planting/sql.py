@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ckpt_backends.testing.harness import Harness
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
@@ -28,23 +27,6 @@ class SqlPlanter(Planter[H]):
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement, and return its rows."""
         raise NotImplementedError
-
-    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
-        found = self.run(
-            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-            " ORDER BY checkpoint_id DESC",
-            *(thread_id, checkpoint_ns),
-        )
-        return [one for (one,) in found]
-
-    def namespaces(self, thread_id: str) -> list[str]:
-        found = "SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = ?"
-        return [ns for (ns,) in self.run(found, thread_id)]
-
-    def parent(self, place: Place) -> str | None:
-        found: str | None
-        ((found,),) = self.run(*self._of("SELECT parent_checkpoint_id FROM checkpoints", place))
-        return found
 
     def remove(self, place: Place) -> None:
         self.run(*self._of("DELETE FROM checkpoints", place))
@@ -167,48 +149,3 @@ class MySQLPlanter(BlobTablesPlanter[MySQLHarness]):
 
     def _columns(self) -> str:
         return f"{super()._columns()}, checkpoint_ns_hash"
-
-
-class _Shallow(BlobTablesPlanter[Harness]):
-    """Tables with one row for each namespace, and one value for each channel.
-
-    The id of a checkpoint is inside its body, which is a column of JSON.
-    """
-
-    spoils_bodies: ClassVar[bool] = False
-
-    def copy(self, thread_id: str, new_id: str) -> None:
-        for table in ("checkpoints", "checkpoint_blobs", self.writes):
-            columns = ", ".join(self.harness.columns(table))  # type: ignore[attr-defined]
-            chosen = f"SELECT ?, {columns} FROM {table} WHERE thread_id = ?"
-            self.run(f"INSERT INTO {table} (thread_id, {columns}) {chosen}", new_id, thread_id)
-
-    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
-        query = "SELECT checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-        found = [one for (one,) in self.run(query, thread_id, checkpoint_ns)]
-        return [(one if isinstance(one, dict) else json.loads(one))["id"] for one in found]
-
-    def parent(self, place: Place) -> str | None:
-        return None
-
-    def _of(self, statement: str, place: Place, *values: Any) -> tuple[str, *tuple[Any, ...]]:
-        if self.writes in statement:
-            return super()._of(statement, place, *values)
-        where = "thread_id = ? AND checkpoint_ns = ?"
-        return (f"{statement} WHERE {where}", *values, place.thread_id, place.checkpoint_ns)
-
-    def _blob(self, statement: str, place: Place, channel: str, *values: Any) -> Any:
-        where = "thread_id = ? AND checkpoint_ns = ? AND channel = ?"
-        place_of = (place.thread_id, place.checkpoint_ns, channel)
-        return self.run(f"{statement} WHERE {where}", *values, *place_of)
-
-    def add_value(self, place: Place, channel: str) -> None:
-        raise NotImplementedError
-
-
-class ShallowPostgresPlanter(_Shallow, PostgresPlanter):
-    """PostgreSQL with the newest checkpoint only."""
-
-
-class ShallowMySQLPlanter(_Shallow, MySQLPlanter):
-    """MySQL with the newest checkpoint only."""

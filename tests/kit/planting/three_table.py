@@ -20,22 +20,9 @@ class ThreeTablePlanter(Planter[ThreeTableHarness]):
             found = execute(statement.replace("?", mark), list(values))
             return [] if found.description is None else list(found.fetchall())
 
-    def ids(self, thread_id: str, checkpoint_ns: str) -> list[str]:
-        query = "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-        found = self.run(f"{query} ORDER BY gmt_create DESC", thread_id, checkpoint_ns)
-        return [one for (one,) in found]
-
-    def namespaces(self, thread_id: str) -> list[str]:
-        query = "SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = ?"
-        return [ns for (ns,) in self.run(query, thread_id)]
-
     def _of(self, column: str, place: Place) -> Any:
         query = f"SELECT {column} FROM checkpoints WHERE thread_id = ? AND checkpoint_id = ?"
         ((found,),) = self.run(query, place.thread_id, place.checkpoint_id)
-        return found
-
-    def parent(self, place: Place) -> str | None:
-        found: str | None = self._of("parent_checkpoint_id", place)
         return found
 
     def copy(self, thread_id: str, new_id: str) -> None:
