@@ -13,21 +13,16 @@ from unittest.mock import patch
 
 import pytest
 
-from ckpt_backends.changes import Change
-from ckpt_backends.model import BlobKey
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.conformance.changes import CHANGES
 from ckpt_cli.app import root
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 from ckpt_cli.core.forking import seeded
 from ckpt_cli.plans.saved_plan import rows_digest
-from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.session import Session
 from tests.commands.words import refusals
-from tests.kit.command import SAMPLE, CommandResult, apply_change, ckpt
-from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.opening import empty_store
-from tests.kit.planting.steps import THREAD, talk
-from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill, stored
+from tests.kit.command import SAMPLE, CommandResult, ckpt
+from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, fill, stored
 from tests.kit.savers.deerflow import memory, save
 
 KYOTO, REFUND = "trip-to-kyoto", "refund-4711"
@@ -66,27 +61,25 @@ MORE = {
         f"copy {KYOTO} --to other.db",
         before=(f"copy {KYOTO} --to other.db --create --yes", f"fork {KYOTO} step:3 --yes"),
     ),
-    "threads delete with an archive": Case(f"threads delete {KYOTO} --archive archive"),
-    "import": Case(
-        "import archive", moves="", before=(f"threads delete {KYOTO} --archive archive --yes",)
-    ),
-    "undo": Case(f"undo {KYOTO}", before=(f"{ROLLBACK} --yes",)),
+    "redo": Case("redo", before=(f"{ROLLBACK} --yes", f"undo {KYOTO} --yes")),
     "undo of a removal": Case(
         "undo", moves="", before=(f"threads delete {KYOTO} --archive archive --yes",)
     ),
     "migrate": Case(f"migrate {KYOTO} --rename-channel hotel=inn", f"rollback {KYOTO} ~1 --yes"),
-    "repair of one": Case(f"repair messages {UNANSWERED}", f"rollback {UNANSWERED} ~1 --yes"),
     "repair of many": Case("repair writes --match stale-*", f"rollback {STALE[0]} ~1 --yes"),
-    "repair of values": Case(f"repair values {DAMAGED}", f"rollback {DAMAGED} ~1 --yes"),
     "replay": Case(f"replay {DAMAGED} --repair", f"rollback {DAMAGED} ~1 --yes"),
     "gc": Case("gc --scope all", f"threads delete {ORPHANED} --yes"),
-    "erase": Case(f"erase {KYOTO}"),
     "erase a value": Case(f"erase --value {KYOTO}:messages[0].content"),
     "rekey": Case(
         f"rekey {KYOTO} --encrypt --new-key-file new.key", again="--new-key-file new.key"
     ),
     "memory delete": Case("memory delete --match t*", "memory delete users/anna/tea --yes"),
     "memory copy": Case("memory copy --to other.db --create", moves=""),
+    "memory import": Case(
+        "memory import archive/items",
+        moves="",
+        before=("memory delete --match t* --archive archive --yes",),
+    ),
     "memory edit": Case(
         "-s memory.json memory edit fact_a1b2c3d4 --set category=goal --write",
         moves="-s memory.json memory edit fact_a1b2c3d4 --set category=other --write",
@@ -139,6 +132,9 @@ def planned(case: Case) -> list[dict[str, Any]]:
     """Save the plan of a command, and return its lines."""
     for words in case.before:
         assert run(words).code == 0
+    if case.words == "memory import archive/items":
+        (items,) = Path("archive").iterdir()
+        items.rename("archive/items")
     PLAN.unlink(missing_ok=True)
     before, files = content(), {*Path().iterdir()}
     answer = run(case.words, "--plan-out", str(PLAN))
@@ -188,18 +184,6 @@ def test_nothing_is_written_if_the_thread_moved(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_plan_is_shown_as_the_command_shows_it(case: Case) -> None:
-    planned(case)
-    shown, direct = (
-        apply(case, "--dry-run", "-o", "json"),
-        run(case.words, "--dry-run", "-o", "json"),
-    )
-    kept = {"action", "before", "why", "changes", "next", "threads", "checkpoints", "writes"}
-    assert kept & direct.json.keys()
-    assert {one: shown.json.get(one) for one in kept} == {one: direct.json.get(one) for one in kept}
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_plan_writes_the_rows_that_the_command_writes(case: Case) -> None:
     """With the same clock and the same random numbers; and again the same in a second run."""
     for name in ("direct.db", "kept.db"):
@@ -213,47 +197,6 @@ def test_a_plan_writes_the_rows_that_the_command_writes(case: Case) -> None:
     shutil.copyfile("kept.db", "store.db")
     assert apply(case).code == 0
     assert stored(Path("store.db")) == once
-
-
-def test_an_old_plan_still_adds_the_newest_checkpoint_with_its_reason() -> None:
-    _, fact, _ = planned(CASES["rollback"])
-    with open_store("store.db") as store:
-        newest = max(one.key.checkpoint_id for one in store.checkpoints(KYOTO))
-    assert ckpt("apply", PLAN, "--yes").code == 0  # it names its store
-    assert fact["adds"] == [head_of(KYOTO)]
-    assert (head_of(KYOTO) or "") > newest
-    one, *_ = run("ops list", "-o", "json").json
-    assert one["reason"] == "wrong hotel"
-    assert "rollback trip-to-kyoto --steps 3" in one["command"]
-
-
-def test_an_operation_is_taken_back_and_made_again_by_plans() -> None:
-    before = stored(Path("store.db"))
-    assert run(ROLLBACK, "--yes").code == 0
-    changed = stored(Path("store.db"))
-    for words, rows in (("undo", before), ("redo", changed)):
-        planned(Case(words))
-        assert apply(Case(words)).code == 0
-        assert stored(Path("store.db")) == rows
-        assert apply(Case(words)).code == 6
-
-
-def test_items_are_restored_by_a_plan() -> None:
-    before = stored(Path("store.db"))
-    assert run("memory delete --match t* --archive archive --yes").code == 0
-    (archive,) = Path("archive").iterdir()
-    case = Case(f"memory import {archive}")
-    planned(case)
-    assert (apply(case).code, stored(Path("store.db"))) == (0, before)
-    assert (apply(case).code, stored(Path("store.db"))) == (6, before)
-
-
-def test_a_line_that_is_deleted_keeps_its_thread() -> None:
-    planned(CASES["threads delete"])
-    head, *lines = PLAN.read_text().splitlines()
-    PLAN.write_text("\n".join([head, *(one for one in lines if REFUND not in one)]) + "\n")
-    assert apply(CASES["threads delete"]).code == 0
-    assert (run(f"show {REFUND}").code, run(f"show {KYOTO}").code) == (0, 3)
 
 
 def test_an_archive_that_was_replaced_is_not_imported() -> None:
@@ -312,12 +255,6 @@ def test_a_question_is_asked_and_its_answer_counts(monkeypatch: pytest.MonkeyPat
         assert (content() == before) == (code == 5)
 
 
-def test_a_plan_is_saved_if_some_of_it_is_left_out() -> None:
-    assert run(f"threads delete {REFUND} none --plan-out {PLAN}").code == 7
-    assert ckpt("apply", PLAN, "--yes").code == 0
-    assert run(f"show {REFUND}").code == 3
-
-
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -340,30 +277,6 @@ def test_the_digest_of_rows_depends_on_each_cell_and_on_no_order() -> None:
     assert rows_digest(found) != rows_digest([*found[1:], found[1]])
 
 
-@pytest.mark.engines
-@pytest.mark.parametrize("words", ["repair values", "replay --repair"])
-def test_a_value_that_is_stored_apart_is_stored_again_and_taken_back(
-    request: pytest.FixtureRequest, tmp_path: Path, words: str
-) -> None:
-    with empty_store(PostgresHarness, request, tmp_path) as place:
-        talk(place.kept_saver, turns=2)
-        whole = place.rows(THREAD)
-        with open_store(place.url) as store:
-            reader = ThreadReader(store, THREAD)
-            heads = {"": reader.head("") or ""}
-            version = str(reader.stored("", heads[""]).body.versions["log"])
-        lost = (BlobKey("", "log", version),)
-        apply_change(place.url, Change(THREAD, heads, removed_blobs=lost))
-        damaged = place.rows(THREAD)
-        for command, rows in ((words, whole), ("undo", damaged)):
-            before = place.rows(THREAD)
-            saved = ckpt("-s", place.url, *command.split(), THREAD, "--plan-out", PLAN)
-            assert (saved.code, place.rows(THREAD)) == (0, before), saved.err
-            for code in (0, 6):
-                done = ckpt("-s", place.url, "apply", PLAN, "--yes")
-                assert (done.code, place.rows(THREAD)) == (code, rows), done.err
-
-
 COMMANDS: dict[str, Any] = dict(root().walk())
 CHANGING = [
     name
@@ -376,7 +289,7 @@ CHANGING = [
 def test_each_command_that_changes_a_store_is_tried() -> None:
     assert {"rollback", "purge", "undo", "memory edit"} <= set(CHANGING)
     tried = [case.words.removeprefix("-s memory.json ") for case in ALL.values()]
-    tried += ["redo", "memory import"]
+    tried += [case.words for case in CHANGES.values()]
     assert [one for one in CHANGING if not any(words.startswith(one) for words in tried)] == []
 
 

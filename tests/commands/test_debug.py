@@ -1,17 +1,12 @@
 """`--debug` prints the traceback wherever a hint says so, also where parsing fails."""
 
-import asyncio
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from ckpt_backends.servers import understood
 from ckpt_backends.url import parse_url
-from ckpt_cli.commands import tui
-from ckpt_cli.tui import app
-from ckpt_cli.tui.context import ScreenContext
 from tests.kit.command import ckpt
 
 BUG = "hint: this is a bug in ckpt; run again with --debug and report what it prints"
@@ -58,10 +53,7 @@ def test_a_hint_that_names_debug_is_right(
         assert answer.err.endswith(plain.err)
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["--bogus", "shwo", "threads list -n x", "show --channel", "--config ckpt.toml threads list"],
-)
+@pytest.mark.parametrize("words", ["--bogus", "threads list -n x", "--config ckpt.toml stores"])
 def test_an_error_in_the_options_or_the_configuration(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,32 +64,3 @@ def test_an_error_in_the_options_or_the_configuration(
     assert (plain.code, answer.code) == (2, 2)
     assert answer.err.startswith(TRACEBACK)
     assert answer.err.endswith(plain.err)
-
-
-def test_debug_after_a_double_hyphen_is_an_argument(sample: Path) -> None:
-    assert TRACEBACK not in ckpt("-s", sample, "show", "--", "--debug").err
-
-
-class BrokenScreen:
-    """A screen with a query that fails; it shows the error and goes on."""
-
-    ended_by = None
-
-    def __init__(self, context: ScreenContext, *_: object) -> None:
-        self._context = context
-
-    def run(self) -> None:
-        with pytest.raises(RuntimeError):
-            asyncio.run(self._context.detail.ask(broken))
-        self._context.close()
-
-
-def test_errors_on_the_screen_are_printed(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(tui, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
-    monkeypatch.setattr(app, "CkptApp", BrokenScreen)
-    assert ckpt("-s", sample, "tui").err == ""
-    answer = ckpt("-s", sample, "tui", "--debug")
-    assert answer.code == 0
-    assert answer.err.startswith(TRACEBACK)
-    assert answer.err.endswith("RuntimeError: planted\n")

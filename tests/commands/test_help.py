@@ -67,12 +67,6 @@ def test_every_command_has_a_file_of_tests_with_its_name() -> None:
     assert [one for one in ROOT.commands if not (folder / f"test_{one}.py").exists()] == []
 
 
-def test_one_group_has_what_erases_and_encrypts() -> None:
-    group = ckpt("--help").out.partition("Erase and encrypt")[2].partition("╰")[0]
-    names = [line.split()[1] for line in group.splitlines()[1:] if not line.startswith("│  ")]
-    assert [one for one in names if one in COMMANDS] == ["secrets", "erase", "rekey"]
-
-
 @pytest.mark.parametrize("group", ["threads", "memory"])
 def test_a_group_alone_prints_its_help(group: str) -> None:
     answer = ckpt(*group.split())
@@ -87,14 +81,6 @@ RUN = "import sys; from ckpt_cli.run import run; code = run(sys.argv[1:]);"
 def python(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_no_colour_is_forced_on_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    for words in ("--color never show --help", "show -h --color=never"):
-        done = python(RUN, *words.split())
-        assert "Usage: ckpt show" in done.stdout
-        assert "\x1b" not in done.stdout
 
 
 def loaded_by(*words: str) -> set[str]:
@@ -114,9 +100,14 @@ CHANGING = {
     *("ckpt_cli.config.trust", "ckpt_cli.api.opening", "ckpt_cli.core.retention"),
     *("ckpt_cli.core.reducers", "ckpt_cli.plans.fork"),
 }
-UNASKED = {
-    *("ckpt_backends.postgres.connect", "ckpt_cli.config.profiles", "ckpt_cli.render.tree"),
-    *("ckpt_cli.core.tree", "ckpt_cli.core.diff", "ckpt_cli.core.search"),
+SHOWING = {
+    *("rich", "psycopg", "Crypto", "pickletools", "asyncio", "ckpt_backends.postgres.connect"),
+    *(
+        "ckpt_cli.config.profiles",
+        "ckpt_cli.core.tree",
+        "ckpt_cli.core.diff",
+        "ckpt_cli.core.search",
+    ),
 }
 ONE_THREAD = {"ckpt_cli.api.thread", "ckpt_cli.render.show", "ckpt_cli.core.filters"}
 MEMORY = {"ckpt_backends.memory", "ckpt_cli.api.memory"}
@@ -128,18 +119,10 @@ LISTS = {"rich", "asyncio", "psycopg", "redis", *ONE_THREAD, *MEMORY}
     *((one, set(), HEAVY) for one in ("--help", "--bogus", "bogus")),
     ("--version", set(), HEAVY | BASIC),
     ("show trip-to-kyoto@~1", set(), CHANGING),  # at the head, it also looks for memory
-    (
-        "show trip-to-kyoto -o json",
-        {"ckpt_cli.commands.show"},
-        {"rich", "psycopg", "Crypto", "pickletools", "asyncio", *CHANGING}
-        | {"ckpt_backends.postgres.connect", "ckpt_cli.config.profiles"}
-        | {f"ckpt_cli.{one}" for one in ("core.tree", "core.diff", "core.search", "render.tree")},
-    ),
+    ("show trip-to-kyoto -o json", {"ckpt_cli.commands.show"}, SHOWING | CHANGING),
     ("threads list", DECODERS, CHANGING | LISTS),
-    ("threads list --all", {"ckpt_cli.queries.threads"}, CHANGING),
+    ("_complete target", set(), {"click", "rich", "ormsgpack", "ckpt_cli.diagnostics"}),
     ("threads list --all -o json", {"ckpt_cli.queries.threads"}, DECODERS | LISTS),
-    ("history trip-to-kyoto", set(), CHANGING),
-    ("interrupts", set(), CHANGING),
 )
 def test_a_command_loads_only_what_it_uses(
     words: str, used: set[str], unused: set[str], monkeypatch: pytest.MonkeyPatch

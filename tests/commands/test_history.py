@@ -27,14 +27,11 @@ def retried(path: Path) -> Path:
     return path
 
 
-def test_a_checkpoint_names_the_nodes_that_ran(retried: Path) -> None:
-    assert [one["nodes"] for one in history(retried)] == [["crash"], ["__start__"], []]
-    # The last one shown has a parent that is not.
-    assert [one["nodes"] for one in history(retried, "-n", "1")] == [["crash"]]
-
-
 def test_a_step_that_failed_and_was_retried_is_marked(retried: Path) -> None:
     newest, failed, first = history(retried)
+    assert (newest["nodes"], failed["nodes"], first["nodes"]) == (["crash"], ["__start__"], [])
+    # The last one shown has a parent that is not.
+    assert [one["nodes"] for one in history(retried, "-n", "1")] == [["crash"]]
     assert (newest["marks"], failed["marks"], first["marks"]) == (["done"], ["retried"], [])
     assert ckpt("-s", retried, "history", "t", "-o", "table").out.count("retried") == 1
     tree = ckpt("-s", retried, "show", "t", "--tree", "-o", "table").out
@@ -52,15 +49,6 @@ def test_repeated_nodes_are_counted(path: Path) -> None:
     assert "search ×3" in ckpt("-s", path, "show", "t@~1", "-o", "table").out
 
 
-def test_checkpoints_of_subgraphs_are_listed_if_they_are_wanted(sample: Path) -> None:
-    root, everything = (
-        ckpt("-s", sample, "history", "trip-to-kyoto", *more, "-o", "json").json
-        for more in ([], ["--all-ns"])
-    )
-    assert (len(root), len(everything)) == (16, 20)
-    assert {one["checkpoint_ns"] for one in root} == {""}
-
-
 test_wrong_words_are_refused = refusals(
     ("history nobody", 3, "no thread 'nobody'"), ("history trip-to-kyoto -n 0", 2, "--limit")
 )
@@ -75,12 +63,3 @@ def test_a_command_on_a_thread_names_what_shows_a_checkpoint(sample: Path, comma
     named = hint.partition("`ckpt ")[2].partition("`")[0]
     assert ckpt(*named.split()).code == 0
     assert named.split()[:2] == ["-s", str(sample)]
-
-
-def test_a_command_to_paste_names_the_configuration(sample: Path, tmp_path: Path) -> None:
-    config = tmp_path / "own.toml"
-    config.write_text(f'[stores.agent]\nurl = "{sample}"\n')
-    answer = ckpt("--config", config, "-s", "agent", "tail", "trip-to-kyoto@step:3")
-    named = answer.err.partition("`ckpt ")[2].partition("`")[0]
-    assert named == f"--config {config} -s agent show trip-to-kyoto@step:3"
-    assert ckpt(*named.split()).code == 0

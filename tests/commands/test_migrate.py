@@ -58,14 +58,6 @@ def test_all_threads_are_one_operation(folder: Path) -> None:
     assert heads(folder) == before
 
 
-def test_a_saved_plan_is_carried_out(folder: Path) -> None:
-    words = ("-s", folder / "s.db", "migrate", "one", "--to", folder / "new.json", *RENAME)
-    assert ckpt(*words, "--plan-out", folder / "plan.json").code == 0
-    assert heads(folder)["one"][1] == 3
-    assert ckpt("-s", folder / "s.db", "apply", folder / "plan.json", "--yes").code == 0
-    assert heads(folder)["one"][1] == 4
-
-
 def test_without_the_new_graph_nothing_is_proven(folder: Path) -> None:
     done = ckpt("-s", folder / "s.db", "migrate", "one", *RENAME, "--yes")
     assert "nothing proves that the new graph resumes it: give --to NEW.json" in done.out

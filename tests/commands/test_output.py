@@ -18,19 +18,18 @@ from hypothesis import strategies as st
 from ckpt_cli.output import Output
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from ckpt_cli.render.text import Ui, line
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 THREAD = {"thread_id", "head", "step", "first_at", "last_at", "checkpoints", "namespaces"}
 DETAILS = {"status", "conditions", "next", "runs", "source", "parent", "metadata", "bytes", "user"}
 
 
-@pytest.mark.parametrize(
-    ("words", "keys"),
-    [
-        ("threads list", THREAD | DETAILS),
-        ("threads list --all", THREAD),
-        ("threads list --all --long", THREAD | DETAILS | {"title"}),
-    ],
+@cases(
+    "words keys",
+    ("threads list", THREAD | DETAILS),
+    ("threads list --all", THREAD),
+    ("threads list --all --long", THREAD | DETAILS | {"title"}),
 )
 def test_what_takes_long_is_told_if_asked_for(sample: Path, words: str, keys: set[str]) -> None:
     """All other keys are those of the schemas, with which each answer of a test is compared."""
@@ -47,6 +46,9 @@ def test_json_ndjson_and_tsv_tell_the_same(sample: Path) -> None:
     assert [row["thread_id"] for row in rows] == [one["thread_id"] for one in array]
     assert [row["bytes"] for row in rows] == [str(one["bytes"]) for one in array]
     assert ckpt(*words).out == ckpt(*words, "-o", "tsv").out
+    none = (*words, "--match", "nothing")
+    assert (ckpt(*none, "-o", "json").out, ckpt(*none, "-o", "ndjson").out) == ("[]\n", "")
+    assert (ckpt(*none, "--exit-code").code, ckpt(*words, "--exit-code").code) == (0, 1)
 
 
 def test_what_is_followed_arrives_at_once() -> None:
@@ -67,14 +69,6 @@ def test_what_is_followed_arrives_at_once() -> None:
     assert arrived == ['{"n":0}\n', '{"n":0}\n{"n":1}\n']
 
 
-def test_an_empty_list_is_an_empty_array(sample: Path) -> None:
-    words = ("-s", sample, "threads", "list", "--match", "nothing")
-    assert (ckpt(*words, "-o", "json").out, ckpt(*words, "-o", "ndjson").out) == ("[]\n", "")
-    assert ckpt(*words, "-o", "tsv").out.startswith("thread_id\t")
-    assert ckpt(*words, "--exit-code").code == 0
-    assert ckpt("-s", sample, "threads", "list", "--exit-code").code == 1
-
-
 def test_global_options_stand_anywhere(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [
         ckpt("-s", sample, "-o", "json", "threads", "list"),
@@ -84,17 +78,9 @@ def test_global_options_stand_anywhere(sample: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CKPT_STORE", str(sample))
     answers.append(ckpt("-o", "tsv", "threads", "list", "-o", "json"))
     assert len({answer.out for answer in answers}) == 1
-
-
-def test_color_is_for_terminals_unless_asked_for(sample: Path) -> None:
-    words = ("-s", sample, "show", "trip-to-kyoto", "--tree")
+    words = ("show", "trip-to-kyoto", "--tree")
     assert "\x1b[" not in ckpt(*words).out
     assert "\x1b[" in ckpt(*words, "--color", "always").out
-
-
-def test_notes_go_to_stderr_and_can_be_silenced(sample: Path) -> None:
-    assert ckpt("-s", sample, "show").err == "note: using the newest thread, 'trip-to-kyoto'\n"
-    assert ckpt("-s", sample, "show", "-q").err == ""
 
 
 def run(words: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -150,9 +136,6 @@ def test_a_table_drops_and_cuts_but_never_an_id(width: int) -> None:
 
 
 def test_a_row_that_no_table_can_hold_is_a_block() -> None:
-    assert table([ROW], COLUMNS, 20) == [
-        *("id:", "  " + "a" * 18, "text:", f"  {('word ' * 20)[:17]}…", "size: 12345")
-    ]
     columns = [Column("NAMESPACE", "ns"), Column("ID", "id", drop=1), Column("NODE", "node")]
     ns, key = f"planner:{UUID(int=1)}", str(UUID(int=2))
     rows: list[Record] = [
@@ -163,24 +146,6 @@ def test_a_row_that_no_table_can_hold_is_a_block() -> None:
         *("namespace:", "  planner:", f"  {UUID(int=1)}", f"id: {key}", "node: plan", ""),
         *(f"id: {key}", "node: book"),
     ]
-
-
-def test_a_later_row_that_is_too_wide_is_a_block_among_the_others() -> None:
-    columns = [Column("ID", "id"), Column("NODE", "node")]
-    rows = [{"id": "short", "node": "plan"}] * 200 + [{"id": "a" * 30, "node": "writer"}] * 2
-    lines = table(rows, columns, 36)
-    assert lines[:2] == ["ID     NODE", "short  plan"]
-    assert lines[201:] == ["id: " + "a" * 30, "node: writer"] * 2
-
-
-def test_a_column_keeps_its_least_width_and_others_are_left_out() -> None:
-    columns = [
-        Column("THREAD", "thread"),
-        Column("SIZE", "size", drop=2),
-        Column("ERROR", "error", cut=True, least=30, drop=1),
-    ]
-    rows = [{"thread": "user-42", "size": "12 KiB", "error": "e" * 80}]
-    assert table(rows, columns, 40) == ["THREAD   ERROR", "user-42  " + "e" * 30 + "…"]
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers() | st.text(), min_size=1, max_size=4))

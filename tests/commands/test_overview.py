@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.installing import run_words
 from tests.kit.command import SAMPLE, ckpt, copy_store
 
 
@@ -56,20 +55,6 @@ def test_a_server_is_not_contacted_before_its_file_is_trusted() -> None:
     assert "hush" not in printed
 
 
-def test_a_named_store_is_summed_up_or_its_error_told(here: Path) -> None:
-    copy_store(SAMPLE, here).rename("other.txt")
-    assert typed(ckpt("-s", "other.txt").out)[0] == "ckpt -s other.txt threads list"
-    assert ckpt("-s", "none.db").code == 4
-
-
 def test_scripts_get_the_list_of_stores(here: Path) -> None:
     copy_store(SAMPLE, here)
     assert ckpt("-o", "tsv").out == ckpt("stores", "-o", "tsv").out
-
-
-def test_a_tool_that_is_not_installed_is_run_as_before(tmp_path: Path) -> None:
-    environment = tmp_path / "archive-v0" / "x1"
-    environment.mkdir(parents=True)
-    (environment / "pyvenv.cfg").touch()
-    assert run_words(str(environment)) == ["uvx", "langgraph-ckpt"]
-    assert run_words(str(tmp_path)) == ["ckpt"]

@@ -1,10 +1,6 @@
 """`show --tree` and `show --svg` draw a thread; each row tells what its step changed."""
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
-from operator import add
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 from xml.etree import ElementTree
@@ -14,29 +10,23 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph.message import add_messages
 
 from ckpt_backends.model import Status
-from ckpt_backends.testing.official import config_of
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.tree import Skeleton, StepDetails, TreeLayout, plan_tree
 from ckpt_cli.queries import tree as trees
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import Tree, TreeReader, TreeShape, forked
+from ckpt_cli.queries.tree import TreeReader, TreeShape
 from ckpt_cli.reading.store import Opening
-from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render import tree_pictures as svg
 from ckpt_cli.render.text import Ui
 from ckpt_cli.render.tree_pictures import MOST_ROWS, draw_tree, svg_lines
 from ckpt_cli.render.values import changes_text, summary
-from tests.kit.agents.small import chain, run, running
+from tests.kit.agents.small import chain, run
 from tests.kit.command import ckpt
 from tests.kit.trees import tree_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 HELLO: Any = {"messages": [HumanMessage("Hello")], "budget": 120}
-
-
-class Plain(TypedDict):
-    log: Annotated[list[str], add]
-    name: str
 
 
 class Chat(TypedDict, total=False):
@@ -85,71 +75,13 @@ def test_large_writes_are_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert told(path)[-1] == (1, "budget 120 → 90, messages +1", 0)
 
 
-def test_the_messages_of_another_branch_are_not_told(path: Path) -> None:
-    texts = iter(["first", "second"])
-    with running(path, chain(Chat, {"node": lambda _: {"messages": answer(next(texts))}})) as agent:
-        agent.invoke(HELLO, config_of("t"))
-        *_, start, _ = agent.get_state_history(config_of("t"))
-        agent.invoke(None, start.config)
-    # A fork has a checkpoint of its own, with its own writes; earlier releases make none.
-    assert [text for *_, text, _ in told(path)[2:]] in (
-        ["+1 ai: first", "", "+1 ai: second"],
-        ["messages +1", "messages +1"],
-    )
-
-
-def test_writes_of_one_of_two_runs_are_told_of_neither() -> None:
-    children = [Skeleton("", name, "a", source="loop") for name in "bc"]
-    by_hand = Skeleton("", "d", "a", source="fork")
-    assert forked(children) == {("", "a")}
-    assert forked([children[0], by_hand]) == frozenset()
-
-
-def test_an_input_tells_what_was_given_also_if_it_changes_nothing(path: Path) -> None:
-    given = ({"log": ["a", "b"], "name": "x"}, {"log": [], "name": "x"}, {"name": "y"})
-    run(path, chain(Plain, {"note": lambda _: {"log": ["noted"]}}), *given)
-    texts = [text for _, text, _ in told(path)]
-    assert texts[::3] == ["log +2, name → x", "log → [], name → x", "name x → y"]
-    redacted = [text for _, text, _ in told(path, redact=True)]
-    assert redacted[::3] == ["log +2, name", "log, name", "name"]
-
-
-def test_the_parents_of_inputs_are_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_is_the_same_if_less_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = {name: lambda _: {"budget": 90} for name in "abcdef"}
     run(path, chain(Chat, nodes), *({"budget": number} for number in range(3)))
-    opening = Opening(parse_url(str(path)))
-    operations = ThreadOperations(opening, "t")
-    with opening.open(lambda _: None) as store:
-
-        def read() -> tuple[Tree, set[str]]:
-            reader, ids = ThreadReader(store, "t"), set[str]()
-            moments = reader.moments
-
-            def watched(ns: str, some: list[str], **options: Any) -> Iterator[Moment]:
-                ids.update(some)
-                return moments(ns, some, **options)
-
-            monkeypatch.setattr(reader, "moments", watched)
-            return TreeReader(reader, operations, repr).read(TreeShape(nest=True)), ids
-
-        whole, _ = read()
-        monkeypatch.setattr(trees, "_LARGE", 0)
-        folded, ids = read()
-    shown = set(folded.plan.shown)
-    assert len(shown) == 4 < len(whole.details)
-    # Three inputs, the head, and its parent, which tells the node that ran.
-    _, head = max(shown)
-    parent = folded.keys.index["", head].parent_checkpoint_id
-    assert ids == {parent, *(checkpoint_id for _, checkpoint_id in shown)}
-    assert folded.details == {key: whole.details[key] for key in shown}
-
-
-def test_folded_steps_of_a_long_thread_name_their_nodes(path: Path) -> None:
-    nodes = {name: lambda _: {"budget": 1} for name in "abcde"}
-    run(path, chain(Chat, nodes), *({"budget": number} for number in range(50)))
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("ALTER TABLE writes DROP COLUMN task_path")  # as before 3.1.2
-    assert ckpt("-s", path, "show", "t", "--tree", "-o", "table").out.count("a, b, c, d") == 50
+    words = ("-s", path, "show", "t", "--tree")
+    whole = ckpt(*words).out
+    monkeypatch.setattr(trees, "_LARGE", 0)
+    assert ckpt(*words).out == whole
 
 
 def test_the_tree_unfolds_the_checkpoint_that_is_named(sample: Path) -> None:

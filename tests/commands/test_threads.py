@@ -16,7 +16,6 @@ from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import chain, run
 from tests.kit.command import ckpt
-from tests.kit.savers.dev import FileSaver
 
 UUID = "0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11"
 LONG = "Where is my parcel? " * 30
@@ -66,39 +65,9 @@ def test_a_list_has_the_error_and_the_question_of_each_thread(store: Path) -> No
     assert rows[BOTH]["error"].startswith("crash: TimeoutError(")
     assert rows[BOTH]["question"] == "ask: ship it?"
     assert not {"error", "question"} & set(rows["visit-anna"])
-
-
-def test_the_worst_condition_is_the_status_and_all_are_listed(store: Path) -> None:
-    shown = ckpt("-s", store, "show", BOTH, "-o", "json").json
-    for found in (_rows(store)[BOTH], shown):
-        assert (found["status"], found["conditions"]) == ("error", ["error", "interrupted"])
-    head = ckpt("-s", store, "history", BOTH, "-o", "json").json[0]
-    assert head["conditions"] == ["error", "interrupted"]
-
-
-@pytest.mark.parametrize(
-    ("status", "found"),
-    [
-        ("error", {BOTH, "refund-4711"}),
-        ("interrupted", {BOTH, UUID}),
-        ("pending", set()),
-        ("done", {"17", "visit-anna"}),
-    ],
-)
-def test_a_thread_is_found_by_each_condition(store: Path, status: str, found: set[str]) -> None:
-    assert _rows(store, "--status", status).keys() == found
-
-
-def test_a_purge_says_what_is_wrong_with_what_it_keeps_and_removes(store: Path) -> None:
-    words = ["-s", str(store), "purge", "--match", BOTH, "--older-than", "0s", "--dry-run"]
-    (kept,) = ckpt(*words, "-o", "json").json["skipped"]
-    assert kept["reason"] == (
-        "its last step failed and a question waits for an answer"
-        " (to remove: --include-error --include-interrupted)"
-    )
-    words += ["--include-error", "--include-interrupted", "-o", "json"]
-    (going,) = ckpt(*words).json["threads"]
-    assert going["reason"].startswith("error, interrupted; idle for ")
+    both = rows[BOTH]
+    assert (both["status"], both["conditions"]) == ("error", ["error", "interrupted"])
+    assert _rows(store, "--status", "interrupted").keys() == {BOTH, UUID}
 
 
 def test_an_id_that_says_nothing_gets_a_title(store: Path) -> None:
@@ -109,18 +78,6 @@ def test_an_id_that_says_nothing_gets_a_title(store: Path) -> None:
     assert rows["17"]["title"] == "Hi[image_url]"
     assert not any("title" in rows[one] for one in ("visit-anna", "refund-4711", BOTH))
     assert _rows(store, "--long", "--all")["visit-anna"]["title"] == "Hi"
-
-
-def test_messages_stored_apart_are_read_for_a_title_unless_they_are_large(tmp_path: Path) -> None:
-    saver = FileSaver(tmp_path)
-    rules = SystemMessage("be kind " * 5_000)
-    for thread_id, text in ((UUID, "Hi"), ("17", f"Hi{' there' * 50_000}"), ("anna", "Hi")):
-        said: Any = {"messages": [rules, HumanMessage(text)]}
-        GRAPH.compile(checkpointer=saver).invoke(said, {"configurable": {"thread_id": thread_id}})
-    saver.sync()
-    titles = {name: row.get("title") for name, row in _rows(tmp_path).items()}
-    assert titles == {UUID: "Hi", "17": None, "anna": None}
-    assert _rows(tmp_path, "--long")["anna"]["title"] == "Hi"
 
 
 def _table(rows: list[dict[str, Any]], width: int) -> list[str]:
@@ -141,25 +98,6 @@ def test_the_table_fits_and_never_cuts_an_id(store: Path, width: int) -> None:
     assert ("TITLE" in lines[0]) is (width >= 120)
     assert ("  Send another one?  " in text) is (width == 200)
     assert ("  ConnectionError('no route to payments …" in text) is (width == 200)
-
-
-def test_an_error_and_a_question_get_room_before_counts_and_sizes() -> None:
-    said = "Shall I refund 89 EUR to the card that ends 4242 today?"
-    node = ["ask_for_approval_of_the_refund"]
-    one: dict[str, Any] = {
-        **{"thread_id": "refund-4711", "status": "interrupted", "conditions": ["interrupted"]},
-        **{"step": 12, "checkpoints": 13, "namespaces": 1, "bytes": 4711},
-        **{"runs": node, "asked_by": node, "question": {"question": said, "amount": 89}},
-    }
-    two = one | {"runs": ["send", "check"], "asked_by": ["check", "ask"], "question": {"n": 1}}
-    head, first, second = _table([one, two], 90)
-    assert said[:39] in first
-    assert "check > ask: {n: 1}" in second
-    assert "NEXT" in head
-    assert not any(name in head for name in ("STEP", "CHECKPOINTS", "SIZE"))
-    head, first, _ = _table([one, two], 160)
-    assert f"  {said}  " in first
-    assert all(name in head for name in ("STEP", "CHECKPOINTS", "SIZE"))
 
 
 def test_tsv_has_every_part_in_a_column_of_its_own(store: Path) -> None:

@@ -136,17 +136,6 @@ def test_it_keeps_to_the_size_of_the_terminal(live: Path) -> None:
         assert all(len(line) <= 60 for line in terminal.until("first"))
 
 
-def test_filters_and_the_limit_are_obeyed(live: Path) -> None:
-    for number in range(3):
-        write(live, f"thread-{number}")
-    with watching(live, "--match", "thread-*", "-n", "2") as terminal:
-        frame = terminal.until("thread-2")
-        assert [line.split()[0] for line in frame[3:5]] == ["thread-2", "thread-1"]
-        assert frame[5:] == ["the first 2; -n N for more"]
-    with watching(live, "--status", "error") as terminal:
-        assert terminal.until("no thread matches")[2:] == ["no thread matches"]
-
-
 def test_a_lost_store_is_said_and_opened_again(live: Path) -> None:
     away = live.with_suffix(".away")
     with watching(live, width=200) as terminal:
@@ -165,7 +154,6 @@ def test_a_lost_store_is_said_and_opened_again(live: Path) -> None:
     [
         ([], "--watch needs a terminal"),
         (["-o", "json"], "tail -o ndjson` prints what changes"),
-        (["-o", "table"], "--watch needs a terminal"),
         (["--interval", "0"], "--interval"),
     ],
 )

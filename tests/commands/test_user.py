@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from langgraph.types import interrupt
 
-import ckpt_cli
 from tests.kit.agents.small import Log, chain, running
-from tests.kit.command import CommandResult, ckpt
+from tests.kit.command import ckpt
 
 ASKING = chain(Log, {"ask": lambda _: {"log": [interrupt("sure?")]}})
 FAILING = chain(Log, {"charge": lambda _: {"log": [str(1 / 0)]}})
@@ -50,15 +49,8 @@ def ids(store: Path, *words: str) -> set[str]:
 
 def test_lists_name_the_user_also_of_a_thread_resumed_without_it(store: Path) -> None:
     listed = {one["thread_id"]: one.get("user") for one in found(store, "threads", "list")}
-    assert listed == {
-        "a1": "anna",
-        "a2": "anna",
-        "a3": "anna",
-        "b1": "ben",
-        "n1": "42",
-        "moved": "ben",
-        "alone": None,
-    }
+    anna = dict.fromkeys(("a1", "a2", "a3"), "anna")
+    assert listed == {**anna, "b1": "ben", "n1": "42", "moved": "ben", "alone": None}
     assert "USER" in ckpt("-s", store, "threads", "list", "-o", "table").out
     assert [one["user"] for one in found(store, "interrupts")] == ["anna"]
     assert {one["user"] for one in found(store, "errors")} == {"ben", "42"}
@@ -70,18 +62,13 @@ def test_lists_name_the_user_also_of_a_thread_resumed_without_it(store: Path) ->
     ("words", "threads"),
     [
         (["list", "--user", "anna"], {"a1", "a2", "a3"}),
-        (["list", "--user", "42"], {"n1"}),
-        (["list", "--user", "null"], set()),
-        (["list", "--where", "user = anna and status = done"], {"a1", "a2"}),
         (["list", "--where", "user != anna"], {"b1", "n1", "moved", "alone"}),
         (["list", "--where", "user = null"], {"alone"}),
         (["list", "--where", "metadata.tenant = acme"], {"a1", "a2", "b1"}),
         (["list", "--where", "any.metadata.user_id = anna"], {"a1", "a2", "a3", "moved"}),
-        (["list", "--where", "any.metadata.user_id = null"], {"alone"}),
         (["list", "--user", "acme", "--user-key", "metadata.tenant"], {"a1", "a2", "b1"}),
         (["list", "--user", "acted", "--user-key", "values.log[-1]"], {"a1", "a2"} | OTHERS),
         (["interrupts", "--user", "anna"], {"a3"}),
-        (["interrupts", "--user", "ben"], set()),
         (["errors", "--user", "ben"], {"b1"}),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
@@ -126,22 +113,6 @@ def test_a_redacted_list_hides_users(store: Path) -> None:
         said = ckpt("-s", store, "--redact", *words, "-o", "json").out
         assert "anna" not in said
         assert '"ben"' not in said
-
-
-def test_an_erasure_of_a_user_finds_every_thread_that_ever_was_his(store: Path) -> None:
-    def planned(subject: str) -> CommandResult:
-        return ckpt("-s", store, "erase", "--subject", subject, "--dry-run", "-o", "json")
-
-    (place,) = [one for one in planned("user = anna").json["places"] if one["kind"] == "threads"]
-    assert place["items"] == 4
-    (place,) = [one for one in planned("user = ben").json["places"] if one["kind"] == "threads"]
-    assert place["items"] == 2
-
-
-def test_python_asks_for_users(store: Path) -> None:
-    with ckpt_cli.open(store) as opened:
-        assert {one.id for one in opened.threads(user="anna")} == {"a1", "a2", "a3"}
-        assert {one["user"] for one in opened.errors_by("user")} == {"ben", "42"}
 
 
 def test_metrics_count_by_user_if_asked_for(store: Path) -> None:

@@ -2,26 +2,20 @@
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-import redis
 
 import ckpt_cli
-from ckpt_backends.errors import ParseError, UsageError
+from ckpt_backends.errors import ParseError
 from ckpt_cli import Answer, AnswerList, CheckpointHandle, MemoryHandle, StoreHandle, ThreadHandle
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.memory.benches import SqliteBench
 from tests.kit.memory.contents import ITEMS, fill
 from tests.kit.savers.deerflow import fact, make, memory
 from tests.kit.savers.deerflow import save as save_memory
-from tests.kit.savers.redis_threads import fill_plain
-from tests.kit.savers.sessions import ContextState, save
 
 TRIP, REFUND, RESEARCH = "trip-to-kyoto", "refund-4711", "research-agent"
 Ask: TypeAlias = Callable[[StoreHandle], Any]
@@ -44,15 +38,8 @@ ANSWERS: list[tuple[str, Ask]] = [
     ),
     (f"show {TRIP} --tree --all-ns", trip(lambda t: map(listed, t.history(all_ns=True)))),
     (f"history {TRIP} -n 3", trip(lambda t: map(listed, t.history(limit=3)))),
-    (f"history {RESEARCH} --all-ns", lambda s: map(listed, s[RESEARCH].history(all_ns=True))),
-    (f"diff {TRIP}", trip(lambda t: t.head.diff())),
     (f"diff {TRIP} step:3 step:7", trip(lambda t: t["step:7"].diff(t["step:3"]))),
     (f"diff --writes {TRIP}@step:3", third(lambda t: t.diff_writes())),
-    (
-        f"diff --writes {TRIP}@step:3 --reducer messages=append",
-        third(lambda t: t.diff_writes({"messages": "append"})),
-    ),
-    (f"blame {TRIP} hotel", trip(lambda t: t.head.blame("hotel"))),
     (f"blame {TRIP}@step:3 messages[-1]", third(lambda t: t.blame("messages[-1]"))),
     (f"messages {TRIP}", trip(lambda t: t.head.messages)),
     (f"messages {TRIP} --stat", trip(lambda t: t.head.message_stats())),
@@ -60,49 +47,31 @@ ANSWERS: list[tuple[str, Ask]] = [
         f"show {TRIP} --long",
         trip(lambda t: t.head.show(operations=True, size=True, namespaces=True)),
     ),
-    ("interrupts", lambda s: s.interrupts()),
     (f"interrupts {REFUND} {TRIP}", lambda s: s.interrupts([REFUND, TRIP])),
     (f"interrupts {REFUND}", lambda s: s[REFUND].interrupts()),
     ("interrupts --older-than 3000d", lambda s: s.interrupts(older_than="3000d")),
-    ("grep -i refund", lambda s: s.grep("refund", ignore_case=True)),
     (
         "grep -F Kyoto --match t* --channel messages --channel hotel",
         lambda s: s.grep("Kyoto", fixed=True, match="t*", channels=["messages", "hotel"]),
     ),
     (f"grep Kyoto {TRIP} --head-only", trip(lambda t: t.grep("Kyoto", head_only=True))),
-    (
-        "grep . --where metadata.source=update",
-        lambda s: s.grep(".", where="metadata.source=update"),
-    ),
-    ("stats", lambda s: s.stats()),
     ("stats --match r* --since 2020-01-01", lambda s: s.stats(match="r*", since="2020-01-01")),
-    ("stats --since 2100-01-01", lambda s: s.stats(since="2100-01-01")),
     (f"stats {TRIP} --ns planner", trip(lambda t: t.stats(ns="planner"))),
     ("stats --by user,day --jobs 2", lambda s: s.stats(by=["user", "day"])),
-    (f"stats {TRIP} --by node --ns planner", trip(lambda t: t.stats(by="node", ns="planner"))),
-    ("stats --by model", lambda s: s.stats(by="model")),
-    ("stats --by thread,node --jobs 2", lambda s: s.stats(by=["thread", "node"])),
-    (f"stats {TRIP} --by channel", trip(lambda t: t.stats(by="channel"))),
     (f"timeline {TRIP} --last 3", trip(lambda t: t.timeline(last=3))),
     (f"timeline {TRIP}@step:3", trip(lambda t: t.at("step:3").timeline())),
     ("du", lambda s: s.du()),
     (f"du {TRIP} --top 2", trip(lambda t: t.du(top=2))),
-    ("du --by channel", lambda s: s.du_by("channel")),
     ("du --by thread --top 3", lambda s: s.du_by("thread", top=3)),
     (f"du {TRIP} --by ns", trip(lambda t: t.du_by("ns"))),
     (f"replay {TRIP} --all-steps", trip(lambda t: t.transitions())),
-    (f"replay {TRIP} --verify", trip(lambda t: t.replay())),
     (f"replay {TRIP} --verify --ns planner", trip(lambda t: t.replay(ns="planner"))),
-    (f"replay {TRIP} --verify --ns=", trip(lambda t: t.replay(ns=""))),
-    (f"replay {TRIP}@step:3 --all-steps", third(lambda t: t.transitions())),
     (f"replay {TRIP}@step:3 --verify", third(lambda t: t.replay())),
     (
         f"replay {TRIP} --verify --reducer messages=append",
         trip(lambda t: t.replay({"messages": "append"})),
     ),
-    ("replay --all", lambda s: s.replay_all()),
     ("replay --match r*", lambda s: s.replay_all(match="r*")),
-    ("threads list", lambda s: s.listed(sizes=True)),
     ("threads list --where status=error", lambda s: s.listed("status=error", sizes=True)),
     ("errors", lambda s: s.errors()),
     ("errors --by node", lambda s: s.errors_by("node")),
@@ -167,26 +136,15 @@ def test_handles_answer_as_commands_do(path: Path, words: str, ask: Ask, redact:
 ERRORS: list[tuple[str, Ask]] = [
     ("show nobody", lambda s: s["nobody"]),
     (f"show {TRIP} --channel nothing", trip(lambda t: t.head.show(["nothing"]))),
-    (f"blame {TRIP} nothing", trip(lambda t: t.head.blame("nothing"))),
     ("threads list --where status-error", lambda s: s.threads("status-error")),
     (f"history {TRIP} --ns nope", trip(lambda t: t.history(ns="nope"))),
-    ("interrupts nobody", lambda s: s.interrupts(["nobody"])),
     ("interrupts --older-than soon", lambda s: s.interrupts(older_than="soon")),
     ("grep (a", lambda s: s.grep("(a")),
-    ("grep a --where b", lambda s: s.grep("a", where="b")),
     (f"grep a {TRIP} --match b", lambda s: s.grep("a", [TRIP], match="b")),
-    ("stats --until soon", lambda s: s.stats(until="soon")),
-    (f"stats {TRIP} --ns nothing", trip(lambda t: t.stats(ns="nothing"))),
     ("stats --by colour", lambda s: s.stats(by="colour")),
-    (f"replay {TRIP} --ns nothing", trip(lambda t: t.replay(ns="nothing"))),
     (f"replay {TRIP} --reducer hotel=no", trip(lambda t: t.replay({"hotel": "no"}))),
     (f"replay {TRIP} --reducer no=sum", trip(lambda t: t.replay({"no": "sum"}))),
     ("replay --all --reducer no=sum", lambda s: s.replay_all(reducers={"no": "sum"})),
-    (
-        f"diff --writes {TRIP} --reducer hotel=no",
-        trip(lambda t: t.head.diff_writes({"hotel": "no"})),
-    ),
-    (f"diff --writes {TRIP} --reducer no=sum", trip(lambda t: t.head.diff_writes({"no": "sum"}))),
     (
         f"diff --writes {TRIP} --channel nothing",
         trip(lambda t: t.head.diff_writes(channels=["nothing"])),
@@ -211,36 +169,6 @@ def test_a_handle_raises_at_once_what_the_command_reports(
     assert json.loads(printed.err) == said
 
 
-def test_disk_usage_by_something_else_is_refused(store: StoreHandle) -> None:
-    with pytest.raises(UsageError, match="cannot group by 'colour'"):
-        store.du_by("colour")  # type: ignore[arg-type]
-
-
-def test_the_tree_is_drawn_as_the_command_draws_it(
-    path: Path, store: StoreHandle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The command knows no width in a pipe.
-    monkeypatch.setattr("ckpt_cli.output.UNLIMITED", 100)
-    printed = ckpt("-s", path, "show", TRIP, "--tree", "--all-ns")
-    assert store[TRIP].tree(all_ns=True).splitlines() == printed.out.splitlines()
-
-
-def test_no_threads_are_not_all_threads(store: StoreHandle) -> None:
-    assert (list(store.interrupts([])), list(store.replay_all([]))) == ([], [])
-    assert store.stats(iter(()))["threads"] == 0
-
-
-def test_progress_can_be_watched(store: StoreHandle) -> None:
-    seen = []
-
-    def watch(items: Iterable[Any], /) -> Iterator[Any]:
-        for one in items:
-            seen.append(one)
-            yield one
-
-    assert len(list(store.replay_all(watch=watch))) == len(seen) == 8
-
-
 def test_a_search_counts_what_it_cannot_read(tmp_path: Path) -> None:
     path = copy_store(FIXTURES / "lg-1.2.22-serde" / "store.db", tmp_path)
     with ckpt_cli.open(path) as encrypted:
@@ -254,29 +182,17 @@ def test_a_search_counts_what_it_cannot_read(tmp_path: Path) -> None:
     assert (printed.code, found.missed in printed.err) == (ckpt_cli.PartlyDone.exit_code, True)
 
 
-def test_a_summary_is_what_show_says_without_the_state(path: Path, store: StoreHandle) -> None:
-    shown = ckpt("-s", path, "show", TRIP, "--long", "-o", "json").json
-    summary = as_json(store[TRIP].summary())
-    title = summary.pop("title")
-    assert title in shown["values"]["messages"][1]["content"]
-    assert (summary.pop("writes"), summary.pop("joins")) == (shown["all_writes"], [])
-    assert summary == {name: shown[name] for name in summary}
-
-
 FACT = "fact_a1b2c3d4"
 DEER = "deer|python"
 MEMORY: list[tuple[str, Callable[[MemoryHandle], Any]]] = [
     ("list --all", lambda one: one.items()),
     ("list facts --match fact_* --category goal", lambda one: one.items("facts", category="goal")),
     ("list --since 1h --min-confidence 0.92", lambda one: one.items(min_confidence=0.92)),
-    ("list --source thread_abc123", lambda one: one.items(source="thread_abc123")),
     ("list --orphans", lambda one: one.items(orphans=True)),
     ("list --duplicates", lambda one: one.items(duplicates=True)),
-    (f"show {FACT}", lambda one: one.show(FACT)),
     (f"show {FACT} --threads sample.db", lambda one: one.show(FACT, threads="sample.db")),
     ("show", lambda one: one.export()),
     ("export --match fact_*", lambda one: one.export(match="fact_*")),
-    ("search DeerFlow", lambda one: one.search("DeerFlow")),
     (f"search -iE {DEER}", lambda one: one.search(DEER, regex=True, ignore_case=True)),
 ]
 
@@ -338,31 +254,6 @@ def test_a_value_is_read_by_its_namespace_and_key(file: Path) -> None:
         assert "sqlite-store" in repr(opened)
 
 
-def test_times_may_be_datetimes(file: Path) -> None:
-    now = datetime.now(UTC)
-    with ckpt_cli.open_memory(file) as opened:
-        assert len(list(opened.items(since=now - timedelta(hours=1)))) == len(ITEMS)
-        assert not list(opened.items(until=now - timedelta(hours=1)))
-
-
-def test_a_listing_can_be_read_again_and_a_search_ends(file: Path) -> None:
-    with ckpt_cli.open_memory(file) as opened:
-        items, hits = opened.items("users"), opened.search("green tea")
-        assert [one["key"] for one in items] == [one["key"] for one in items]
-        assert [(hit["key"], hit["path"]) for hit in hits] == [("tea", "text")]
-        assert list(hits) == []
-        assert (hits.unread, hits.stopped, hits.missed) == (0, 0, "")
-
-
-def test_what_a_search_could_not_read_is_told(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as db, db:
-        db.execute("UPDATE store SET value = '{' WHERE key = 'profile'")
-    with ckpt_cli.open_memory(file) as opened:
-        hits = opened.search("tea")
-        assert len(list(hits)) == 2  # a key and a text
-        assert (hits.unread, hits.missed) == (2, "cannot read 2 values in full")
-
-
 def test_redacted_memory_gives_no_bytes(file: Path) -> None:
     with ckpt_cli.open_memory(file, redact=True) as opened:
         assert opened.get("users/anna/profile") == ckpt_cli.Tagged("ckpt.redacted", "dict, 3 items")
@@ -386,35 +277,6 @@ def test_a_store_without_memory_says_so(sample: Path) -> None:
     with ckpt_cli.open(sample) as store, pytest.raises(ckpt_cli.UnknownLayout) as error:
         _ = store.memory
     assert "no long-term memory" in str(error.value)
-
-
-@pytest.fixture
-def url(redis_url: str) -> str:
-    """A thread and three sessions that do not expire, since servers round the time to live."""
-    fill_plain(redis_url, "trip")
-    save(redis_url, ContextState("s1", "ann", "trip"))
-    save(redis_url, ContextState("s2", "ann", "gone"))
-    save(redis_url, ContextState("s2", "bob", "trip"))
-    with redis.Redis.from_url(redis_url) as client:
-        for key in client.scan_iter("research_context:*"):
-            client.persist(key)
-    return redis_url
-
-
-@pytest.mark.parametrize("redact", [False, True], ids=["plain", "redacted"])
-def test_sessions_are_those_of_the_command(url: str, redact: bool) -> None:
-    def printed(*words: str) -> Any:
-        options = ["--redact"] if redact else []
-        return ckpt("-s", url, *options, "-o", "json", "memory", "sessions", *words).json
-
-    with ckpt_cli.open(url, redact=redact) as store:
-        assert as_json(store.sessions()) == printed()
-        assert as_json(store.sessions(user="ann", thread="trip")) == printed(
-            "--user", "ann", "--thread", "trip"
-        )
-        assert as_json(store.session("s1")) == printed("s1")
-        with pytest.raises(ckpt_cli.Ambiguous):
-            store.session("s2")
 
 
 def test_stores_and_layouts_are_listed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

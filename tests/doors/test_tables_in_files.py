@@ -70,37 +70,6 @@ def test_a_run_that_was_stopped_goes_on(lake: Path) -> None:
     assert (other.code, "holds another export" in other.err) == (5, True)
 
 
-def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("x")
-    found = ckpt("-s", SAMPLE, "export", "--all", "--format", "parquet", "--to", tmp_path)
-    assert (found.code, "not empty" in found.err) == (5, True)
-
-
-def test_csv_and_ndjson_have_the_same_rows(lake: Path) -> None:
-    export(lake / "csv", "csv", "--table", "threads")
-    export(lake / "ndjson", "ndjson", "--table", "threads")
-    ids = "SELECT thread_id, first_at, status FROM '{}' ORDER BY 1"
-    one = rows_of(ids.format(lake / "csv/threads/*.csv"))
-    two = rows_of(ids.format(lake / "ndjson/threads/*.ndjson"))
-    assert [row[::2] for row in one] == [row[::2] for row in two]
-    assert len(one) == 8
-
-
-def test_processes_write_the_same_files(lake: Path) -> None:
-    export(lake / "one", "ndjson", "--table", "writes")
-    export(lake / "two", "ndjson", "--table", "writes", "--jobs", "2")
-    for path in (lake / "one" / "writes").iterdir():
-        assert path.read_bytes() == (lake / "two" / "writes" / path.name).read_bytes()
-
-
-def test_a_selection_is_written(lake: Path, tmp_path: Path) -> None:
-    store = copy_store(SAMPLE, tmp_path)
-    words = ("export", "trip-to-kyoto", "--format", "ndjson", "--to", lake, "--table", "tasks")
-    assert ckpt("-s", store, *words).code == 0
-    lines = (lake / "tasks" / "part-00000.ndjson").read_text().splitlines()
-    assert {json.loads(line)["thread_id"] for line in lines} == {"trip-to-kyoto"}
-
-
 @pytest.mark.nightly
 def test_runs_that_are_killed_are_completed(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = lake / "whole"
@@ -137,15 +106,12 @@ def refused(lake: Path, *more: str) -> tuple[int, str]:
     "text",
     [
         "[" * 100_000,
-        "{",
         "7",
-        "[7]",
-        '{"files": 7}',
         '{"files": [7]}',
         '{"files": [{}]}',
         '{"files": [{"table": [], "part": {}, "file": 7, "bytes": "", "left_out": 0}]}',
     ],
-    ids=range(8),
+    ids=range(5),
 )
 @pytest.mark.parametrize("name", ["manifest.json", "plan.ndjson"])
 def test_a_malformed_record_of_a_run_is_refused(lake: Path, name: str, text: str) -> None:
@@ -211,12 +177,6 @@ def test_swapped_links_end_it(lake: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert (code, "symbolic link" in said, list(elsewhere.iterdir())) == (5, True, [])
 
 
-def test_redacted_files_are_not_added_to_others(lake: Path) -> None:
-    export(lake, "csv")
-    code, said = refused(lake, "--redact")
-    assert (code, "redacted differ" in said) == (5, True), said
-
-
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
 def test_the_memory_of_others_is_not_written(lake: Path, tmp_path: Path, form: str) -> None:
     from langgraph.store.sqlite import SqliteStore
@@ -237,18 +197,6 @@ def test_the_memory_of_others_is_not_written(lake: Path, tmp_path: Path, form: s
         assert (asked.code, "items of all users" in asked.err) == (2, True)
     words = ["export", "--all", "--format", form, "--to", lake / "all", "--table", "memory"]
     assert ckpt("-s", store, *words, "-o", "json").json[0]["rows"] == 1
-
-
-def test_a_file_of_lines_is_the_same_whatever_is_printed(tmp_path: Path) -> None:
-    written = []
-    for form in ("table", "json", "ndjson"):
-        to = tmp_path / form
-        words = ("export", "trip-to-kyoto", "--format", "jsonl", "--to", to)
-        assert ckpt("-s", SAMPLE, *words, "-o", form).code == 0
-        (file,) = to.iterdir()
-        written.append(file.read_bytes())
-        assert all(json.loads(line) for line in file.read_text().splitlines())
-    assert written == written[:1] * 3
 
 
 def test_redacted_lines_are_not_added_to_values(tmp_path: Path) -> None:
