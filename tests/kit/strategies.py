@@ -18,15 +18,16 @@ types = st.sampled_from(
         *("builtins.set", "builtins.tuple", "builtins.bytearray", "datetime.datetime", "ext:9", ""),
         *("datetime.date", "datetime.timedelta", "decimal.Decimal", "uuid.UUID", "numpy.ndarray"),
         *("pathlib.PosixPath", "langchain_core.messages.ai.AIMessage", "\x1b[31m.evil\x07"),
+        *("langgraph.types.Send", "langgraph.types.Interrupt"),
     ]
 )
 fields = st.sampled_from(
     [
         *("content", "type", "id", "name", "tool_calls", "args", "role", "text"),
-        *("dtype", "shape", "data"),
+        *("dtype", "shape", "data", "node", "value"),
     ]
 )
-"""Keys that make a map a message, a call or an array."""
+"""Keys that make a map a message, a call, an array or a send."""
 integers = st.integers() | st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1, 10**3000, -(10**3000)])
 scalars = st.none() | st.booleans() | integers | st.floats() | texts | st.binary(max_size=12)
 opaques = st.builds(Opaque, texts, st.integers(0, 2**70), texts, texts)

@@ -2,31 +2,13 @@
 
 import shlex
 
-import pytest
-
 from bench import agents, raw
-from bench.__main__ import main
 from bench.rows import CHECKS, ROWS
-from bench.stores import ENGINES, SIZES
+from bench.stores import SIZES
 from ckpt_cli.app import COMMANDS
 
 _COMMANDS = {name.partition(" ")[0] for names in COMMANDS.values() for name in names}
 _FACTS = {"url": "x", "waiting": "x", "number": "1", "target": "x"}
-
-
-def test_what_is_measured_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(ROWS) + 1
-    assert main(["--list", "--only", "start,list"]) == 0
-    listed = capsys.readouterr().out.splitlines()
-    assert {line.split()[1] for line in listed[2:]} == {"start", "list"}
-
-
-@pytest.mark.parametrize("option", ["--only", "--on"])
-def test_a_name_that_is_none_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([option, "start,sqlite,nonsense"])
-    assert "no such name" in capsys.readouterr().err
 
 
 def test_each_line_of_the_table_can_be_told_from_the_others() -> None:
@@ -51,8 +33,3 @@ def test_each_row_names_what_there_is() -> None:
 def test_each_check_is_used() -> None:
     begun = [f"{words} " for one in ROWS for words in (one.ours, one.beside)]
     assert [of for of in CHECKS if not any(one.startswith(f"{of} ") for one in begun)] == []
-
-
-def test_each_budget_of_the_engines_is_measured_on_each() -> None:
-    groups = {one.group: {*one.engines} for one in ROWS if one.engines[-1] == ENGINES[-1]}
-    assert {"list", "filters", "show", "history", "copy", "purge"} <= {*groups}

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from ckpt_backends.errors import Unreadable
-from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, Thread, ThreadSize
-from ckpt_backends.protocol import Store
-from ckpt_backends.registry import open_store
-from ckpt_backends.servers import checked
-
-if TYPE_CHECKING:
-    from ckpt_backends.protocol import Store
-
-import sqlite3
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ckpt_backends.model import ThreadBounds, end_of_prefix, step_of, time_of
+from ckpt_backends.errors import Unreadable
+from ckpt_backends.model import (
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    Thread,
+    ThreadBounds,
+    ThreadSize,
+    end_of_prefix,
+    step_of,
+    time_of,
+)
+from ckpt_backends.registry import open_store
+from ckpt_backends.servers import checked
+from tests.kit.cases import cases
+
+if TYPE_CHECKING:
+    from ckpt_backends.protocol import Store
 
 
 @given(st.integers(-2, 8191))
@@ -121,14 +127,12 @@ class Answering:
         yield Checkpoint(CheckpointKey("a", "", self._sent), None)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "ask"),
-    [
-        pytest.param(2, "2", Answering.size, id="of a named tuple"),
-        pytest.param("1", 1, lambda it: next(it.keys()), id="of an item"),
-        pytest.param(2, "2", lambda it: it.size_of(None), id="with a parameter of no known type"),
-        pytest.param("1", 1, lambda it: next(it.checkpoints()), id="of a dataclass"),
-    ],
+@cases(
+    "right wrong ask",
+    pytest.param(2, "2", Answering.size, id="of a named tuple"),
+    pytest.param("1", 1, lambda it: next(it.keys()), id="of an item"),
+    pytest.param(2, "2", lambda it: it.size_of(None), id="with a parameter of no known type"),
+    pytest.param("1", 1, lambda it: next(it.checkpoints()), id="of a dataclass"),
 )
 def test_a_wrong_type_is_refused(right: Any, wrong: Any, ask: Callable[[Answering], Any]) -> None:
     assert str(right) in str(ask(Answering(right)))

@@ -35,21 +35,11 @@ THIRD = "00000000000000000000000000000003.0.0000000000000000"
 @cases(
     "version target expected",
     (3, TEXTS, THIRD),
-    (3.0, TEXTS, THIRD),
     ("3", TEXTS, THIRD),
-    (THIRD, TEXTS, THIRD),
     ("00000000000000000000000000000003.0.42", INTEGERS, 3),
-    (3, INTEGERS, 3),
 )
 def test_one_version(version: Any, target: Form, expected: Any) -> None:
     assert converted_version(version, target, "it") == expected
-
-
-def test_texts_sort_as_their_numbers_do() -> None:
-    made = [converted_version(one, TEXTS, "it") for one in range(1, 12)]
-    assert made == sorted(made)
-    # The saver goes on with a random part.
-    assert made[2] < "00000000000000000000000000000004.0.0001"
 
 
 @pytest.mark.parametrize("version", ["first", 1.5, True])
@@ -77,9 +67,7 @@ def test_all_versions_of_a_body_are_converted() -> None:
     same = {"channel_versions": versions, "versions_seen": seen}
     assert converted(opened(versions, seen), Form(language=Language.JAVASCRIPT)) == same
     # Texts stay as they are; versions that were seen are converted by themselves.
-    text = {"channel_versions": {"a": THIRD}, "versions_seen": {"__input__": {}, "n": {"a": THIRD}}}
-    assert converted(opened(*text.values(), a=b"\x01"), by_value=True) == text
-    found = converted(opened({"a": THIRD}, {"n": {"a": 1}}))
+    found = converted(opened({"a": THIRD}, {"n": {"a": 1}}, a=b"\x01"), by_value=True)
     assert found == {"channel_versions": {"a": THIRD}, "versions_seen": {"n": {"a": first}}}
     assert converted(opened({"a": THIRD}, None))["channel_versions"] == {"a": THIRD}
     with pytest.raises(CannotHold):
@@ -111,13 +99,17 @@ def test_a_version_without_a_value_keeps_its_number_and_what_nodes_have_seen() -
     assert absent_version("3") is None
 
 
-NAMES = st.text(max_size=20)
-VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9)
-FIELDS = st.recursive(VALUES, lambda one: st.lists(one) | st.dictionaries(NAMES, one), max_leaves=9)
+NAMES = st.text(max_size=8)
+VALUES = st.none() | st.booleans() | st.integers(-(1 << 40), 1 << 40) | st.text(max_size=4)
+FIELDS = st.recursive(
+    VALUES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=40),
+    max_leaves=60,
+)
 
 
 @few
-@given(st.dictionaries(NAMES.filter(lambda name: name != CHANNELS), FIELDS), st.booleans())
+@given(st.dictionaries(NAMES, FIELDS, max_size=9), st.booleans())
 def test_fields_and_values_are_in_order(fields: dict[str, object], has_values: bool) -> None:
     values: dict[str, Any] = {"note": "a", "x": None, "status": {}, "ä": [1, {"long": 2, "b": 3}]}
     stored = {name: TypedBytes("json", spelled(one)) for name, one in values.items()}
@@ -125,16 +117,6 @@ def test_fields_and_values_are_in_order(fields: dict[str, object], has_values: b
     whole = fields | ({CHANNELS: values} if has_values else {})
     closed = close_body(found, "json", "it", has_values=has_values, in_order=True)
     assert closed == TypedBytes("json", spelled(whole))
-
-
-_LEAVES = st.none() | st.booleans() | st.integers(-(1 << 40), 1 << 40) | st.text(max_size=4)
-_VALUES = st.recursive(
-    _LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=40)
-    ),
-    max_leaves=60,
-)
 
 
 def _sorted(value: Any) -> Any:
@@ -146,7 +128,7 @@ def _sorted(value: Any) -> Any:
 
 
 @few
-@given(_VALUES)
+@given(FIELDS)
 def test_names_are_in_order_at_each_level(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False).encode()
     for _ in range(2):  # a short text is remembered
@@ -207,7 +189,6 @@ def question(text: str) -> Record:
 @cases(
     "old new has_more is_ahead",
     ([answers("a")], [answers("a", "b")], False, True),
-    ([answers("a"), question("q")], [answers("a", "b"), question("r")], False, True),
     ([question("q")], [question("r")], True, True),
     ([question("q")], [question("r")], False, False),
     ([answers("a", "b")], [answers("a")], True, False),

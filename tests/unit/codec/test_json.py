@@ -24,6 +24,7 @@ from ckpt_backends.codec.json import DECODER, decode_json
 from ckpt_backends.codec.values import DEFAULT_LIMITS
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.values import same
+from tests.kit.cases import cases
 from tests.kit.strategies import values
 
 CASES: list[tuple[Value, Json]] = [
@@ -31,23 +32,15 @@ CASES: list[tuple[Value, Json]] = [
     (b"\x00\xff", {"$bytes": "AP8="}),
     (Tagged("builtins.set", [1, 2]), {"$set": [1, 2]}),
     (Tagged("builtins.tuple", [1, 2]), {"$tuple": [1, 2]}),
-    (
-        Tagged("builtins.bytearray", b"a"),
-        {"$type": "builtins.bytearray", "$value": {"$bytes": "YQ=="}},
-    ),
     (Tagged("datetime.datetime", "2026-04-07"), {"$datetime": "2026-04-07"}),
     (Tagged("m.C", {"a": 1, "$b": 2}), {"$type": "m.C", "a": 1, "$$b": 2}),
-    (Tagged("m.C", {}), {"$type": "m.C"}),
     (Tagged("m.C", {1: 2}), {"$type": "m.C", "$value": {"$map": [[1, 2]]}}),
     (Tagged("m.C", [1, [2]]), {"$type": "m.C", "$args": [1, [2]]}),
-    (Tagged("uuid.UUID", "ab"), {"$type": "uuid.UUID", "$value": "ab"}),
     (math.inf, {"$float": "Infinity"}),
-    (-math.inf, {"$float": "-Infinity"}),
     (2**53, 2**53),
     (2**53 + 1, {"$int": "9007199254740993"}),
     ({"$type": 1, "$$": 2, "a$": 3}, {"$$type": 1, "$$$": 2, "a$": 3}),
     ({1: "a", "b": 2}, {"$map": [[1, "a"], ["b", 2]]}),
-    ({}, {}),
     ("a\ud800", {"$str": "Ye2ggA=="}),
     (
         Opaque("pickle", 3, "ab", "not read"),
@@ -70,22 +63,6 @@ def test_any_value_comes_back_from_printed_json(value: Value) -> None:
     json.dumps(to_json(value), ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize(
-    ("form", "value"),
-    [("1", 1), ("1.0", 1.0), ("-0.0", -0.0), ("0", 0), ("false", False), ("NaN", math.nan)],
-)
-def test_numbers_keep_their_kind(form: str, value: Value) -> None:
-    read = from_json(json.loads(form))
-    assert same(read, value)
-    assert same(from_json(json.loads(json.dumps(to_json(read)))), value)
-
-
-def test_numbers_that_json_does_not_have_come_back() -> None:
-    for value in (10**5000, -(10**5000)):
-        assert from_json(json.loads(json.dumps(to_json(value)))) == value
-    assert to_json(math.nan) == {"$float": "NaN"}
-
-
 def test_a_value_deeper_than_the_stack() -> None:
     value: Value = 1
     for _ in range(50_000):
@@ -94,32 +71,23 @@ def test_a_value_deeper_than_the_stack() -> None:
     assert isinstance(from_json(form), Tagged)
 
 
-@pytest.mark.parametrize(
+@cases(
     "form",
-    [
-        {"$unknown": 1},
-        {"$set": 1},
-        {"$tuple": {"a": 1}},
-        {"$map": [[1]]},
-        {"$map": [[[1], 2]]},
-        {"$map": {"a": 1}},
-        {"$bytes": "*"},
-        {"$bytes": 1},
-        {"$int": "x"},
-        {"$int": "1" * 10_000},
-        {"$float": "nan"},
-        {"$str": "gA=="},
-        {"$datetime": 1},
-        {"$type": 1},
-        {"$type": "m.C", "$args": 1},
-        {"$type": "m.C", "$args": [], "a": 1},
-        {"$args": []},
-        {"$value": 1},
-        {"$set": [], "a": 1},
-        {"$set": [], "$tuple": []},
-        {"$cut": 1},
-        {"$opaque": {"type": "a"}},
-    ],
+    {"$unknown": 1},
+    {"$set": 1},
+    {"$map": [[1]]},
+    {"$map": [[[1], 2]]},
+    {"$bytes": "*"},
+    {"$int": "x"},
+    {"$int": "1" * 10_000},
+    {"$float": "nan"},
+    {"$str": "gA=="},
+    {"$type": 1},
+    {"$type": "m.C", "$args": [], "a": 1},
+    {"$args": []},
+    {"$set": [], "a": 1},
+    {"$set": [], "$tuple": []},
+    {"$opaque": {"type": "a"}},
 )
 def test_other_forms_are_refused(form: Json) -> None:
     with pytest.raises(ValueError, match=r".+"):
@@ -136,7 +104,6 @@ def lc1(*path: str, **kwargs: Any) -> dict[str, Any]:
 
 ENVELOPES: list[tuple[Any, Value]] = [
     (lc2("builtins", "set", args=[[1, 2]]), Tagged("builtins.set", [1, 2])),
-    (lc2("collections", "deque", method=None, args=[[]]), Tagged("collections.deque", [])),
     (
         lc2("datetime", "datetime", method="fromisoformat", args=["2026-04-07"]),
         Tagged("datetime.datetime", "2026-04-07"),
@@ -161,16 +128,8 @@ ENVELOPES: list[tuple[Any, Value]] = [
         Tagged("app.Model", {"x": 1}),
     ),
     (lc2("builtins", "bytes", method="fromhex", args=["00ff"]), b"\x00\xff"),
-    (
-        lc2("builtins", "bytearray", method="fromhex", args=["00"]),
-        Tagged("builtins.bytearray", b"\0"),
-    ),
     (lc2("m", "C", method="make", args=[1]), Tagged("m.C.make", 1)),
     (lc2("m", "C"), Tagged("m.C", [])),
-    (
-        lc1("langchain", "schema", "AIMessage", content="x"),
-        Tagged("langchain.schema.AIMessage", {"content": "x"}),
-    ),
     (
         lc1("langchain", "schema", "messages", "AIMessage", content="x"),
         Tagged("langchain_core.messages.ai.AIMessage", {"content": "x"}),
@@ -193,29 +152,19 @@ JAVASCRIPT: list[tuple[Any, Value]] = [
     ({"lc": 2, "type": "delta_snapshot", "value": [1]}, Tagged(DELTA_SNAPSHOT, [1])),
     ({"lc": 2, "type": "delta_snapshot", "value": None}, Tagged(DELTA_SNAPSHOT, None)),
     (js("Set", ["b", "a", 1]), Tagged("builtins.set", ["b", "a", 1])),
-    (js("Set", [js("Set", [])]), Tagged("builtins.set", [Tagged("builtins.set", [])])),
     (js("Map", [["b", 1], ["a", [2]]]), {"b": 1, "a": [2]}),
     (js("Map", [[2, "n"], ["2", "t"], [None, 0]]), {2: "n", "2": "t", None: 0}),
-    (js("Map", []), {}),
     (js("Map", [[1, "a"], [True, "b"]]), Tagged("javascript.Map", [[1, "a"], [True, "b"]])),
     (js("Map", [[{"x": 1}, "a"]]), Tagged("javascript.Map", [[{"x": 1}, "a"]])),
     (js("Map", [[js("Map", []), js("Map", [])]]), Tagged("javascript.Map", [[{}, {}]])),
     (js("RegExp", "^a+", "gi"), Tagged("javascript.RegExp", ["^a+", "gi"])),
     (js("Error", "went wrong"), Tagged("javascript.Error", "went wrong")),
-    (js("TypeError", ""), Tagged("javascript.TypeError", "")),
     (js("Uint8Array", [0, 255], method="from"), b"\x00\xff"),
-    (js("Uint8Array", []), b""),
-    (
-        lc1("langchain_core", "messages", "AIMessage", content="x", tool_calls=[]),
-        Tagged("langchain_core.messages.AIMessage", {"content": "x", "tool_calls": []}),
-    ),
 ]
 AS_THEY_ARE: list[Any] = [
     {"lc": 2, "type": "undefined", "more": 1},
-    {"lc": 1, "type": "undefined"},
     {"lc": 2, "type": "delta_snapshot"},
     js("Set", "not a list"),
-    js("Set", [1], [2]),
     js("Set", [1], method="constructor"),
     js("Map", [["key"]]),
     js("Map", {"k": 1}),
@@ -223,20 +172,15 @@ AS_THEY_ARE: list[Any] = [
     js("Uint8Array", [True, -1, 0.5]),
     js("Uint8Array", "aGk=", method="fromBase64"),
     js("RegExp", "a"),
-    js("Error", {"message": "x"}),
     js("Function", "return process"),
-    {"node": "worker", "args": {"part": 1}},
     {"0": 0, "1": 255},
     lc2("m", "C", method={"x": 1}, args=[1]),
     lc2("m", "C", args=[1], kwargs={"x": 1}),
     lc2("m", "C", args="x"),
-    lc2("m", "C", kwargs=[1]),
     lc2("builtins", "bytes", method="fromhex", args=["zz"]),
     {"lc": 2, "type": "constructor", "id": "m.C"},
-    {"lc": 2, "type": "constructor", "id": []},
     {"lc": 2, "type": "constructor", "id": [1, "C"]},
     {"lc": True, "type": "constructor", "id": ["m", "C"]},
-    {"lc": 3, "type": "constructor", "id": ["m", "C"]},
     {"lc": [1], "type": "constructor", "id": ["m", "C"]},
     {"lc": 1, "type": "constructor", "id": ["m", "C"], "kwargs": 1},
 ]
@@ -250,16 +194,6 @@ def test_envelopes(envelope: Any, value: Value) -> None:
 @pytest.mark.parametrize("envelope", AS_THEY_ARE)
 def test_other_shapes_stay_plain(envelope: Any) -> None:
     assert read(envelope) == envelope
-
-
-def test_envelopes_inside_envelopes_and_the_order_of_maps() -> None:
-    inner = lc2("m", "Inner", kwargs={"y": 2})
-    assert read(lc2("m", "Outer", kwargs={"x": inner})) == Tagged(
-        "m.Outer", {"x": Tagged("m.Inner", {"y": 2})}
-    )
-    found: Any = read(js("Map", [["b", 1], [3, 2], ["a", js("Set", ["z", "y"])]]))
-    assert list(found) == ["b", 3, "a"]
-    assert found["a"] == Tagged("builtins.set", ["z", "y"])
 
 
 def test_what_python_reads_in_another_way() -> None:
@@ -298,13 +232,11 @@ def test_a_text_without_envelopes_is_decoded_as_any_other(tree: Any, ascii_only:
     assert repr(found) == repr(DECODER.decode(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        (r'{"l\u0063": 2, "type": "undefined"}', UNDEFINED),
-        (r'{"lg\u005fname": "DeltaSnapshot", "value": 1}', Tagged(DELTA_SNAPSHOT, 1)),
-        (f"[{'1' * 4001}]", [Tagged("builtins.int", "1" * 4001)]),
-    ],
+@cases(
+    "text value",
+    (r'{"l\u0063": 2, "type": "undefined"}', UNDEFINED),
+    (r'{"lg\u005fname": "DeltaSnapshot", "value": 1}', Tagged(DELTA_SNAPSHOT, 1)),
+    (f"[{'1' * 4001}]", [Tagged("builtins.int", "1" * 4001)]),
 )
 def test_an_envelope_in_any_spelling_is_found(text: str, value: Value) -> None:
     assert decode_json(text.encode(), DEFAULT_LIMITS) == value

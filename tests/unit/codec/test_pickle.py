@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.types import Interrupt
 
 from ckpt_backends.codec import (
     Cut,
@@ -29,7 +27,7 @@ from ckpt_backends.codec.pickle import Dict, FilePosition, Machine, read_pickle_
 from ckpt_backends.model import TypedBytes
 from tests.kit.cases import cases
 from tests.unit.codec import things
-from tests.unit.codec.things import THINGS, Address, Point
+from tests.unit.codec.things import THINGS, Point
 
 PROTOCOLS = range(6)
 HERE, THERE = __name__, things.__name__
@@ -41,13 +39,6 @@ def read(value: object, protocol: int = 4, limits: Limits | None = None) -> Valu
 
 def raw(data: bytes) -> Value:
     return decode(TypedBytes("pickle", data))
-
-
-class Slots:
-    __slots__ = ("x", "y")
-
-    def __init__(self) -> None:
-        self.x, self.y = 1, [2]
 
 
 class Names(list[str]):
@@ -107,33 +98,13 @@ def test_other_classes(protocol: int) -> None:
     assert read(collections.deque([1], 3), protocol) == Tagged("collections.deque", bounded)
 
 
-def test_messages_and_slots() -> None:
-    message: Any = read(AIMessage("hi", id="1", tool_calls=[{"name": "f", "args": {}, "id": "2"}]))
-    assert message.type == "langchain_core.messages.ai.AIMessage"
-    assert (message.payload["content"], message.payload["id"]) == ("hi", "1")
-    assert read(Slots()) == Tagged(f"{HERE}.Slots", {"x": 1, "y": [2]})
-    question: Any = read(Interrupt(value="ok?", id="7"))
-    assert (question.payload["value"], question.payload["id"]) == ("ok?", "7")
-    assert "HumanMessage" in str(read([HumanMessage("a")]))
-
-
-ARRAY = (
-    b"\x80\x04\x8c\x16numpy._core.multiarray\x94\x8c\x0c_reconstruct\x94\x93\x94\x8c\x05numpy\x94"
-    b"\x8c\x07ndarray\x94\x93\x94K\x00\x85\x94C\x01b\x94\x87\x94R\x94(K\x01K\x02K\x01\x86\x94h\x03"
-    b"\x8c\x05dtype\x94\x93\x94\x8c\x02i2\x94\x89\x88\x87\x94R\x94(K\x03\x8c\x01<\x94NNNJ\xff\xff"
-    b"\xff\xffJ\xff\xff\xff\xffK\x00t\x94b\x89C\x04\x01\x00\x02\x00\x94t\x94b."
-)
-
-
 def test_arrays_are_read_as_numpy_pickles_them() -> None:
     import numpy
 
-    fields: dict[Value, Value] = {"dtype": "<i2", "shape": [2, 1], "order": "C"}
-    assert raw(ARRAY) == Tagged("numpy.ndarray", {**fields, "data": [[1], [2]]})
-    for array in (numpy.arange(6.0).reshape(2, 3), numpy.asfortranarray(numpy.eye(2, dtype=">i4"))):
-        for protocol in PROTOCOLS:
-            found: Any = read(array, protocol)
-            assert found.payload["data"] == array.tolist()
+    array = numpy.asfortranarray(numpy.eye(2, dtype=">i4"))
+    fields: Value = {"dtype": ">i4", "shape": [2, 2], "order": "F", "data": array.tolist()}
+    for protocol in PROTOCOLS:
+        assert read(array, protocol) == Tagged("numpy.ndarray", fields)
     one: Value = {"dtype": "<f8", "shape": [], "order": "C", "data": 1.5}
     assert read(numpy.float64(1.5)) == Tagged("numpy.generic", one)
 
@@ -157,10 +128,6 @@ def test_references(protocol: int) -> None:
     around: list[Any] = []
     around.append({"self": around})
     assert read(around, protocol) == [{"self": Tagged("ckpt.reference", 2)}]
-    place = Address("x", [])
-    place.tags = place  # type: ignore[assignment]
-    fields: Value = {"city": "x", "tags": Tagged("ckpt.reference", 2)}
-    assert read(place, protocol) == Tagged(f"{THERE}.Address", fields)
 
 
 def test_keys_that_are_no_keys_here() -> None:
@@ -216,10 +183,8 @@ def test_a_body_is_cut_channel_by_channel() -> None:
     (b"", "not a pickle: pickle exhausted before seeing STOP"),
     (b".", "not one value at the end"),
     (b"NN.", "not a pickle: more than one value at the end"),
-    (b"(N.", "not a pickle: more than one value at the end"),
     (b"N.N", "not a pickle: 1 bytes behind the end"),
     (b"h\x00.", "not a pickle: GET of what was never PUT"),
-    (b"K\x01K\x02b.", "not a pickle: BUILD on a int"),
     (b"K\x01K\x02a.", "not a pickle: APPENDS on a int"),
     (b"cos\nx\nK\x01R.", "not a pickle: a call whose arguments are not a tuple"),
     (b"K\x01K\x02\x93.", "not a pickle: STACK_GLOBAL without two texts"),
@@ -247,13 +212,6 @@ PLAIN: st.SearchStrategy[Any] = st.recursive(
 @given(PLAIN, st.sampled_from(PROTOCOLS))
 def test_plain_values_are_what_they_were(value: Any, protocol: int) -> None:
     assert read(value, protocol) == value
-
-
-@given(st.binary(max_size=60), st.sampled_from([b"", b"\x80\x04", b"](", b"cos\nx\n)R"]))
-def test_no_bytes_raise(data: bytes, start: bytes) -> None:
-    for limits in (Limits(), Limits(value_bytes=20, depth=3, nodes=5)):
-        for read_as in (decode, decode_checkpoint):
-            to_json(read_as(TypedBytes("pickle", start + data + b"."), limits))
 
 
 def test_the_machine_knows_every_opcode() -> None:
@@ -311,10 +269,3 @@ def test_value_errors(tmp_path_factory: pytest.TempPathFactory, data: bytes, sta
     except ValueError:
         return
     assert path.stat().st_size
-
-
-@pytest.mark.parametrize("length", [b"\xff\xff\xff\x7f", b"\x10\x00\x00\x00"])
-def test_a_declared_length_beyond_the_end_is_refused(tmp_path: Path, length: bytes) -> None:
-    for code in (b"X", b"B"):
-        with pytest.raises(ValueError, match="cut off"):
-            read_file(code + length + b"abc.", tmp_path / "one.pckl")

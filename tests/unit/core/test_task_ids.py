@@ -1,30 +1,43 @@
-"""Ids and paths of tasks, and the names of nodes and errors."""
+"""Ids and paths of tasks, names of nodes and errors, and what is told without planning a step."""
 
-from collections.abc import Iterator
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_backends.model import NULL_TASK_ID, Status, TypedBytes, Write
 from ckpt_backends.registry import open_store
 from ckpt_cli.core import tasks
+from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.tasks import (
+    Lookups,
+    Question,
+    Step,
     TaskIdBase,
+    conditions_of,
     error_kind,
     error_start,
     first_line,
+    is_surely_done,
     moved_id,
-    node_path,
     origin_of,
-    path_text,
+    plan_step,
+    pull_path,
+    questions_by_path,
+    send_path,
 )
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, copy_store
+from tests.kit.heads import KEY, some_checkpoint, stored_as
 
 
 def origin(
@@ -39,69 +52,7 @@ def is_among(task_id: str, ids: Iterator[str]) -> bool:
     return task_id in set(ids)
 
 
-DEEP = "child:1ee24b90-e698-d891-09ec-eb257c51abc3"
-JS = {"is_numeric": True}
-NODE_IDS = [
-    ("lg 1.2.22", "1f1e5fb1-d49f-650c-8000-82528a6163b8", 1, 4, {}, "plan", "branch:to:plan",
-     "12774943-7979-55ac-2f14-790d84935edd"),
-    ("lg 1.2.22, two triggers", "1f1e5fb1-d514-6009-8003-1de7de5a7a3f", 4, 4, {}, "merge",
-     "join:short+longer:merge branch:to:merge", "7cdab40c-2e86-c8d9-896f-38339b6dc565"),
-    ("lg 1.2.22, subgraph", "1f1e5fb1-dbde-69a2-8001-af738c0e2c61", 2, 4, {"ns": DEEP}, "deep",
-     "branch:to:deep", "f593821e-3c68-e20f-b91a-37f72e88c5cc"),
-    ("lg 0.2.70", "1f1e5fb2-8c00-615b-8000-307e2c6c3495", 1, 2, {}, "plan", "start:plan",
-     "2f6a6f9b-2388-d136-859c-2603d8c35e63"),
-    ("lg 0.2.14", "1f1e5fb2-c2d0-602a-8000-3a04f8e746b9", 1, 1, {}, "plan", "start:plan",
-     "3f2607ca-c227-5b9c-b90a-06e993f77152"),
-    ("LangGraph.js 1.7.3", "1f1e5fce-d1e6-6ef0-8000-c6bee9bbd033", 1, 4, JS, "p", "branch:to:p",
-     "b59b7bc6-9ed5-5cc3-a2a6-ad9be6de31d8"),
-    ("LangGraph.js 0.2.74", "1f1e5fcf-dfd6-6f00-8000-c47d4854449e", 1, 1, JS, "p", "branch:to:p",
-     "f7183dcb-32ef-54c5-99ab-94518254cce5"),
-]  # fmt: skip
-SEND_IDS = [
-    ("lg 1.2.22", "1f1e5fb1-d4ae-6c20-8001-4e60287459ef", 2, 4, {}, "worker", 2,
-     "2dd9198f-d9c4-2d78-4b6c-b0ead3bcf12d"),
-    ("lg 0.2.70", "1f1e5fb2-8c0f-677d-8001-f89039edd67a", 2, 2, {}, "worker", 2,
-     "1b2ec7ae-c0da-24c3-7dfa-03963cd3e328"),
-    ("lg 0.2.14", "1f1e5fb2-c2e6-6fd7-8001-a7774e81a573", 2, 1, {}, "worker", 2,
-     "312fddeb-92c6-5825-ae68-fc3d82ef07a6"),
-    ("LangGraph.js 1.7.3", "1f1e5fce-d21c-6a50-8001-9cd14e37101b", 2, 4, JS, "w", 1,
-     "efc9e048-c764-56e8-97f6-90a3fe1a6819"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("where", "step", "v", "how", "node", "triggers", "task_id"),
-    [pytest.param(*row, id=by) for by, *row in NODE_IDS],
-)
-def test_ids_of_nodes(
-    where: str, step: int, v: int, how: Any, node: str, triggers: str, task_id: str
-) -> None:
-    made_in, fired = origin(where, step, v, **how), triggers.split()
-    assert is_among(task_id, tasks.pull_ids(made_in, node, [fired]))
-    assert not is_among(task_id, tasks.pull_ids(made_in, node, [[*fired, "other"]]))
-    assert not is_among(task_id, tasks.pull_ids(made_in, "other", [fired]))
-
-
-@pytest.mark.parametrize(
-    ("where", "step", "v", "how", "node", "index", "task_id"),
-    [pytest.param(*row, id=by) for by, *row in SEND_IDS],
-)
-def test_ids_of_sends(
-    where: str, step: int, v: int, how: Any, node: str, index: int, task_id: str
-) -> None:
-    made_in = origin(where, step, v, **how)
-    assert is_among(task_id, tasks.send_ids(made_in, node, index))
-    assert not is_among(task_id, tasks.send_ids(made_in, node, index + 1))
-
-
-def test_the_id_in_the_oldest_library_holds_the_place_in_the_task_list() -> None:
-    made_in = origin("1f1e5fb2-c2e6-6fd7-8001-a7774e81a573", 2, 1)
-    after_three_sends = "890d4d12-fef7-5d13-b737-242efeeef21a"
-    assert is_among(after_three_sends, tasks.pull_ids(made_in, "audit", [["plan"]], 3))
-    assert not is_among(after_three_sends, tasks.pull_ids(made_in, "audit", [["plan"]], 4))
-
-
-def test_the_ids_of_error_handlers_and_updates() -> None:
+def test_the_ids_of_error_handlers_of_updates_and_of_the_oldest_library() -> None:
     made_in = origin("1f1e5fd7-ec95-6c8e-8001-3d94dad77a44", 2, 4)
     failed = "1a6f18f3-6b62-50e5-6ab3-2ce1654ff731"
     ids = tasks.handler_ids(made_in, "__error_handler__boom", "boom", failed)
@@ -110,15 +61,14 @@ def test_the_ids_of_error_handlers_and_updates() -> None:
     assert found["442b98bd-9d2c-58fc-be2d-3a2c9a8f3f22"] == "~__interrupt__, 0000000000"
     assert "~__interrupt__, 0000000001" in found.values()
     assert "" in found.values()
+    # It holds the place in the list of tasks.
+    made_in = origin("1f1e5fb2-c2e6-6fd7-8001-a7774e81a573", 2, 1)
+    after_three_sends = "890d4d12-fef7-5d13-b737-242efeeef21a"
+    assert is_among(after_three_sends, tasks.pull_ids(made_in, "audit", [["plan"]], 3))
+    assert not is_among(after_three_sends, tasks.pull_ids(made_in, "audit", [["plan"]], 4))
 
 
-@cases(
-    "checkpoint_id step",
-    ("42", 1),
-    ("", 1),
-    ("x" * 32, 1),
-    pytest.param("0" * 32, 10**5000, id="huge step"),
-)
+@cases("checkpoint_id step", ("42", 1), ("", 1), pytest.param("0" * 32, 10**5000, id="huge step"))
 def test_no_id_can_be_hashed_from_a_foreign_checkpoint(checkpoint_id: str, step: int) -> None:
     assert tasks.origin_of(checkpoint_id, "", step, 4, is_numeric=False) is None
 
@@ -134,13 +84,6 @@ def test_channels_that_fired_are_sure_and_a_few_of_the_others_are_tried() -> Non
     assert all("c30" in names for names in found)
     # Of absurdly many nothing is searched.
     assert len(list(tasks.trigger_sets({f"c{i}" for i in range(5000)}, {"c1", "c2"}))) == 2
-
-
-@given(st.sets(st.text(max_size=3), max_size=100), st.sets(st.text(max_size=3), max_size=100))
-def test_the_search_is_bounded(known: set[str], fired: set[str]) -> None:
-    found = list(tasks.trigger_sets(known | fired, fired))
-    assert len(found) <= 2**tasks.SEARCHED + 1
-    assert frozenset() not in found
 
 
 def test_paths_of_nodes_and_sends() -> None:
@@ -161,31 +104,16 @@ def test_paths_of_nodes_and_sends() -> None:
 @cases(
     "path",
     "",
-    "~__interrupt__, 0000000000",
-    "~__pregel_push",
     "~__pregel_push, x",
     "~__pregel_push, 9999999999999999999999",
     "~__pregel_push, ~__pregel_pull, flow, 0000000002, 0000000001",
-    "~__pregel_push, 0000000000, 0000000000, node_error_handler, 0000000000",
+    tasks.handler_path(tasks.pull_path("boom")),
+    tasks.handler_path(tasks.send_path(0, 4)),
 )
 def test_other_paths_are_no_sends(path: str) -> None:
     assert tasks.sent_index(path) is None
     assert tasks.pulled_node(path) is None
-
-
-@pytest.mark.parametrize("failed", [tasks.pull_path("boom"), tasks.send_path(0, 4)])
-def test_the_path_of_an_error_handler(failed: str) -> None:
-    path = tasks.handler_path(failed)
-    assert tasks.is_handler(path)
-    assert tasks.pulled_node(path) is None
-    assert tasks.sent_index(path) is None
-
-
-@given(st.text())
-def test_any_path_can_be_asked(path: str) -> None:
-    tasks.pulled_node(path)
-    tasks.running_node(path)
-    tasks.sent_index(path)
+    assert tasks.is_handler(path) == ("node_error_handler" in path)
 
 
 @given(st.text(), st.text(), st.lists(st.text()), st.integers(-(2**63), 2**63 - 1))
@@ -199,7 +127,7 @@ def test_any_name_can_be_hashed(node: str, ns: str, triggers: list[str], step: i
 OTHER = UUID("1f1e5fb3-2ac5-64af-8008-5d0b6978bc63")
 
 
-@pytest.mark.parametrize("era", ["lg-1.2.22", "js-1.7.3"])
+@pytest.mark.parametrize("era", ["lg-0.2.14", "lg-0.2.70", "lg-1.2.22", "js-0.2.74", "js-1.7.3"])
 def test_every_stored_id_is_hashed_again(era: str, tmp_path: Path) -> None:
     """At the same checkpoint, the id is the stored one; at another, it is one of its own."""
     tasks = 0
@@ -225,22 +153,8 @@ def test_every_stored_id_is_hashed_again(era: str, tmp_path: Path) -> None:
 
 
 @cases(
-    "checkpoint_ns expected",
-    ("", "ask"),
-    ("memory", "memory > ask"),
-    ("research:9c1e", "research > ask"),
-    ("research:9c1e|dig:77aa", "research > dig > ask"),
-    ("research:9c1e|1", "research > ask"),
-    ("research:9c1e|memory", "research > memory > ask"),
-)
-def test_a_node_is_named_after_the_nodes_that_called_it(checkpoint_ns: str, expected: str) -> None:
-    assert path_text(node_path(checkpoint_ns, ["ask"])) == expected
-
-
-@cases(
     "text kind",
     ("TimeoutError('no answer after 31.5 s')", "TimeoutError('no answer after … s')"),
-    ("KeyError('0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11')", "KeyError('…')"),
     ("ValueError('<Order object at 0x7f3a2c>')", "ValueError('<Order object at …>')"),
     ("OSError('cannot reach 10.0.0.3:5432')", "OSError('cannot reach …')"),
     ("Error: run 9f86d081884c7d65 failed", "Error: run … failed"),
@@ -271,3 +185,133 @@ def test_kinds_and_first_lines_are_short() -> None:
     assert len(error_kind("x " * 1_000_000)) == 200
     assert first_line("  one\ntwo") == "one …"
     assert first_line("E('one\\\\nstill one')") == "E('one\\\\nstill one')"
+
+
+LEARNED = {"items": ["a"], "a": ["b"], "__start__": ["__start__"]}
+PULLED = tuple(map(pull_path, "abc"))
+
+
+def planned(body: Body, metadata: Mapping[str, Any], writes: Sequence[Write] = ()) -> Step:
+    around = Lookups(
+        parent_sends=tuple,
+        own_sends=tuple,
+        learned_thread=lambda: LEARNED,
+        learned_store=lambda: LEARNED,
+        calls=dict,
+    )
+    return plan_step(KEY, body, metadata, writes, around)
+
+
+def test_only_a_checkpoint_with_nothing_to_run_is_surely_done() -> None:
+    chance = random.Random(24)
+    told = [one for one in (some_checkpoint(chance) for _ in range(3000)) if is_surely_done(one)]
+    assert len(told) > 20
+    for one in told:
+        assert conditions_of(planned(read_body(one), read_metadata(one))) == (Status.DONE,), one
+
+
+ENDED = {"v": 4, "channel_versions": {"__start__": 2}, "versions_seen": {}}
+
+
+def test_a_source_may_be_written_with_escapes() -> None:
+    one = stored_as(ENDED, {"source": "loop"})
+    assert is_surely_done(one)
+    escaped = TypedBytes("json", b'{"source": "\\u0069nput"}')
+    assert not is_surely_done(one._replace(metadata=escaped))
+    assert is_surely_done(one._replace(metadata=TypedBytes("json", b'{"writes": "input"}')))
+
+
+@cases(
+    "body metadata",
+    ({}, {"source": "input", "lc": 1, "type": "constructor", "id": ["a"], "kwargs": {}}),
+    ({}, {"source": "input", "deep": json.loads("[" * 300 + "]" * 300)}),
+    ({"versions_seen": {"a": None}}, {"source": "loop"}),
+    ({"versions_seen": {"a": {"lc": 1, "type": "constructor", "id": ["x"]}}}, {}),
+    ids=["metadata of a class", "too deep", "seen null", "seen of a class"],
+)
+def test_nothing_is_sure_where_a_map_is_none(body: Any, metadata: Any) -> None:
+    assert not is_surely_done(stored_as({**ENDED, "channel_values": {"x": 1}, **body}, metadata))
+
+
+def some_writes(
+    chance: random.Random, paths: Sequence[str], odd: Sequence[str], channels: Sequence[str]
+) -> list[Write]:
+    """Writes of a few tasks, of which most have the path of a node."""
+    asked = [{"value": "who?", "id": "1"}, {"value": {"tool": ["x"]}, "ns": ["a:1"]}]
+    value = TypedBytes("msgpack", ormsgpack.packb(asked))
+    known = (*paths, *chance.choice([(), (), odd]))
+    node, found = chance.choice([None, None, None, "a"]), []
+    for task in range(chance.choice([0, 1, 1, 2, 3])):
+        path = chance.choice(known)
+        task_id = chance.choice([f"task-{task}"] * 7 + [NULL_TASK_ID, "task-0"])
+        for idx in range(chance.choice([1, 1, 2, 3])):
+            own = chance.choice([path] * 9 + [""])
+            found.append(Write(KEY, task_id, own, idx, chance.choice(channels), 1, value, node))
+    return found
+
+
+def test_questions_by_path_are_those_of_the_step() -> None:
+    chance = random.Random(32)
+    odd = ["", send_path(0, 4), tasks.call_path(PULLED[0], 0), tasks.handler_path(PULLED[0])]
+    odd += [f"~~0000000001{PULLED[0]}", "~__interrupt__, 0000000000"]
+    channels = ("items", "__interrupt__", "__interrupt__", "__resume__", "__error__")
+    told = open_ = 0
+    for _ in range(1200):
+        more = chance.choice([(), (), ("__error_source_node__",)])
+        writes = some_writes(chance, PULLED, odd, (*channels, *more))
+        found = questions_by_path(writes)
+        if found is not None:
+            told += 1
+            open_ += any(not one.answered for one in found)
+            one = some_checkpoint(chance)
+            assert found == _questions(planned(read_body(one), read_metadata(one), writes)), writes
+    assert told > 200
+    assert open_ > 100
+
+
+def _questions(step: Step) -> tuple[Question, ...]:
+    return tuple(found for run in (*step.tasks, *step.others) for found in run.questions)
+
+
+CHANNELS = ("items", "__start__", "branch:to:a", "branch:to:b", "join:a+b:c", "__pregel_tasks")
+
+
+def some_body(chance: random.Random) -> Body:
+    versions = {"__start__": 1, **{name: chance.choice([1, 2, 3]) for name in CHANNELS}}
+    sends: Any = [
+        {"node": chance.choice(["a", "b", None])} for _ in range(chance.choice([0, 0, 1, 2]))
+    ]
+    stored: dict[str, Any] = {"items": 1, "join:a+b:c": ["a", "b"], "__pregel_tasks": sends}
+    values = {name: stored.get(name) for name in CHANNELS if chance.random() < 0.5}
+    seen = {
+        node: {name: chance.choice([1, 2, 3]) for name in CHANNELS if chance.random() < 0.3}
+        for node in ("a", "b", "c", "__start__", "__input__")
+        if chance.random() < 0.7
+    }
+    v = chance.choice([1, 3, 4, 4, 4, 4])
+    ts = chance.choice(["2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00.000Z"])
+    return Body(v, ts, values, versions, seen, sends if v < 4 else None)
+
+
+def test_paths_tell_what_is_found_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(31)
+    told = 0
+    by_paths = tasks._told_by_paths
+
+    def untold(*asked: Any) -> None:
+        nonlocal told
+        told += by_paths(*asked) is not None
+
+    for _ in range(400):
+        body = some_body(chance)
+        paths = (*PULLED, send_path(0, body.v), send_path(1, body.v))
+        odd = ("", pull_path("unknown"), "~__interrupt__, 0000000000", send_path(0, 5 - body.v))
+        special = ("__error__", "__interrupt__", "__resume__", "__error_source_node__")
+        channels = ("items", "branch:to:b", *(special if chance.random() < 0.3 else ()))
+        metadata = {"source": chance.choice(["input", "loop", "update"]), "step": 1}
+        given = body, metadata, some_writes(chance, paths, odd, channels)
+        found = planned(*given)
+        with monkeypatch.context() as patched:
+            patched.setattr(tasks, "_told_by_paths", untold)
+            assert planned(*given) == found, given
+    assert told > 20

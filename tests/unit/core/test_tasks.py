@@ -11,21 +11,10 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, Write
 from ckpt_cli.core import tasks
-from ckpt_cli.core.replay import SortedWrites, possible_orders
-from ckpt_cli.core.state import Body, Version, find_ready, half_filled, learn, state_values
-from ckpt_cli.core.tasks import (
-    Lookups,
-    Step,
-    TaskWrite,
-    conditions_of,
-    plan_step,
-    status_of,
-    subgraph_calls,
-    task_writes,
-    tasks_by_id,
-)
+from ckpt_cli.core.state import Body, Version, half_filled, learn
+from ckpt_cli.core.tasks import conditions_of, status_of, subgraph_calls, task_writes, tasks_by_id
 from tests.kit.cases import cases
-from tests.kit.strategies import few
+from tests.kit.strategies import few, values
 from tests.unit.core.steps import (
     ID,
     KEY,
@@ -62,16 +51,12 @@ ALONE: dict[str, tuple[Body, str | None]] = {
     "a state channel": (body({"items": [1]}, {TO_B: NEW}, {"b": {TO_B: NEW}}), ""),
     "versions are numbers": (body({TO_B: None}, {TO_B: 10}, {"b": {TO_B: 9}}), "b"),
     "a text and an older number": (body({TO_B: None}, {TO_B: NEW}, {"b": {TO_B: 1}}), "b"),
-    "a text and the same number": (body({TO_B: None}, {TO_B: NEW}, {"b": {TO_B: 2}}), ""),
     "a branch with then waits": (body({THEN: [BOTH, ["x"]]}, seen=AFTER, v=1), ""),
     "nodes are sorted behind sends": (body(SORTED), "z w a b"),
     "sends of old bodies": (body(v=2, sends=[SENT, SENT]), "w w"),
-    "no sends of an old body": (body(v=2, sends=[]), ""),
     "sends past the limit": (body({"__pregel_tasks": LONG}), None),
-    "old sends past the limit": (body(v=2, sends=LONG), None),
     "the stub that durability=exit writes first": (body(), ""),
     "a start again": (body({"__start__": 1}, seen={**FIRST, "__start__": STARTED}), "__start__"),
-    "a start of a known graph": (body({"__start__": {}}, {"branch:to:a": OLD}), "__start__"),
     "no version in JavaScript": (Body(4, JAVASCRIPT, {TO_B: None}, {"__start__": 1}, {}, None), ""),
 }
 
@@ -88,16 +73,13 @@ def test_what_is_next_is_told_by_the_body_alone(name: str) -> None:
     "name value is_next",
     ("join:a+b:c", Tagged("builtins.set", ["a", "b"]), True),
     ("join:a+b:c", Tagged("builtins.set", ["b"]), False),
-    ("join:a+b:c", Tagged("builtins.set", []), False),
     ("join:x+y+z:c", Tagged("builtins.set", ["x+y", "z"]), True),
-    ("join:a+b:c", ["b", "a"], True),
     ("join:a+b:c", [Tagged("builtins.set", ["a", "b"]), True], True),
     ("join:a+b:c", [Tagged("builtins.set", ["a", "b"]), False], False),
     ("join:a+b:c", [Tagged("builtins.set", ["a"]), True], False),
     ("join:a+b:c", Opaque("pickle", 1, "", ""), False),
     ("branch:to:c", [None, False], False),
     ("branch:to:c", [None, True], True),
-    ("start:c", "x", True),
     ("branch:a:route:c", "a", True),
     ("branch:a:route::c", [BOTH, BOTH], True),
 )
@@ -119,47 +101,6 @@ def test_sends_that_are_not_inline_are_the_parents_writes_in_order() -> None:
     assert plan(body(v=2, sends=None), (), Sources(parent=[unread])).next is None
 
 
-@pytest.mark.parametrize("v", [1, 4])
-def test_langgraph_js_counts_what_the_caller_wrote(v: int) -> None:
-    versions: dict[str, Version] = {"branch:to:a": 4, "branch:to:b": 4, "branch:to:new": 4}
-    seen: dict[str, dict[str, Version]] = {"a": {"branch:to:a": 3}, "b": {"branch:to:b": 4}}
-    wrote = [
-        write(NULL_TASK_ID, f"branch:to:{one}", "__start__") for one in ("a", "b", "new", "none")
-    ]
-    wrote.append(write(NULL_TASK_ID, "__pregel_tasks", {"node": "sent", "args": 1}, idx=4))
-    sources = Sources(own=wrote)
-    at = body({}, versions, seen, v=v, sends=None, ts=JAVASCRIPT)
-    assert plan(at, wrote, sources).next == ("sent", "a", "new")
-    assert sources.asked["own"] == 1
-    assert plan(body({}, versions, seen), wrote, sources).next == ()
-    assert sources.asked["own"] == 1
-
-
-def test_sends_of_the_caller_replace_those_of_a_channel_and_follow_those_of_the_parent() -> None:
-    own = [write(NULL_TASK_ID, "__pregel_tasks", {"node": "mine", "args": 1})]
-    pending = {"node": "theirs", "args": 1}
-    sources = Sources(own=own, parent=[write("p", "__pregel_tasks", pending)])
-    new = body({"__pregel_tasks": [pending]}, {"__pregel_tasks": 1}, ts=JAVASCRIPT)
-    assert plan(new, own, sources).next == ("mine",)
-    old = body({}, {"items": 1}, v=1, sends=None, ts=JAVASCRIPT)
-    assert plan(old, own, sources).next == ("theirs", "mine")
-    task = write("1", "__pregel_tasks", {"node": "later", "args": 1}, pull("a"))
-    assert plan(new, own, Sources(own=[*own, task])).next == ("mine",)
-
-
-@cases("v ts is_known", (1, None, False), (2, None, True), (1, JAVASCRIPT, True))
-def test_tasks_are_in_order_since_v2_and_in_js(v: int, ts: str | None, is_known: bool) -> None:
-    at, rows = body(v=v, ts=ts), SortedWrites((), (TaskWrite(write("1"), None, "~a"),), (), ())
-    given = {"again": False, "skipped": False, "takes_input": False}
-    assert possible_orders("loop", rows, plan(at), at, at, **given).ordered is is_known
-
-
-def test_a_value_that_is_the_name_of_its_channel_may_be_a_node_in_old_formats_of_python() -> None:
-    for v, ts, unread in ((3, None, ["word"]), (4, None, []), (1, JAVASCRIPT, [])):
-        at = body({"word": "word"}, {"__start__": 1}, v=v, ts=ts)
-        assert find_ready(at, {}, dict, ()).unread == unread, (v, ts)
-
-
 def test_what_is_no_send_keeps_its_place() -> None:
     found = plan(body({"__pregel_tasks": [7, SEND]})).tasks
     assert [(task.node, task.path) for task in found] == [("w", tasks.send_path(1, 4))]
@@ -170,6 +111,7 @@ def test_a_body_that_cannot_be_read_leaves_next_unknown() -> None:
     assert (found.next, found.waiting, found.tasks) == (None, None, ())
     assert [other.node for other in found.others] == ["a"]
     assert status_of(found) is Status.UNKNOWN
+    assert conditions_of(None) == (status_of(None),) == (Status.EMPTY,)
 
 
 # The start, and channels that nobody is known to read
@@ -191,8 +133,6 @@ BEGUN, PLAIN, AT_2 = (
 BARE = body({"log": "x", "b": 1}, {"c": OLD}, {"two": {"b": OLD}})
 DELTA = body({}, {"log": NEW}, {"watch": {"log": OLD}})
 BESIDE = body({"a": "a", "branch:to:c": "a"}, STARTED, v=2)
-RAN = body({"start:b": "", "a": "a"}, v=1)
-MANY = body({f"c{i}": f"c{i}" for i in range(1000)}, STARTED, v=1)
 FLOWS = {"__start__": {"flow", "__start__"}}
 READERS_OF_BARE = {"b": {"two", "three"}, "log": {"watch"}}
 Case = tuple[Body, str | None, tuple[Write, ...], dict[str, Any]]
@@ -204,38 +144,24 @@ def case(at: Body, expected: str | None, *rows: Write, **more: Any) -> Case:
 
 
 CASES: dict[str, Case] = {
-    "a start by the path of what ran": case(BEGUN, "__start__", write("x", path=pull("__start__"))),
     "an entrypoint by the path of what ran": case(BEGUN, "flow", write("x", path=pull("flow"))),
     "an entrypoint by its call": case(BEGUN, "flow", write("x", "__return__", path=FLOW)),
     "a start by its id": case(BEGUN, "__start__", write(hashed("__start__", "__start__"))),
-    "an entrypoint of the thread": case(
-        BEGUN, "flow", write("call", "__return__"), thread={"__start__": {"flow"}}
-    ),
     "one of other threads, by its id": case(
         BEGUN, "flow", write(hashed("flow", "__start__")), store=FLOWS
     ),
     "one of other threads, which does not prove itself": case(BEGUN, None, STRANGER, store=FLOWS),
     "an input is assumed to be a graph's": case(BEGUN, "__start__ ?", metadata=INPUT),
-    "an input that starts nothing known": case(body({"a": 1}, seen=FIRST), None, metadata=INPUT),
     "a plain edge of the thread": case(PLAIN, "b", thread={"a": {"b"}}),
     "a subgraph call tells its node": case(AT_2, "child", CALL_ASKED, namespaces=CALLS),
-    "a subgraph call without writes": case(AT_2, "child", namespaces=CALLS),
     "a subgraph call of another step": case(AT_2, None, namespaces=ELSEWHERE),
     "nobody reads its channel": case(PLAIN, None),
     "a graph that ended there elsewhere": case(PLAIN, "", followers={"a": ()}),
     "a node that follows elsewhere": case(PLAIN, "b ?", followers={"a": {"b"}}),
     "a known node beside one that may be": case(BESIDE, "c ?"),
-    "a channel that is read elsewhere": case(PLAIN, None, store={"a": {"b"}}),
-    "an update as a node that never ran": case(PLAIN, None, metadata=UPDATE),
     "an update as one that ends": case(PLAIN, "", metadata=UPDATE, followers={"a": ()}),
-    "what ran shows that nobody else reads": case(
-        RAN, "b ?", write("x", path=pull("b")), store={"a": {"c"}}
-    ),
-    "a stranger's write": case(PLAIN, None, write("x", "__error__", "ValueError()")),
     "bare nodes by what they have seen": case(BARE, "three two watch", thread=READERS_OF_BARE),
     "a DeltaChannel between snapshots": case(DELTA, "watch", delta=["log", "other"]),
-    "another channel without a value": case(DELTA, ""),
-    "absurdly many unread channels": case(MANY, None),
 }
 
 
@@ -301,28 +227,8 @@ def test_a_subgraph_call_tells_whose_write_it_is() -> None:
         "a:1|b:2|3": {"4": "c:d"},
         "x": {"5": "y"},
     }
-
-
-def test_thousands_of_calls_cost_a_checkpoint_nothing() -> None:
-    calls = subgraph_calls([f"child:{n}" for n in range(2_000)])[""]
-    around = Lookups(tuple, tuple, dict, dict, lambda: calls)
-    for n in range(2_000):
-        at, rows = body({"branch:to:child": None}), [write(str(n))]
-        assert plan_step(KEY, at, {"source": "loop", "step": 0}, rows, around).waiting == ()
     # One of very many calls inside each other is not looked at to its end.
-    calls_of_long = subgraph_calls(["a:b|" * 50_000])
-    assert calls_of_long["a:b|a:b"] == {"b": "a"}
-    assert len(calls_of_long) < 100
-
-
-def test_long_names_are_not_searched_for() -> None:
-    names = [f"{n}{'x' * 80_000}" for n in range(150)]
-    seen = {name: dict.fromkeys("abcdefgh", OLD) for name in names}
-    at = body(dict.fromkeys("abcdefgh"), seen=seen, v=1)
-    assert len(plan(at, [write("1")]).tasks) == 150
-    seen = {f"{n}": {f"{c}{'x' * 80_000}": OLD for c in "abcdefgh"} for n in range(150)}
-    at = body(dict.fromkeys(seen["0"]), seen=seen, v=1)
-    assert len(plan(at, [write("1")]).tasks) == 150
+    assert len(subgraph_calls(["a:b|" * 50_000])) < 100
 
 
 def test_updates_are_no_tasks_of_the_step_and_finish_one_that_they_took_over() -> None:
@@ -333,16 +239,6 @@ def test_updates_are_no_tasks_of_the_step_and_finish_one_that_they_took_over() -
     assert found.waiting == ("a",)
     assert {other.path for other in found.others} == {"", "~__interrupt__, 0000000000"}
     assert not sources.asked
-
-
-def test_other_writes_tell_their_node() -> None:
-    """One that the caller chose, by its hash, and those that `durability="exit"` moved."""
-    rows = [write(NULL_TASK_ID, TO_B), write(hashed("b", TO_B))]
-    found = plan(body({}, {"branch:to:a": OLD}, {"a": {"branch:to:a": OLD}}), rows)
-    assert found.next == ()
-    assert [(other.node, other.path) for other in found.others] == [("b", pull("b"))]
-    found = plan(body(), [write("0000", path="~~0000000003~__pregel_pull, p1")])
-    assert [other.node for other in found.others] == ["p1"]
 
 
 def test_owners_leave_out_the_null_task_and_writes_are_in_the_order_of_paths() -> None:
@@ -388,8 +284,6 @@ NAMESPACE = ["child:1", "deep:2"]
 @cases(
     "fields interrupt_id",
     ({"id": "q", "response_schema": None}, "q"),
-    ({"interrupt_id": "q", "ns": ["a"]}, "q"),
-    ({"when": "during"}, None),
     ({"resumable": True, "ns": NAMESPACE, "when": "during"}, tasks.interrupt_id(NAMESPACE)),
     ({"id": "placeholder-id"}, None),
     ({"id": 7, "ns": [7]}, None),
@@ -419,9 +313,7 @@ OF_A_CLASS = {"lc": 2, "type": "constructor", "id": ["builtins", "ValueError"], 
     "value text",
     ("ValueError('x')", "ValueError('x')"),
     ({"name": "TypeError", "message": "x"}, "TypeError: x"),
-    ({"message": "x"}, "x"),
     (OF_A_CLASS, "builtins.ValueError"),
-    ({"lc": 2, "type": "constructor", "id": "ValueError"}, "unreadable"),
     (7, "unreadable"),
 )
 def test_the_forms_of_errors(value: Any, text: str) -> None:
@@ -434,16 +326,8 @@ ASKED = write("1", "__interrupt__", [{"value": 1, "id": "q"}], pull("a"))
 FAILED_B = write("2", "__error__", "ValueError()", pull("b"))
 CALL = "~__pregel_push, ~__pregel_pull, __start__, 0000000000, 0000000001"
 CONDITIONS: dict[str, tuple[Body, list[Write], list[Status]]] = {
-    "a task that waits": (AT_A, [], [Status.PENDING]),
-    "an error": (AT_A, [FAILED], [Status.ERROR]),
-    "a question": (AT_A, [ASKED], [Status.INTERRUPTED]),
     "a failed task with output reads as finished": (AT_A, [FAILED, DONE], [Status.PENDING]),
     "a question hides no failure": (AT_AB, [ASKED, FAILED_B], [Status.ERROR, Status.INTERRUPTED]),
-    "one that failed and ran again": (
-        AT_AB,
-        [ASKED, FAILED_B, write("2", path=pull("b"))],
-        [Status.INTERRUPTED],
-    ),
     "the error of a called task is its caller's business": (
         body({"__start__": 1}, {"branch:to:x": OLD}),
         [write("2", "__error__", "ValueError()", CALL)],
@@ -461,49 +345,7 @@ def test_the_conditions_of_a_checkpoint(name: str) -> None:
     assert status_of(found) is expected[0]
 
 
-def test_a_thread_without_a_checkpoint_is_empty() -> None:
-    assert conditions_of(None) == (status_of(None),) == (Status.EMPTY,)
-
-
-def handled(*handler: Write) -> Step:
-    failed = pull("boom")
-    rows = [
-        write("1", "__error__", "ValueError()", failed),
-        write("1", "__error_source_node__", "boom", failed, 1),
-        *handler,
-    ]
-    return plan(body({"branch:to:boom": None}), rows)
-
-
-def test_an_error_that_a_handler_took_is_none() -> None:
-    """As stored by LangGraph 1.2.22 with `add_node(error_handler=...)`."""
-    path = tasks.handler_path(pull("boom"))
-    assert status_of(handled()) is Status.ERROR  # the handler has not begun, or has died
-    assert not handled().tasks[0].handled
-    assert status_of(handled(write("2", path=path))) is Status.PENDING
-    assert handled(write("2", path=path)).tasks[0].handled
-    assert status_of(handled(write("2", "__error__", "KeyError()", path))) is Status.ERROR
-    question = write("2", "__interrupt__", [{"value": 1, "id": "q"}], path)
-    assert status_of(handled(question)) is Status.INTERRUPTED
-    for name in ("__error_handler__boom", "__default_error_handler__"):
-        handler_id = next(tasks.handler_ids(origin_at(), name, "boom", "1"))
-        (other,) = handled(write(handler_id)).others
-        assert (other.node, other.path) == (name, path)
-
-
 # What the bodies of others teach
-
-
-def test_learning_leaves_out_what_is_no_node() -> None:
-    seen: dict[str, dict[str, Version]] = {
-        "a": {"x": 1},
-        "b": {"x": 1, "branch:to:b": 1},
-        "__input__": {"x": 1},
-        "__interrupt__": {"y": 1},
-        "__snapshot_bumps__": {"z": 1},
-    }
-    found = learn([body({"x": 0}, {"join:a+b:c": 1}, seen), body({}, {"__start__": 1})])
-    assert found == {"x": {"a", "b"}, "branch:to:b": {"b"}, "join:a+b:c": {"c"}, "__start__": set()}
 
 
 # Properties
@@ -514,28 +356,14 @@ NAMES = st.text(max_size=5) | st.sampled_from(
         *("start:a", "branch:a:b:c", "branch:a:b::then", "a", "b", "__interrupt__", "__input__"),
     ]
 )
-ODD = [Opaque("pickle", 1, "", ""), Cut(None, 1, ""), Cut(["a"], 1, "")]
-PLAIN_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.binary(max_size=3)
-LEAVES: st.SearchStrategy[Any] = PLAIN_LEAVES | NAMES | st.sampled_from(ODD)
-VALUES = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.sampled_from(["node", "args", "value", "id", "ns"]), inner, max_size=3),
-        st.builds(
-            Tagged, st.sampled_from(["builtins.set", "langgraph.types.Send", "x.Interrupt"]), inner
-        ),
-    ),
-    max_leaves=5,
-)
 VERSIONS = st.one_of(st.text(max_size=3), st.integers(), st.floats(), st.sampled_from([OLD, NEW]))
 BODIES = st.builds(
     body,
-    st.dictionaries(NAMES, VALUES, max_size=5),
+    st.dictionaries(NAMES, values, max_size=5),
     st.dictionaries(NAMES, VERSIONS, max_size=5),
     st.dictionaries(NAMES, st.dictionaries(NAMES, VERSIONS, max_size=4), max_size=4),
     v=st.integers(-1, 6),
-    sends=st.one_of(st.none(), st.lists(VALUES, max_size=3)),
+    sends=st.one_of(st.none(), st.lists(values, max_size=3)),
 )
 PATHS = st.sampled_from(
     [
@@ -574,7 +402,7 @@ SOURCES = st.builds(
 )
 METADATA = st.dictionaries(
     st.sampled_from(["source", "step"]),
-    st.one_of(st.sampled_from(["input", "loop", "update"]), st.integers(-2, 3), VALUES),
+    st.one_of(st.sampled_from(["input", "loop", "update"]), st.integers(-2, 3), values),
 )
 KEYS = st.builds(
     CheckpointKey,
@@ -611,15 +439,6 @@ def test_whatever_is_stored_has_an_answer(
         assert Counter(found.next) == Counter(task.node for task in found.tasks)
 
 
-@given(st.dictionaries(NAMES, VALUES, max_size=6), st.dictionaries(NAMES, VERSIONS, max_size=4))
-def test_a_state_graphs_checkpoint_without_writes_asks_nobody(
-    values: dict[str, Any], versions: dict[str, Version]
-) -> None:
-    sources = Sources()
-    plan(body(values, {**versions, "branch:to:a": NEW}), (), sources)
-    assert not sources.asked
-
-
 @few
 @given(BODIES, WRITES)
 def test_the_order_of_the_rows_changes_nothing(at: Body, rows: list[Write]) -> None:
@@ -631,14 +450,10 @@ def test_the_order_of_the_rows_changes_nothing(at: Body, rows: list[Write]) -> N
 @cases(
     "channel value known expected",
     ("join:a+b:n", ["a"], [], [("n", ("b",), ("a",))]),
-    ("join:a+b:n", ["a", "b"], [], []),
-    ("join:a+b:n", [], [], []),
     ("join:a+b:n", [["a"], False], [], [("n", ("b",), ("a",))]),
-    ("join:a+b:n", [["a", "b"], False], [], []),
     ("join:a+b+c:n", ["a+b"], [], [("n", ("c",), ("a+b",))]),
     ("join:a+b+c:n", ["b"], [], [("n", ("a", "c"), ("b",))]),
     ("join:a+b+c:n", ["a"], ["b+c"], [("n", ("b+c",), ("a",))]),
-    ("join:a+b+c:n", ["a"], ["b"], [("n", ("b", "c"), ("a",))]),
     ("join:a+a+b:n", ["a+b"], [], [("n", ("a",), ("a+b",))]),
     ("branch:to:n", ["a"], [], []),
 )
@@ -648,11 +463,6 @@ def test_a_join_waits_for_the_members_that_did_not_arrive(
     assert [
         tuple(one) for one in half_filled(body({channel: value}), lambda: known, {})
     ] == expected
-
-
-def test_names_of_other_nodes_are_asked_for_only_if_they_decide() -> None:
-    at = body({"join:a+b:n": ["a"], "join:c+d+e:n": ["c"]}, seen={"d": {}, "e": {}})
-    assert len(half_filled(at, lambda: pytest.fail("not needed"), {})) == 2
 
 
 def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
@@ -667,19 +477,13 @@ def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
     assert plan(ended._replace(versions=beside)).next == ()
 
 
-@cases(
-    "edge unread", ("__start__:a", ["a"]), ("branch:__start__:pick:a", ["a"]), ("branch:to:a", [])
-)
-def test_nodes_of_langgraph_js_had_channels_before_0_2_74(edge: str, unread: list[str]) -> None:
-    at = body({"a": "a"}, {"__start__": 1, edge: 2, "a": 3}, v=1, ts=JAVASCRIPT)
-    assert find_ready(at, {}, dict, ()).unread == unread
-    assert plan(body({edge: "__start__"}, {"__start__": 1, edge: 2}, v=1, ts=JAVASCRIPT)).next == (
-        "a",
-    )
+def test_long_names_are_not_searched_for() -> None:
+    names = [f"{n}{'x' * 80_000}" for n in range(150)]
+    seen = {name: dict.fromkeys("abcdefgh", OLD) for name in names}
+    at = body(dict.fromkeys("abcdefgh"), seen=seen, v=1)
+    assert len(plan(at, [write("1")]).tasks) == 150
 
 
-def test_nodes_and_nulls_of_old_langgraph_js_are_no_state() -> None:
-    stored, versions = {"a": "a", "empty": None, "count": 0}, {"__start__:a": 2, "a": 3}
-    assert state_values(body(stored, versions, v=1, ts=JAVASCRIPT)) == {"count": 0}
-    newer = body({"empty": None}, {"branch:to:a": 2}, v=1, ts=JAVASCRIPT)
-    assert state_values(newer) == {"empty": None}
+def test_names_of_other_nodes_are_asked_for_only_if_they_decide() -> None:
+    at = body({"join:a+b:n": ["a"], "join:c+d+e:n": ["c"]}, seen={"d": {}, "e": {}})
+    assert len(half_filled(at, lambda: pytest.fail("not needed"), {})) == 2

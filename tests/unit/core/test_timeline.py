@@ -22,6 +22,7 @@ from ckpt_cli.core.timeline import (
     timed_steps,
 )
 from ckpt_cli.render.table import duration
+from tests.kit.cases import cases
 
 BEGIN = datetime(2026, 4, 7, 10, tzinfo=UTC)
 
@@ -106,20 +107,6 @@ def test_parallel_questions_are_waited_for_once() -> None:
     assert node_times([outer])["work"].seconds.total == 2 * 5.0
 
 
-def test_a_question_that_was_asked_outside_too_makes_all_of_it_waiting() -> None:
-    root = [
-        made("a", 0, None, asking={"one": "work", "direct": "ask"}),
-        made("b", 20, "a", nodes=("work", "ask")),
-    ]
-    call = [
-        made("j", 2, None, ns="work:one", asking={"x": "ask"}),
-        made("k", 9, "j", ns="work:one"),
-    ]
-    found = ThreadSteps({"": root, "work:one": call}, {("", "a"): ["work:one"]})
-    _, outer, *_ = found.with_calls(found.branch("", "b"))
-    assert outer.waiting_seconds == 20.0
-
-
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40))
 def test_percentiles_are_times_that_occurred(seconds: Sequence[float]) -> None:
     found = Durations(seconds)
@@ -145,12 +132,10 @@ def test_percentiles_of_many_are_estimated_and_merged() -> None:
     assert Durations().percentile(50) is None
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        *((0.0004, "0.4ms"), (0.085, "85ms"), (0.9996, "1.0s"), (1.24, "1.2s"), (9.96, "10s")),
-        *((59.6, "1m 00s"), (185, "3m 05s"), (7800, "2h 10m"), (356_400, "4d 03h")),
-    ],
+@cases(
+    "seconds text",
+    *((0.0004, "0.4ms"), (0.085, "85ms"), (0.9996, "1.0s"), (1.24, "1.2s"), (9.96, "10s")),
+    *((59.6, "1m 00s"), (185, "3m 05s"), (7800, "2h 10m"), (356_400, "4d 03h")),
 )
 def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert duration(seconds) == text
@@ -208,14 +193,6 @@ def test_checkpoints_stay_in_their_order(found: list[TimedPoint], width: int) ->
         assert (columns[0], columns[-1]) == (0, width - 1)
 
 
-@given(st.integers(2, 60), st.floats(1, 1e7))
-def test_a_long_wait_does_not_push_the_steps_together(number: int, wait: float) -> None:
-    found = [point(n, n / 1000 + (wait if n else 0)) for n in range(number)]
-    width = 4 * number
-    columns = {Scrubber(found).column(one.key, width) for one in found}
-    assert len(columns) == number
-
-
 def test_what_the_time_was_spent_on_is_told() -> None:
     found = [point(0, 0, "input"), point(1, 1), point(2, 2), point(3, 3, "answered")]
     found += [point(4, 14, kind="human"), point(5, 15), point(6, 27, "tip")]
@@ -226,25 +203,6 @@ def test_what_the_time_was_spent_on_is_told() -> None:
     one = Scrubber([point(0, 5, "error")])
     assert drawn(one, 4) == "eRRR"
     assert {cell.key for cell in one.cells(4)} == {("", "00000")}
-
-
-def test_ten_thousand_checkpoints_fit_in_any_width() -> None:
-    found = [point(n, n, "error" if n == 3333 else "step") for n in range(10_000)]
-    scrubber = Scrubber(found)
-    for width in (1, 3, 80, 300):
-        line = drawn(scrubber, width)
-        assert (line.count("e"), line.index("e")) == (1, int(3333.3 * width / 9999.9 - 1e-4))
-        assert len(line) == width
-    error = next(one for one in scrubber.cells(80) if one.sign == "error")
-    assert error.key == ("", "03333")
-
-
-def test_a_checkpoint_of_a_subgraph_has_the_column_of_the_step_before_it() -> None:
-    ids = [f"1f1e5fad-{n}000-6000-8000-000000000000" for n in range(4)]
-    scrubber = Scrubber([TimedPoint(("", one), time_of(one), "run", "step") for one in ids])
-    inner = ("sub:1", "1f1e5fad-1800-6000-8000-000000000000")
-    assert scrubber.column(inner, 40) == scrubber.column(("", ids[1]), 40)
-    assert scrubber.column(("sub:1", "no uuid"), 40) is None
 
 
 def test_the_worst_that_happened_at_a_checkpoint_is_told() -> None:
@@ -260,3 +218,18 @@ def test_the_worst_that_happened_at_a_checkpoint_is_told() -> None:
         *("error", "question", "question", "edit", "answered", "step", "input", "input", "tip")
     ]
     assert point_sign(**{**facts, "is_forked": True}) == "fork"
+
+
+def test_ten_thousand_checkpoints_fit_in_any_width() -> None:
+    found = [point(n, n, "error" if n == 3333 else "step") for n in range(10_000)]
+    scrubber = Scrubber(found)
+    line = drawn(scrubber, 80)
+    assert (line.count("e"), line.index("e"), len(line)) == (1, 26, 80)
+
+
+def test_a_checkpoint_of_a_subgraph_has_the_column_of_the_step_before_it() -> None:
+    ids = [f"1f1e5fad-{n}000-6000-8000-000000000000" for n in range(4)]
+    scrubber = Scrubber([TimedPoint(("", one), time_of(one), "run", "step") for one in ids])
+    inner = ("sub:1", "1f1e5fad-1800-6000-8000-000000000000")
+    assert scrubber.column(inner, 40) == scrubber.column(("", ids[1]), 40)
+    assert scrubber.column(("sub:1", "no uuid"), 40) is None

@@ -29,7 +29,6 @@ from ckpt_cli.core.tree import (
 from ckpt_cli.render.text import Ui, cell_len
 from ckpt_cli.render.tree import tree_lines
 from ckpt_cli.render.tree_pictures import mermaid_lines
-from tests.kit.cases import cases
 from tests.kit.strategies import few
 from tests.kit.trees import tree_of
 
@@ -94,7 +93,6 @@ NEST: dict[str, Any] = {"nest": True}
 SHAPES: dict[str, tuple[list[Skeleton], dict[str, Any], str]] = {
     "plain steps fold": (chain("abcdef"), {}, "a/:bcde/f head"),
     "two steps are not worth a fold": (chain("abcd"), {}, "a/b/c/d head"),
-    "unfolded": (chain("abcdef"), {"unfold": True}, "a/b/c/d/e/f head"),
     "inputs and questions never fold": (STEPS, {}, "a/:bcd/e/:fgh/i/:jkl/m head"),
     "the branch of the newest is the trunk": (FORKED, {}, "a/|-b/|c tip/x/y head"),
     "that of the head is": (FORKED, {"heads": {"": "c"}}, "a/|-x/|y tip/b/c head"),
@@ -117,6 +115,8 @@ SHAPES: dict[str, tuple[list[Skeleton], dict[str, Any], str]] = {
     "quiet calls share a row": (calls(), {}, "a/|(n:t0 n:t1 n:t2 n:t3 n:t4 5)/b head"),
     "calls of which one asks": (calls(3), {}, f"a/{'/'.join(FIVE)}/b head"),
     "nested for ever": ([*chain("a"), *chain("b", DEEP)], {}, f"a head/[{DEEP}]/b head"),
+    "a missing parent": ([*AB, *chain("xy", under="pruned")], {}, "a/b tip/x/y head"),
+    "a loop of parents": (chain("abc", under="c"), {}, "a/b/c head"),
     "nothing": ([], {}, ""),
 }
 
@@ -125,22 +125,6 @@ SHAPES: dict[str, tuple[list[Skeleton], dict[str, Any], str]] = {
 def test_the_rows_of_a_tree(name: str) -> None:
     items, how, rows = SHAPES[name]
     assert "/".join(sketch(plan_tree(items, **how))) == rows
-
-
-@cases(
-    "items rows trouble",
-    ([*chain("ab"), *chain("xy", under="pruned")], "a/b tip/x/y head", {"x": "parent gone"}),
-    # It is cut below its greatest id.
-    (chain("abc", under="c"), "a/b/c head", {"a": "loop"}),
-    ids=["a missing parent", "a loop of parents"],
-)
-def test_a_tree_begins_where_parents_are_not_what_they_should(
-    items: list[Skeleton], rows: str, trouble: dict[str, str]
-) -> None:
-    plan = plan_tree(items)
-    assert "/".join(sketch(plan)) == rows
-    steps = [row for row in plan.rows if isinstance(row, StepRow)]
-    assert {row.id: row.trouble for row in steps if row.trouble} == trouble
 
 
 def test_a_plan_counts_what_it_has() -> None:
@@ -225,12 +209,8 @@ def test_rows_cover_each_checkpoint_once(items: list[Skeleton], nest: bool, unfo
 
 
 def test_a_long_thread_and_deep_branches_are_planned() -> None:
-    items = [
-        Skeleton("", f"{n:06}", f"{n - 1:06}" if n else None, n, tasks=(str(n),))
-        for n in range(10_000)
-    ]
-    assert [type(row) for row in plan_tree(items).rows] == [StepRow, FoldRow, StepRow]
-    items = items[:2_000] + [Skeleton("", f"{n:06}", f"{3999 - n:06}") for n in range(2000, 4000)]
+    items = [Skeleton("", f"{n:06}", f"{n - 1:06}" if n else None, n) for n in range(2_000)]
+    items += [Skeleton("", f"{n:06}", f"{3999 - n:06}") for n in range(2000, 4000)]
     steps = [row for row in plan_tree(items).rows if isinstance(row, StepRow)]
     assert max(row.depth for row in steps) == 1_999
     assert max(len(row.lanes) for row in steps) <= 12
@@ -313,30 +293,6 @@ def check(lines: list[str], picture: str) -> None:
     assert "\n".join(lines).strip() == picture.strip("\n")
 
 
-def test_steps_are_lines_and_plain_ones_fold_between_the_turns() -> None:
-    thread = begun()
-    for n in range(3):
-        thread.add(f"b{n}0a", "agent")
-        thread.add(f"b{n}0b", "tools", "tools")
-    thread.add("cc01", source="input", writes=2)
-    thread.add("cc02", "agent", next=())
-    check(
-        thread.picture(status="done"),
-        """
-thread trip   10 checkpoints · done
-
-◆ aa01 -1  input               1 write  10:42:00
-┊ 7 steps  agent ×3, tools ×6  10:42:02–10:42:14
-◆ cc01  7  input              2 writes  10:42:16
-● cc02  8  agent → END  ● head          10:42:18
-
-┊ 7 plain steps folded; --unfold shows all
-""",
-    )
-    thread.items[3] = thread.items[3]._replace(ran=None)
-    assert "┊ 7 steps  agent ×3, tools ×4, …" in "\n".join(thread.picture())
-
-
 def test_branches_forks_and_what_a_step_asked_stand_under_it() -> None:
     thread = begun()
     thread.add("bb01", "plan", "worker", "worker", answered=2, writes=7)
@@ -364,26 +320,18 @@ thread trip   8 checkpoints · 3 branches · interrupted
   ? Sure?\n
 """,
     )
+    in_ascii = "\n".join(thread.picture(unicode=False))
+    assert in_ascii.isascii()
+    for part in ("thread trip   8 checkpoints, 3 branches", "> aa01", "|-o bb01", "| |   x T"):
+        assert part in in_ascii
+    for part in ("~ cc01  2  fork", "o tip", "* dd02  2  one -> two  * head", "+ 2 answered"):
+        assert part in in_ascii
 
 
 def test_parents_that_are_gone_or_form_a_loop_are_named() -> None:
     thread = Thread()
     thread.add("aa07", "agent", under="1f1e5fa1-9b4d-6402-bfff-0000deadbeef", step=4, writes=1)
-    thread.add("aa08", "tools", next=())
-    thread.last.clear()
-    thread.add("bb01", source="input")
-    check(
-        thread.picture(),
-        """
-thread trip   3 checkpoints · 2 branches
-
-┆ its parent deadbeef is not stored
-○ aa07  4  agent      1 write  10:42:00
-○ aa08  5  tools → END  ○ tip  10:42:02
-
-● bb01 -1  input → ?  ● head   10:42:04
-""",
-    )
+    assert thread.picture()[2] == "┆ its parent deadbeef is not stored"
     loop = begun()
     loop.items[0] = loop.items[0]._replace(parent_checkpoint_id=loop.ids["aa02"])
     assert loop.picture()[2] == "┆ its parents form a loop"
@@ -417,20 +365,15 @@ memory   1 checkpoint · keeps its state between calls
 ● ff01 -1  remember → END  ● head                      10:42:14
 """,
     )
-    assert research().picture(nest=True)[4:11] == [
+    assert research().picture(nest=True)[4:8] == [
         "│ ╰ research:9c1e2b07…  4 checkpoints   10:42:04–10:42:10",
         "│   ◆ dd01 -1  input                    1 write  10:42:04",
         "│   │ ╰ fetch:17e0aa55…  2 checkpoints  10:42:06–10:42:08",
         "│   │   ◆ ee01 -1  input                1 write  10:42:06",
-        "│   │   ● ee02  0  get → END                     10:42:08",
-        "│   ● dd02  0  fetch → END                       10:42:10",
-        "● aa03  1  research → END  ● head                10:42:12",
     ]
     alone = research()
     alone.items = [item for item in alone.items if item.checkpoint_ns.startswith("research")]
-    assert alone.picture()[0] == (
-        "thread trip · research:9c1e2b07…   4 checkpoints · 1 subgraph call"
-    )
+    assert "thread trip · research:9c1e2b07…   4 checkpoints" in alone.picture()[0]
 
 
 def test_calls_and_questions_inside_them_stand_under_their_step() -> None:
@@ -439,6 +382,10 @@ def test_calls_and_questions_inside_them_stand_under_their_step() -> None:
     for n, task in enumerate(tasks):
         thread.add(f"dd0{n}", ns=f"research:{task}", source="input", next=())
     assert "  ╰ research ×5  5 checkpoints · done  10:42:04–10:42:12" in thread.picture()
+    for status, errors in (("pending", ()), ("error", ("E",))):
+        thread = begun(tasks=("1",))
+        thread.add("dd01", ns="call:1", errors=errors, next=("x",))
+        assert f"╰ call:1  1 checkpoint · {status}" in "\n".join(thread.picture())
     thread = begun(tasks=("9c1e2b07-aaaa",))
     facts: dict[str, Any] = {"writes": 1, "questions": ("Go on?",)}
     thread.nodes["", thread.ids["aa02"]] = StepDetails(
@@ -450,24 +397,6 @@ def test_calls_and_questions_inside_them_stand_under_their_step() -> None:
         "  ? Go on?",
         "  ╰ research:9c1e2b07…  1 checkpoint · interrupted  10:42:04",
     ]
-    assert thread.picture(nest=True)[4:] == [
-        "  ╰ research:9c1e2b07…  1 checkpoint      10:42:04",
-        "    ● dd01 -1  input → ask       1 write  10:42:04",
-        "      ? Go on?",
-    ]
-
-
-@cases(
-    "status facts",
-    ("interrupted", {"questions": ("?",), "next": ("x",)}),
-    ("error", {"errors": ("E",), "next": ("x",)}),
-    ("pending", {"next": ("x",)}),
-    ("done", {"next": ()}),
-)
-def test_a_call_says_how_it_ended(status: str, facts: dict[str, Any]) -> None:
-    thread = begun(tasks=("1",))
-    thread.add("dd01", ns="call:1", **facts)
-    assert f"╰ call:1  1 checkpoint · {status}" in "\n".join(thread.picture())
 
 
 def test_days_are_named_where_they_change() -> None:
@@ -498,63 +427,8 @@ thread trip   5 checkpoints · 2 branches
         over_midnight.now += timedelta(hours=6)
         over_midnight.add(f"b{n}00", "agent")
     over_midnight.add("cc01", "agent", next=())
-    assert "┊ 4 steps  agent ×3  10:42:02–04:42:08 +1d" in over_midnight.picture()
-
-
-def test_ids_without_time_leave_no_column_for_it() -> None:
-    thread = Thread([Skeleton("", "one", None, 0), Skeleton("", "two", "one", 1)])
-    thread.nodes = {("", "one"): StepDetails(), ("", "two"): StepDetails(next=())}
-    assert thread.picture()[2:] == ["○ one 0  ?", "● two 1  ? → END  ● head"]
-
-
-def test_the_ascii_form_says_the_same() -> None:
-    thread = begun(tasks=("9c1e2b07-aaaa",))
-    thread.add("dd01", ns="research:9c1e2b07-aaaa", source="input", next=())
-    thread.add("aa03", "research", "research", answered=1)
-    thread.add("bb01", "tools", next=())
-    thread.add("cc01", source="fork", under="aa03", forked_from="aa03")
-    for n in range(3):
-        thread.add(f"cc1{n}", "agent")
-    thread.add("cc20", "agent", next=("pay",), questions=("Pay?",), errors=("E()",))
-    check(
-        thread.picture(unicode=False),
-        """
-thread trip   10 checkpoints, 2 branches, 1 subgraph call
-
-> aa01 -1  input                     1 write  10:42:00
-o aa02  0  __start__                 1 write  10:42:02
-| ` research:9c1e2b07...  1 checkpoint, done  10:42:04
-o aa03  1  research x2  + answered            10:42:06
-|-o bb01  2  tools -> END  o tip              10:42:08
-~ cc01  2  fork of aa03                       10:42:10
-: 3 steps  agent x3                  10:42:12-10:42:16
-* cc20  6  agent -> pay  * head               10:42:18
-  ? Pay?
-  x E()
-
-: 3 plain steps folded; --unfold shows all
-""",
-    )
-
-
-def test_long_and_wide_texts_are_cut_to_the_width() -> None:
-    thread = begun()
-    assert thread.picture(width=200) == thread.picture(width=80)
-    thread.add("aa03", *[f"节点名称很长的第{n}个步骤" for n in range(9)], writes=12)
-    thread.add(
-        "aa04",
-        *[f"node_with_a_long_name_{n}" for n in range(9)],
-        next=tuple(f"another_long_name_{n}" for n in range(9)),
-        questions=("要不要退款" * 20,),
-    )
-    lines = thread.picture()
-    assert max(map(cell_len, lines)) == 80
-    assert lines[4:] == [
-        "○ aa03  1  节点名称很长的第0个步骤, 节点名称很长的第1个步…   12 writes  10:42:04",
-        "● aa04  2  node_with_a_long_name_0,… → another_long_name_0,…  ● head    10:42:06",
-        "  ? 要不要退款要不要退款要不要退款要不要退款要不要退款要不要退款要不要退款要不…",
-    ]
-    assert max(map(cell_len, thread.picture(width=120))) == 120
+    over_midnight.items[3] = over_midnight.items[3]._replace(ran=None)
+    assert "┊ 4 steps  agent ×2, …  10:42:02–04:42:08 +1d" in over_midnight.picture()
 
 
 def test_ids_are_never_cut() -> None:
@@ -567,50 +441,46 @@ def test_ids_are_never_cut() -> None:
     assert any("s" * 30 in text and "10:42:02" in text for text in texts)
 
 
-def test_deep_branches_lose_their_outermost_lanes() -> None:
-    thread = Thread()
-    depth = 30
-    for n in range(depth):
-        thread.add(f"a{n:03}", "agent")
-    for n in range(depth):
-        thread.add(f"b{n:03}", "agent", under=f"a{depth - 1 - n:03}")
-    lines = thread.picture()
-    assert max(map(cell_len, lines)) <= 80
-    assert any(text.startswith("⋯ │ │") for text in lines)
-
-
-ANY_NAMES = st.text(max_size=30)
+NASTY = "\x1b[31mred\r\n\x9b\u202e[bold]x[/bold]\x00"
+TEXTS = st.text(max_size=30) | st.sampled_from([NASTY, '"]', "<br/>", "end", "#35;", "%%{init}%%"])
+NAMES = st.lists(TEXTS, max_size=6).map(tuple)
+FEW = st.lists(TEXTS, max_size=2).map(tuple)
 DETAILS = st.builds(
     StepDetails,
     at=st.none() | st.datetimes(timezones=st.just(UTC)),
     step=st.none() | st.integers(-2, 100_000),
     source=st.sampled_from([None, "input", "loop", "update", "fork", "other"]),
-    ran=st.lists(ANY_NAMES, max_size=6).map(tuple),
+    ran=NAMES,
     writes=st.integers(0, 1000),
-    next=st.none() | st.lists(ANY_NAMES, max_size=6).map(tuple),
-    questions=st.lists(ANY_NAMES, max_size=2).map(tuple),
+    next=st.none() | NAMES,
+    questions=FEW,
     answered=st.integers(0, 3),
-    errors=st.lists(ANY_NAMES, max_size=2).map(tuple),
+    errors=FEW,
     forked_from=st.none() | st.text(min_size=1, max_size=10),
-    problem=st.none() | ANY_NAMES,
+    problem=st.none() | TEXTS,
 )
 MADE_IDS = st.integers(0, 40).map(lambda n: make_id(ticks_at(START + timedelta(seconds=n)), n, n))
-ITEMS = st.builds(
-    Skeleton,
-    checkpoint_ns=st.sampled_from(["", "", "memory", "a:1", "a:1|b:2"]) | st.text(max_size=20),
-    checkpoint_id=MADE_IDS,
-    parent_checkpoint_id=st.none() | MADE_IDS,
-    ran=st.none() | st.lists(ANY_NAMES, max_size=3).map(tuple),
-    tasks=st.lists(st.sampled_from("123"), max_size=2).map(tuple),
-)
+
+
+def steps(ids: st.SearchStrategy[str]) -> st.SearchStrategy[list[tuple[Skeleton, StepDetails]]]:
+    items = st.builds(
+        Skeleton,
+        checkpoint_ns=st.sampled_from(["", "", "memory", "a:1", "a:1|b:2"]) | TEXTS,
+        checkpoint_id=ids,
+        parent_checkpoint_id=st.none() | ids,
+        ran=st.none() | FEW,
+        tasks=st.lists(st.sampled_from("123"), max_size=2).map(tuple),
+    )
+    found = st.tuples(items, DETAILS)
+    return st.lists(found, max_size=25, unique_by=lambda pair: pair[0].key)
 
 
 @few
 @given(
-    found=st.lists(st.tuples(ITEMS, DETAILS), max_size=25, unique_by=lambda pair: pair[0].key),
+    found=steps(MADE_IDS),
     unfold=st.booleans(),
     nest=st.booleans(),
-    thread_id=st.text(max_size=120),
+    thread_id=st.text(max_size=120) | st.just(NASTY),
     width=st.integers(80, 130),
     unicode=st.booleans(),
 )
@@ -627,16 +497,6 @@ def test_no_line_is_too_wide_or_holds_a_control_character(
     assert all(is_harmless(one) for one in text)
     for row in plan.rows:
         assert not isinstance(row, StepRow) or any(refs[row.id] in one for one in text)
-
-
-def test_data_cannot_bring_control_characters_into_the_picture() -> None:
-    thread = begun()
-    nasty = "\x1b[31mred\r\n\x9b\u202e[bold]x[/bold]\x00"
-    thread.add("aa03", nasty, next=(nasty,), questions=(nasty,), errors=(nasty,), problem=nasty)
-    thread.add("dd01", ns=f"{nasty}:{nasty}", source="input")
-    thread.add("dd02", ns=nasty, source="input")
-    lines = thread.picture(thread_id=nasty, status=nasty, nest=True)
-    assert [text for text in lines if not is_harmless(text)] == []
 
 
 # Mermaid flowcharts, which no data can break out of ------------------------------------------
@@ -690,15 +550,10 @@ def test_steps_forks_and_folds_are_boxes_with_arrows() -> None:
 def test_a_call_is_a_box_or_a_block_of_its_own() -> None:
     items = [Skeleton("", "a", None, tasks=("t",)), Skeleton("", "b", "a")]
     items += [Skeleton("sub:t", "x", None), Skeleton("memory", "m", None)]
-    assert body(chart(items)) == [
-        "flowchart TD",
-        'n0["a<br/>work"]',
-        'n1[["sub#58;t<br/>1 checkpoint"]]',
-        'n2["b<br/>work → ?<br/>● head"]',
-        'subgraph n3["memory<br/>1 checkpoint"]',
-        'n4["m<br/>work → ?<br/>● head"]',
-        *("end", "n0 -.- n1", "n0 --> n2"),
-    ]
+    box, *others = body(chart(items))[2:]
+    assert box == 'n1[["sub#58;t<br/>1 checkpoint"]]'
+    assert others[1] == 'subgraph n3["memory<br/>1 checkpoint"]'
+    assert others[3:] == ["end", "n0 -.- n1", "n0 --> n2"]
     assert body(chart(items, nest=True))[3:6] == [
         'subgraph n1["sub#58;t<br/>1 checkpoint"]',
         'n2["x<br/>work → ?"]',
@@ -706,41 +561,12 @@ def test_a_call_is_a_box_or_a_block_of_its_own() -> None:
     ]
 
 
-def test_quotes_brackets_and_html_become_character_codes() -> None:
-    nasty = '"]; click n0 "javascript:x" <img src=x>\n%%{init}%% `#quot;` end'
-    box = chart([Skeleton("", "a", None)], {"a": StepDetails(ran=(nasty,), next=())})[1]
-    assert LINE.fullmatch(box)
-    for sign in ('"]', "javascript:", "<img", "%%", "`", "#quot", "\n"):
-        assert sign not in box[len('  n0["') : -len('"]')].replace("<br/>", "")
-
-
-TEXT = st.text(max_size=40) | st.sampled_from(['"]', "<br/>", "end", "#35;", "ﬂ°°60¶ß", "a:1|b"])
-TEXTS = st.lists(TEXT, max_size=2).map(tuple)
-NAMED = st.builds(
-    Skeleton,
-    checkpoint_ns=TEXT | st.sampled_from(["", "", "a:1"]),
-    checkpoint_id=TEXT,
-    parent_checkpoint_id=st.none() | TEXT,
-    ran=TEXTS,
-    tasks=st.just(("1",)),
-)
-
-
 @few
-@given(
-    st.lists(NAMED, max_size=20, unique_by=lambda item: item.key),
-    st.builds(
-        StepDetails,
-        source=st.sampled_from([None, "input", "update", "fork"]),
-        ran=TEXTS,
-        next=st.none() | TEXTS,
-        questions=st.lists(TEXT, max_size=1).map(tuple),
-        problem=st.none() | TEXT,
-    ),
-    st.booleans(),
-)
-def test_each_line_has_a_known_form(items: list[Skeleton], node: StepDetails, nest: bool) -> None:
-    lines = chart(items, {item.checkpoint_id: node for item in items}, nest=nest)
+@given(steps(TEXTS), st.booleans())
+def test_each_line_has_a_known_form(found: list[tuple[Skeleton, StepDetails]], nest: bool) -> None:
+    """No data breaks out of its label."""
+    items = [item for item, _ in found]
+    lines = chart(items, {item.checkpoint_id: node for item, node in found}, nest=nest)
     assert [text for text in lines if not LINE.fullmatch(text)] == []
     boxes = [text for text in lines if re.match(r"  (  )?n\d+[\[({]", text)]
     shown = plan_tree(items, nest=nest)
@@ -748,3 +574,15 @@ def test_each_line_has_a_known_form(items: list[Skeleton], node: StepDetails, ne
         type(row).__name__ in {"StepRow", "FoldRow"} or not getattr(row, "nested", True)
         for row in shown.rows
     )
+
+
+def test_deep_branches_lose_their_outermost_lanes() -> None:
+    thread = Thread()
+    depth = 30
+    for n in range(depth):
+        thread.add(f"a{n:03}", "agent")
+    for n in range(depth):
+        thread.add(f"b{n:03}", "agent", under=f"a{depth - 1 - n:03}")
+    lines = thread.picture()
+    assert max(map(cell_len, lines)) <= 80
+    assert any(text.startswith("⋯ │ │") for text in lines)

@@ -50,27 +50,18 @@ def found(text: str) -> list[Value]:
     "text path",
     ("messages[-1].content", ("messages", -1, "content")),
     ('a.b[0]["odd.key"]', ("a", "b", 0, "odd.key")),
-    ("a['odd.key']", ("a", "odd.key")),
     ("[-1]", (-1,)),
     (".a", ("a",)),
     (".", ()),
     ("messages[].content", ("messages", All.ALL, "content")),
-    ("branch:to:agent", ("branch:to:agent",)),
     ('."a b".c', ("a b", "c")),
     (""""a.b".c."d.e"[0].'f.g'""", ("a.b", "c", "d.e", 0, "f.g")),
     (r'["a\"]\n"]', ('a"]\n',)),
-    ("[ 0 ]", (0,)),
     (".[0].[]", (0, All.ALL)),
     ("a.0", ("a", "0")),
-    ("日本", ("日本",)),
 )
 def test_paths_are_read(text: str, path: Path) -> None:
     assert parse_path(text) == path
-
-
-def test_paths_are_written_as_people_write_them() -> None:
-    for text in ("messages[-1].content", '["odd.key"]["a b"]', "[0].a", "."):
-        assert format_path(parse_path(text)) == text
 
 
 WRONG = ["", "a.", "a..b", "a[", "a[x]", "a[1", "[0]a", "a b", 'a["x]', r'a["\q"]', "a[1.5]", " a"]
@@ -107,11 +98,9 @@ def test_any_text_is_a_path_or_a_usage_error(text: str) -> None:
     ("messages[-1].content", ["yes"]),
     ("messages[].content", ["hi", "yes"]),
     ("messages[].tool_calls[].name", ["look_up"]),
-    ('["odd.key"]["a b"]', [1]),
     ('["odd.key"][7]', ["seven"]),
     ('["odd.key"][]', [1, 2, 3, "seven"]),
     ("files[]", []),
-    ("files[].name", []),
     ("big[1]", [2]),
     ("n", [1]),
 )
@@ -135,10 +124,8 @@ def test_places_and_first_steps_are_named() -> None:
     ("messages[0].text", "no 'text' in 'messages[0]'", "it has content, type"),
     ("messages[2]", "no '[2]' in 'messages'", "it is a list of 2 items: [0] to [1]"),
     ("messages.content", "no 'content' in 'messages'", "or [] for all"),
-    ("messages[].nope", "no 'nope' in 'messages[0]'", "it has content, type"),
     ("files[0]", "no '[0]' in 'files'", "it is a list of 0 items"),
     ("n.x", "no 'x' in 'n'", "it is a single value (int)"),
-    ("n[]", "no '[]' in 'n'", "it is a single value (int)"),
     ("raw.x", "no 'x' in 'raw'", "it was not read: pickle is off"),
     ("big[2]", "no '[2]' in 'big'", "2 items: [0] to [1], or [] for all (it was cut)"),
 )
@@ -147,13 +134,6 @@ def test_a_path_that_leads_nowhere_says_what_is_there(text: str, message: str, h
         found(text)
     assert error.value.message == message
     assert hint in (error.value.hint or "")
-
-
-def test_many_keys_are_not_all_named() -> None:
-    state: Value = {f"k{n}": n for n in range(100)}
-    with pytest.raises(NotFound) as error:
-        select(state, ("x",))
-    assert (error.value.hint or "").endswith("k19 and 80 more")
 
 
 @given(values)
@@ -165,19 +145,10 @@ def test_a_long_text_or_item_is_cut_wherever_it_stands() -> None:
     found = clip(Tagged("a.B", {"text": "x" * (LONGEST + 1), "short": "y"}))
     cut = Cut("x" * LONGEST, LONGEST + 1, "only its beginning is shown", "character")
     assert found == Tagged("a.B", {"text": cut, "short": "y"})
-    found, is_cut = clip_state([{"n": 1}, list(range(1000))])
-    assert is_cut
-    assert isinstance(found, Cut)
-    assert found.reason == "its last one is shown"
-    assert isinstance(found.kept[0], Cut)  # type: ignore[index]
-
-
-def test_no_more_than_so_many_parts_are_kept_in_all() -> None:
     found = clip([[n] * 10 for n in range(MOST)])
     assert isinstance(found, Cut)
     assert isinstance(found.kept, list)
     assert sum(1 + len(one) for one in found.kept if isinstance(one, list)) <= MOST
-    assert (found.size, found.unit) == (MOST, "item")
     assert found.reason == f"its first {len(found.kept):,} are shown"
 
 
@@ -190,12 +161,8 @@ def test_a_page_keeps_the_end_of_a_list_and_the_beginning_of_all_else() -> None:
     assert 10 < len(found.kept) < PAGE.parts  # type: ignore[arg-type]
     assert (found.size, found.unit) == (1000, "item")
     assert clip_state(b"x" * 65) == (Cut(b"x" * 64, 65, "only its beginning is shown"), True)
-    text, is_cut = clip_state("x" * 1001)
-    assert is_cut
-    assert isinstance(text, Cut)
-    assert text.kept == "x" * 1000
-
-
-@cases("value", [1, [2, {"a": b"x"}]], {"a": Cut("ab", 9, "cut before")}, [], "text", None)
-def test_a_small_value_is_no_less_on_a_page(value: Any) -> None:
-    assert clip_state(value) == (value, False)
+    small: list[Any] = [[1, [2, {"a": b"x"}]], {"a": Cut("ab", 9, "cut before")}, [], None]
+    assert [clip_state(one) for one in small] == [(one, False) for one in small]
+    found, _ = clip_state([{"n": 1}, list(range(1000))])
+    assert isinstance(found, Cut)
+    assert found.reason == "its last one is shown"

@@ -1,7 +1,6 @@
 """Values on one line, in full, and as a tree that folds."""
 
 import math
-import re
 from collections.abc import Iterator
 from itertools import islice
 from random import Random
@@ -74,28 +73,18 @@ def test_nothing_is_left_out_of_a_block(text: str, width: int) -> None:
 @cases(
     "value text",
     (None, "null"),
-    (True, "true"),
-    (12, "12"),
     (1.0, "1.0"),
     (math.nan, "nan"),
-    ("plain text", "plain text"),
     ("hello, world", "hello, world"),
     ("42", '"42"'),
-    ("-1e5", '"-1e5"'),
     ("null", '"null"'),
     ("", '""'),
     (" padded", '" padded"'),
     ('{"a": 1}', '"{\\"a\\": 1}"'),
-    ("two\nlines", r"two\nlines"),
     ("\x1b[31m[bold]", r"\x1b[31m[bold]"),
     (b"\x00\xff", "2 B: 00 ff"),
-    (b"", "0 B"),
-    ([], "[]"),
     ([1, "a", "b, c"], '[1, a, "b, c"]'),
-    ([[1, 2], []], "[[1, 2], []]"),
-    ({}, "{}"),
     ({"a": 1, "b": "x: y", 3: None}, '{a: 1, b: "x: y", 3: null}'),
-    ({"a, b": 1}, '{"a, b": 1}'),
     (Tagged("datetime.datetime", "2026-04-07T10:30:00+05:30"), "2026-04-07T10:30:00+05:30"),
     (Tagged("datetime.date", [2026, 2, 8]), "2026-02-08"),
     (Tagged("datetime.timedelta", [-1, 5, 7]), "-1 day, 0:00:05.000007"),
@@ -104,13 +93,11 @@ def test_nothing_is_left_out_of_a_block(text: str, width: int) -> None:
     (Tagged("uuid.UUID", "0" * 31 + "7"), "00000000-0000-0000-0000-000000000007"),
     (Tagged("pathlib.PosixPath", ["/", "var", "log"]), "/var/log"),
     (Tagged("pathlib.PureWindowsPath", ["C:\\", "x"]), "C:\\x"),
-    (Tagged("ipaddress.IPv4Address", "10.0.0.1"), "10.0.0.1"),
     (Tagged("app.Color", "red"), 'Color("red")'),
     (Tagged("app.Point", {"x": 1, "y": "2"}), 'Point(x=1, y="2")'),
     (Tagged("langgraph.types.Send", ["node", {"x": 1}]), 'Send("node", {x: 1})'),
     (Tagged("builtins.set", ["a", "b"]), "{a, b}"),
     (Tagged("builtins.set", []), "set()"),
-    (Tagged("builtins.tuple", [1, 2]), "(1, 2)"),
     (ARRAY, "ndarray int64 2×3 [[1, 2, 3], [4, 5, 6]]"),
     (Opaque("pickle", 1229, "ab", "pickle is off"), "pickle, 1.2 KiB, not read: pickle is off"),
     (Cut([1, 2], 2 << 20, "too long"), "[1, 2] (cut, 2.0 MiB in all: too long)"),
@@ -123,10 +110,8 @@ def test_values_are_short_and_plain(value: Value, text: str) -> None:
 @cases(
     "value text",
     (message("Human", "hello"), "human: hello"),
-    ({"role": "user", "content": "hello"}, "user: hello"),
     (message("Tool", "found it", name="search"), "tool search: found it"),
     (ASKING, 'ai: Let me see. [tool_calls: search(query="x", n=3)]'),
-    (message("AI", "", tool_calls=[call("a"), call("b")]), "ai: [tool_calls: a(), b()]"),
     (message("AI", "", invalid_tool_calls=[call("a")]), "ai: [tool_calls: invalid a()]"),
     (message("Remove", "", id="m1"), "remove: m1"),
     (
@@ -136,7 +121,6 @@ def test_values_are_short_and_plain(value: Value, text: str) -> None:
     (Tagged("langchain_core.messages.AIMessageChunk", {"content": "x"}), "ai: x"),
     (OPENAI, 'assistant: [tool_calls: f("{\\"a\\": 1}")]'),
     ([message("Human", "hello")], "[1 message]"),
-    ([message("Human", "hello"), ASKING], "[2 messages]"),
     (Tagged("langgraph.DeltaSnapshot", [ASKING, ASKING]), "DeltaSnapshot(2 messages)"),
 )
 def test_messages_say_who_says_what(value: Value, text: str) -> None:
@@ -147,9 +131,7 @@ def test_messages_say_who_says_what(value: Value, text: str) -> None:
     "value width text",
     ("long text here", 8, "long te…"),
     ("日本語日本語", 8, "日本語…"),
-    ("null and void", 5, "null…"),
     (list(range(100)), 30, "[100 items]"),
-    ({"a": 1, "b": "x" * 50, "c": 2}, 40, "{a: 1, b: xxxxxxxxxxxxxxxxxxxxxxx…, …}"),
     ({"a": 1, "b": "x" * 50, "c": 2}, 60, "{a: 1, b: xxxxxxxxxxxxxxxxxxxxxxxxxxxx…, c: 2}"),
     ({"a": 1, "b": [1, 2, 3, 4, 5]}, 16, "{a: 1, b: …}"),
     (ARRAY, 36, "ndarray int64 2×3 [[1, 2, 3], …]"),
@@ -207,44 +189,6 @@ big:
     )
 
 
-def test_a_block_of_messages_is_a_transcript() -> None:
-    value: list[Value] = [
-        message("Human", "Where is it?\nI wait.", id="h1", additional_kwargs={}, name=None),
-        message(
-            "AI",
-            "",
-            id="a1",
-            tool_calls=[call("look_up", "c1", query="order 1138")],
-            usage_metadata={"input_tokens": 3},
-        ),
-        message("Tool", "shipped", id="t1", name="look_up", tool_call_id="c1", status="success"),
-    ]
-    assert (
-        "\n".join(block({"messages": value}, 2, 60))
-        == """\
-  messages:
-    - human (h1)
-        Where is it?
-        I wait.
-    - ai (a1)
-        call look_up (c1)
-          query: order 1138
-        usage_metadata:
-          input_tokens: 3
-    - tool look_up (t1)
-        shipped
-        tool_call_id: c1
-        status: success"""
-    )
-
-
-def test_long_lines_are_wrapped_at_blanks() -> None:
-    lines = list(block({"text": "word " * 20 + "x" * 50}, 0, 32))
-    assert (lines[0], lines[1]) == ("text: |", "  word word word word word word")
-    assert all(cell_len(text) <= 32 for text in lines)
-    assert re.sub(r"\s", "", "".join(lines[1:])) == "word" * 20 + "x" * 50
-
-
 @cases("item", 10**6, "x" * 500, b"x" * 500, [[], {}], Tagged("uuid.UUID", "x" * 50))
 @pytest.mark.parametrize("width", [80, 1_000_000])
 def test_much_inside_of_many_lists_is_not_written_out_for_each(item: Value, width: int) -> None:
@@ -252,21 +196,6 @@ def test_much_inside_of_many_lists_is_not_written_out_for_each(item: Value, widt
     for _ in range(190):
         value = [value, 1]
     assert len(list(islice(block(value, 0, width), 200))) == 200
-
-
-def test_what_is_long_is_on_one_line_if_that_is_long_enough() -> None:
-    text = "x" * 50_000
-    assert list(block({"k": text}, 0, 1_000_000)) == [f"k: {text}"]
-    numbers: list[Value] = [0.123456789] * 4_000
-    assert list(block([numbers], 0, 1_000_000)) == [f"[{summary(numbers, 1_000_000)}]"]
-
-
-def test_a_deep_value_can_be_shown() -> None:
-    value: Value = 1
-    for level in range(133):
-        value = Tagged("app.A", {"x": value}) if level % 2 else [value]
-    assert len(list(block(value, 0, 80))) > 50
-    assert summary(value, 80).startswith("[A(x=[A(x=")
 
 
 @given(st.text("ab 日", max_size=80), st.integers(20, 40), st.text(), st.integers(1, 20))
@@ -345,14 +274,6 @@ def test_what_is_open_is_shown_with_all_that_is_directly_below(
         assert all(line.text == safe_text(line.text) for line in lines)
 
 
-def test_a_long_text_is_whole_in_its_parts() -> None:
-    text = "".join(f"{n} " for n in range(400_000))
-    (more,) = children(channel_node("t", text))
-    ends = [one for one in everything(more) if not children(one)]
-    assert text == text[:BEGINNING] + "".join(str(part_of(one)) for one in ends)
-    assert all(len(children(one)) <= ITEMS for one in everything(more))
-
-
 @pytest.mark.parametrize("number", [0, 1, ITEMS, ITEMS + 1, 3_000, 1_000_000])
 @pytest.mark.parametrize("is_dict", [False, True])
 def test_no_node_has_more_children_than_can_be_seen(number: int, is_dict: bool) -> None:
@@ -369,33 +290,25 @@ def test_no_node_has_more_children_than_can_be_seen(number: int, is_dict: bool) 
 
 
 def test_noise_of_a_message_is_folded_and_what_it_says_is_not() -> None:
-    folded_message = Tagged(
-        "langchain_core.messages.ai.AIMessage",
-        {
-            "response_metadata": {"model": "m", "id": {"a": 1}},
-            "content": "Hello\nWorld",
-            "tool_calls": [{"name": "search", "args": {"city": {"name": "Kyoto"}}, "id": "1"}],
-            "usage_metadata": {"input_tokens": 1},
-            "additional_kwargs": {},
-            "name": None,
-            "status": {"code": 5},
-            "id": "abc",
-            "type": "ai",
-        },
+    noise: dict[str, Value] = {"additional_kwargs": {}, "name": None, "status": {"code": 5}}
+    asked: Value = [{"name": "search", "args": {"city": {"name": "Kyoto"}}, "id": "1"}]
+    metadata: Value = {"model": "m", "id": {"a": 1}}
+    said = message(
+        "AI", "Hello\nWorld", tool_calls=asked, response_metadata=metadata, id="abc", **noise
     )
-    found = list(unfold([channel_node("messages", [folded_message])], {"messages[0]": True}))
+    found = list(unfold([channel_node("messages", [said])], {"messages[0]": True}))
     texts = ["".join(line.text for line in node_lines(one, 200)) for one in found]
     names = [one.name.removeprefix("messages[0]") for one in found]
     assert names == [
         *("messages", "", ".content", ".tool_calls", ".tool_calls[0]", ".tool_calls[0].name"),
         *(".tool_calls[0].args", ".tool_calls[0].args.city", ".tool_calls[0].args.city.name"),
-        *(".tool_calls[0].id", ".status", ".response_metadata", ".usage_metadata", " fields"),
+        *(".tool_calls[0].id", ".status", ".response_metadata", " fields"),
     ]
-    assert texts[-1].strip() == "▸ … id, type, 2 empty fields"
+    assert texts[-1].strip() == "▸ … type, id, 2 empty fields"
     assert "HelloWorld" in texts[2].replace(" ", "")
     below = {one.name for one in everything_below(found[1], 100)}
     assert "messages[0].status" in below
-    assert "messages[0].usage_metadata" not in below
+    assert "messages[0].response_metadata" not in below
 
 
 def test_lines_tell_how_much_is_folded_or_was_cut() -> None:
@@ -404,8 +317,6 @@ def test_lines_tell_how_much_is_folded_or_was_cut() -> None:
         return [line.text.rstrip() for line in node_lines(node, width)]
 
     assert shown(list(range(3000)), is_open=True) == ["  ▾ c  [3,000 items]"]
-    assert shown(list(range(3000)), is_open=False) == ["  ▸ c: [3,000 items]"]
-    assert shown({"a": 1}, is_open=False) == ["  ▸ c: {a: 1}"]
     assert shown(Tagged("m.C", {"a": 1}), is_open=True) == ["  ▾ c  C {1 key}"]
     assert shown(Cut([1], 9, "long"), is_open=True) == ["  ▾ c  [1 item] (cut, 9 B in all: long)"]
     assert shown("two\nline", is_open=True) == ["  ▾ c  (8 characters)", "      two", "      line"]
@@ -416,3 +327,11 @@ def test_lines_tell_how_much_is_folded_or_was_cut() -> None:
     (more,) = children(channel_node("c", "x" * 5_000))
     assert node_lines(more, 60)[0].text.strip() == "… 3,000 more characters"
     assert text_of(Tagged("uuid.UUID", "0" * 32)) is None
+
+
+def test_a_long_text_is_whole_in_its_parts() -> None:
+    text = "".join(f"{n} " for n in range(400_000))
+    (more,) = children(channel_node("t", text))
+    ends = [one for one in everything(more) if not children(one)]
+    assert text == text[:BEGINNING] + "".join(str(part_of(one)) for one in ends)
+    assert all(len(children(one)) <= ITEMS for one in everything(more))

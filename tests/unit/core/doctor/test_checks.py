@@ -1,34 +1,50 @@
-"""The parts of the checks that need no store."""
+"""The checks that need no store: keys, values, steps and calls that contradict each other."""
 
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.memo import remembering
-from ckpt_backends.codec.values import MOST_BYTES, Cut, Opaque, Tagged, Value, unread
+from ckpt_backends.codec.values import Cut, Opaque, Tagged
 from ckpt_backends.encryption import DAMAGED, NO_KEY, NO_LIBRARY, WRONG_KEY
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import (
+    NULL_TASK_ID,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Write,
+    make_id,
+    ticks_at,
+)
 from ckpt_cli.core.doctor.checks import (
-    DeltaChains,
     Readability,
-    are_messages,
+    WritesOfOne,
     is_broken_inside,
     is_damaged,
     is_encrypted,
+    is_orphaned,
     known_versions,
+    lineage_findings,
     may_remove,
     new_versions,
     readability,
+    repeated_calls,
+    step_findings,
     supersteps,
     unanchored,
-    unstored_deltas,
     without_writes,
 )
+from ckpt_cli.core.doctor.findings import Finding, Severity
 from ckpt_cli.core.replay import NumberedVersions, is_number
+from ckpt_cli.core.resume import Unsaved
 from ckpt_cli.core.state import LOST_DELTA, Body, Version, version_number
+from ckpt_cli.core.tasks import Question, Step, Task, is_uncommitted
 from tests.kit.cases import cases
 
 AI = Tagged("langchain_core.messages.ai.AIMessage", {"content": "x", "type": "ai", "id": "1"})
@@ -51,7 +67,9 @@ def unique(number: int, suffix: int) -> str:
     (TypedBytes("msgpack", b"\xc1"), Readability.DAMAGED),
     (TypedBytes("json", b"{"), Readability.DAMAGED),
     (TypedBytes("null", b"x"), Readability.DAMAGED),
+    (TypedBytes("msgpack", b"\x91" * 500 + b"\xc0"), Readability.READABLE),
     (TypedBytes("own", b"x"), Readability.FOREIGN),
+    (TypedBytes("x+aes", b"x", encrypted=True, problem=NO_LIBRARY + "x"), Readability.CLOSED),
     (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=NO_KEY), Readability.CLOSED),
     (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=WRONG_KEY), Readability.REFUSED),
     (TypedBytes("msgpack+aes", b"x", encrypted=True, problem=DAMAGED), Readability.DAMAGED),
@@ -62,7 +80,10 @@ def unique(number: int, suffix: int) -> str:
     (TypedBytes("msgpack", b"", problem="payload is in S3: add ?bucket=N"), Readability.UNREAD),
 )
 def test_only_damaged_bytes_are_called_damaged(typed: TypedBytes, expected: Readability) -> None:
-    assert readability(decode(typed)) is expected
+    value = decode(typed)
+    assert readability(value) is expected
+    assert is_damaged(value) == (expected is Readability.DAMAGED)
+    assert is_encrypted(value) == (expected in {Readability.CLOSED, Readability.REFUSED})
 
 
 @cases(
@@ -75,25 +96,6 @@ def test_only_damaged_bytes_are_called_damaged(typed: TypedBytes, expected: Read
 )
 def test_a_part_that_cannot_be_read_is_found(value: Any, expected: bool) -> None:
     assert is_broken_inside(value) is expected
-
-
-def test_the_cache_counts_what_cannot_be_read_and_returns_equal_values() -> None:
-    long = TypedBytes("msgpack", b"\xda\x00\xc8" + b"x" * 200)
-    with remembering() as memo:
-        assert decode(long) is decode(TypedBytes("msgpack", bytes(bytearray(long.data))))
-        assert memo.unreadable == 0
-        decode(TypedBytes("msgpack", b"\xc1"))
-        assert memo.unreadable == 1
-    assert decode(long) is not decode(long)
-
-
-def test_a_chain_is_lost_until_its_next_snapshot() -> None:
-    chains = DeltaChains()
-    assert chains.lost_at("b", "a", {"log"}, is_cut=True) == {"log"}
-    assert chains.lost_at("c", "b", {"log"}, is_cut=False) == set()  # reported at its parent
-    assert chains.lost_at("d", "c", set(), is_cut=False) == set()  # has a snapshot
-    assert chains.lost_at("e", "d", {"log"}, is_cut=False) == set()
-    assert chains.lost_at("z", None, {"log"}, is_cut=False) == set()
 
 
 @given(st.integers(0, 10**31), st.text("0123456789abcdef", max_size=20))
@@ -131,7 +133,6 @@ def test_versions_prove_an_ancestor() -> None:
     assert not is_ancestor(body({"a": 3}), body({"a": 3}))
     hashed = f"{3:032}.92130cf3f2c89ef760bdbd00a19a9e09"
     assert not is_ancestor(body({"a": hashed}), body({"a": hashed}))
-    assert not is_ancestor(body({}), body({}))
 
 
 @cases(
@@ -139,7 +140,6 @@ def test_versions_prove_an_ancestor() -> None:
     ([], False),
     ([[AI], AI], False),
     ([[AI], [REMOVE]], True),
-    ([[]], True),
     ([{"__overwrite__": []}], True),
     (["text"], True),
 )
@@ -147,60 +147,8 @@ def test_only_writes_of_messages_cannot_remove_any(writes: list[Any], expected: 
     assert may_remove(writes) is expected
 
 
-def test_a_list_of_messages_is_not_empty() -> None:
-    assert are_messages([AI])
-    assert not are_messages([])
-    assert not are_messages([AI, "text"])
-    assert not are_messages("text")
-
-
-def closed(problem: str) -> Value:
-    return decode(TypedBytes("msgpack+aes", b"x" * 40, encrypted=True, problem=problem))
-
-
-@cases(
-    "value",
-    decode(TypedBytes("msgpack", b"\xc1")),
-    decode(TypedBytes("json", b'{"a":')),
-    decode(TypedBytes("pickle", b"\x80\x04]")),
-    decode(TypedBytes("null", b"x")),
-    closed(DAMAGED),
-)
-def test_bytes_that_no_decoder_can_read_are_damaged(value: Value) -> None:
-    assert (is_damaged(value), is_encrypted(value)) == (True, False)
-
-
-@cases(
-    "value",
-    None,
-    {"a": 1},
-    LOST_DELTA,
-    decode(TypedBytes("dict", b"an own serializer")),
-    decode(unread("msgpack", MOST_BYTES + 1)),
-    decode(TypedBytes("msgpack", b"\x91" * 500 + b"\xc0")),
-)
-def test_other_values_are_not(value: Value) -> None:
-    assert (is_damaged(value), is_encrypted(value)) == (False, False)
-
-
-@pytest.mark.parametrize("problem", [NO_KEY, WRONG_KEY, NO_LIBRARY + "pip install x"])
-def test_a_missing_key_is_no_damage(problem: str) -> None:
-    assert (is_damaged(closed(problem)), is_encrypted(closed(problem))) == (False, True)
-
-
 def metadata(**counters: object) -> Any:
     return {"counters_since_delta_snapshot": counters}
-
-
-def test_a_channel_without_a_value_has_nothing_to_rebuild() -> None:
-    counters = metadata(written=[1, 2], stored=[1, 2], never=[0, 2])
-    found = unstored_deltas(
-        Body(
-            4, None, {"stored": None}, dict.fromkeys(("written", "stored", "plain"), "1"), {}, None
-        ),
-        counters,
-    )
-    assert found == {"written"}
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 20))
@@ -222,6 +170,258 @@ def test_without_a_counter_the_snapshot_has_to_be_there() -> None:
 def test_a_step_that_counts_an_update_has_written() -> None:
     before, after = metadata(log=[1, 2]), metadata(log=[2, 3], other=[0, 3])
     assert without_writes(after, before, {"plain"}) == {"log"}
-    assert without_writes(after, before, {"log"}) == set()
-    assert without_writes(before, before, set()) == set()
+    assert without_writes(after, before, {"log"}) == without_writes(before, before, set()) == set()
     assert without_writes(metadata(log=[1, 1]), {}, set()) == {"log"}
+
+
+NOW = datetime(2026, 4, 7, 10, tzinfo=UTC)
+
+
+def id_at(seconds: float, step: int = 0) -> str:
+    return make_id(ticks_at(NOW + timedelta(seconds=seconds)), step, 7)
+
+
+def checkpoint(own: str, parent: str | None, at: datetime | None = None) -> Checkpoint:
+    return Checkpoint(CheckpointKey("t", "", own), parent, at=at)
+
+
+def listed(*checkpoints: Checkpoint) -> list[Checkpoint]:
+    """In the order of a store that sorts by id."""
+    return sorted(checkpoints, key=lambda one: one.key.checkpoint_id, reverse=True)
+
+
+def told(found: Iterator[Finding]) -> list[tuple[str, str | None]]:
+    return [(one.code, one.checkpoint_id) for one in found]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Checkpoint]:
+    """Checkpoints with branches, as savers write them: each is newer than its parent."""
+    number = draw(st.integers(1, 12))
+    ids = [id_at(place) for place in range(number)]
+    parents = [draw(st.integers(0, place - 1)) if place else None for place in range(number)]
+    return listed(
+        *(
+            checkpoint(own, None if parent is None else ids[parent])
+            for own, parent in zip(ids, parents, strict=True)
+        )
+    )
+
+
+@given(histories())
+def test_a_history_of_a_saver_has_no_fault(history: list[Checkpoint]) -> None:
+    assert told(lineage_findings(history, {})) == []
+
+
+@given(histories(), st.data())
+def test_children_of_the_removed_are_found(history: list[Checkpoint], data: st.DataObject) -> None:
+    removed = data.draw(st.sampled_from(history)).key.checkpoint_id
+    left = [one for one in history if one.key.checkpoint_id != removed]
+    children = [one.key.checkpoint_id for one in left if one.parent_checkpoint_id == removed]
+    found = list(lineage_findings(left, {}))
+    assert told(iter(found)) == [("parent-missing", one) for one in children]
+    assert all(one.severity is Severity.INFO for one in found)
+    with_writes = list(lineage_findings(left, {removed: WritesOfOne(2, {"a"})}))
+    assert [one.checkpoint_id for one in with_writes] == children
+    assert all(one.severity is Severity.WARNING for one in with_writes)
+
+
+def test_some_ids_are_not_questioned() -> None:
+    """JavaScript may give a child the time of its parent."""
+    parent, child = id_at(0, step=-1), id_at(0, step=0)
+    assert child < parent
+    history = listed(checkpoint(parent, None), checkpoint(child, parent))
+    assert told(lineage_findings([checkpoint(id_at(1), child), *history], {})) == []
+    # In layouts that sort by the time of storing, ids need not grow.
+    moved = [checkpoint(id_at(0), id_at(1), NOW), checkpoint(id_at(1), None, NOW)]
+    assert told(lineage_findings(moved, {})) == []
+    # Old subgraphs have parents of their own.
+    own, elsewhere = id_at(0), id_at(-1)
+    assert told(lineage_findings([checkpoint(own, own)], {})) == []
+    assert told(lineage_findings([checkpoint(own, elsewhere)], {}, {own, elsewhere})) == []
+
+
+def test_writes_older_than_the_head_are_orphaned_at_once() -> None:
+    writes, before = WritesOfOne(1, {"task"}), NOW - timedelta(minutes=1)
+    head = checkpoint(id_at(-10), None)
+    assert is_orphaned(id_at(-11), writes, head, before)
+    assert not is_orphaned(id_at(-9), writes, head, before)
+    assert not is_orphaned(id_at(-10, step=3), writes, head, before)
+    assert is_orphaned(id_at(-9), writes, head, NOW)
+    assert not is_orphaned(id_at(-9), writes, None, before)
+    assert is_orphaned(id_at(-61), writes, None, before)
+    assert not is_orphaned("no-time", writes, head, NOW)
+
+
+def test_the_time_of_a_write_counts_in_layouts_that_store_it() -> None:
+    before = NOW - timedelta(minutes=1)
+    head = checkpoint("b", None, at=NOW - timedelta(seconds=10))
+    writes = WritesOfOne()
+    writes.add("task", NOW - timedelta(seconds=20))
+    assert is_orphaned("a", writes, head, before)
+    writes.add("task", NOW - timedelta(seconds=5))
+    assert not is_orphaned("a", writes, head, before)
+    assert is_orphaned("a", writes, head, NOW)
+
+
+KEY = CheckpointKey("t", "", "c")
+
+
+def write(task_id: str, channel: str, value: Any) -> Write:
+    data = ormsgpack.packb(value)
+    return Write(KEY, task_id, "", 0, channel, len(data), TypedBytes("msgpack", data))
+
+
+def task(
+    node: str, *writes: Write, asks: str = "", finished: bool = False, error: str | None = None
+) -> Task:
+    question = Question("i", node, node, asks, answered=finished)
+    questions = (question,) if asks else ()
+    return Task(node, node, "", finished, error, False, questions, writes)
+
+
+def step(*tasks: Task, others: tuple[Task, ...] = (), assumed: bool = False) -> Step:
+    nodes = tuple(str(one.node) for one in tasks)
+    waiting = tuple(str(one.node) for one in tasks if not one.finished)
+    return Step(tasks, others, nodes, waiting, assumed)
+
+
+def found(step: Step, *null: Write) -> list[tuple[str, str | None]]:
+    writes = [*null, *(one for run in (*step.tasks, *step.others) for one in run.writes)]
+    findings: list[Finding] = list(step_findings(KEY, step, writes, Unsaved))
+    assert all(one.checkpoint_id == "c" for one in findings)
+    return [(one.code, one.task_id) for one in findings]
+
+
+@cases(
+    "one",
+    step(),
+    step(task("a", finished=True), task("b")),
+    step(task("a", finished=True), assumed=True),
+    step(task("a", finished=True), others=(task("call", asks="sure?"),)),
+    step(task("a", finished=True), others=(task("handler", error="no"),)),
+    Step((), (), None, None, False),
+)
+def test_any_other_step_may_wait(one: Step) -> None:
+    assert not is_uncommitted(one)
+    assert found(one) == []
+
+
+def resume(value: Any) -> Write:
+    return write(NULL_TASK_ID, "__resume__", value)
+
+
+def test_an_answer_that_its_task_has_used_waits_for_the_next_question() -> None:
+    asking = task("a", write("a", "__resume__", ["yes"]), asks="again?")
+    assert found(step(asking), resume("yes")) == [("resume-stale", "a")]
+    assert found(step(asking)) == []
+    # The agent was killed after it got the answer.
+    assert found(step(task("a", asks="sure?")), resume("yes")) == []
+
+
+@cases("used answer", ([1], True), (["yes"], "no"), (["1"], 1), ([["yes"]], "yes"))
+def test_only_the_same_answer_is_stale(used: Any, answer: Any) -> None:
+    asking = task("a", write("a", "__resume__", used), asks="again?")
+    assert found(step(asking), resume(answer)) == []
+
+
+def test_an_answer_without_any_question_waits_for_the_next_one() -> None:
+    assert found(step(task("a")), resume("yes")) == [("resume-stale", None)]
+    assert found(step(), resume("yes")) == []
+    damaged = Write(KEY, NULL_TASK_ID, "", 0, "__resume__", 1, TypedBytes("msgpack", b"\xc1"))
+    assert found(step(task("a")), damaged) == []
+
+
+ARGS = {"city": "Kyoto", "days": 2}
+TEXT = json.dumps({"days": 2, "city": "Kyoto"})
+
+
+def ai(content: Any = "", **fields: Any) -> Tagged:
+    payload: Any = {"type": "ai", "content": content, **fields}
+    return Tagged("langchain_core.messages.ai.AIMessage", payload)
+
+
+def block(**fields: Any) -> Any:
+    return ai([{"type": "text", "text": "Let me see."}, fields])
+
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "langchain": lambda n: ai(tool_calls=[{"name": "look", "args": ARGS, "id": f"c{n}"}]),
+    "not parsed": lambda n: ai(invalid_tool_calls=[{"name": "look", "args": TEXT, "id": f"c{n}"}]),
+    "openai": lambda n: {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": f"c{n}", "function": {"name": "look", "arguments": TEXT}}],
+    },
+    "openai before tools": lambda _: ai(
+        additional_kwargs={"function_call": {"name": "look", "arguments": TEXT}}
+    ),
+    "responses": lambda n: block(
+        type="function_call", name="look", arguments=TEXT, call_id=f"c{n}", id=f"fc{n}"
+    ),
+    "anthropic": lambda n: block(type="tool_use", name="look", input=ARGS, id=f"c{n}"),
+    "of the provider": lambda n: block(type="server_tool_use", name="look", input=ARGS, id=f"c{n}"),
+    "not standard": lambda n: block(
+        type="non_standard", value={"type": "mcp_call", "name": "look", "arguments": TEXT}
+    ),
+    "bedrock": lambda n: block(toolUse={"name": "look", "input": ARGS, "toolUseId": f"c{n}"}),
+    "google": lambda _: block(functionCall={"name": "look", "args": ARGS}),
+    "twice in one message": lambda n: ai(
+        [{"type": "tool_use", "name": "look", "input": ARGS, "id": f"c{n}"}],
+        tool_calls=[{"name": "look", "args": ARGS, "id": f"c{n}"}],
+        additional_kwargs={"function_call": {"name": "look", "arguments": TEXT}},
+    ),
+}
+
+
+def details(items: list[Any], *, names: bool = True) -> list[str]:
+    found = list(repeated_calls(CheckpointKey("t", "", "c"), "messages", items, names=names))
+    assert {(one.code, one.checkpoint_id, one.channel) for one in found} <= {
+        ("tool-call-repeated", "c", "messages")
+    }
+    return [one.detail for one in found]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_calls_are_counted_in_each_form(form: str) -> None:
+    made = [FORMS[form](n) for n in range(6)]
+    assert details(made[:4]) == []
+    assert details(made[:5]) == ["'look' was called 5 times with the same arguments"]
+    times = "was called 6 times with the same arguments"
+    assert details(made, names=False) == [f"a tool (number 1) {times}"]
+
+
+def test_other_arguments_are_another_call() -> None:
+    def call(n: int, name: str = "look") -> Tagged:
+        return ai(tool_calls=[{"name": name, "args": {"page": n}, "id": f"{name} {n}"}])
+
+    assert details([call(n) for n in range(20)]) == []
+    assert details([call(1, f"tool{n}") for n in range(20)]) == []
+    assert details([call(n % 2) for n in range(12)]) == [
+        "'look' was called 6 times with the same arguments"
+    ]
+
+
+def test_results_and_texts_of_people_are_no_calls() -> None:
+    result = {"type": "tool_result", "name": "look", "tool_use_id": "c", "content": ""}
+    output = {"type": "function_call_output", "name": "look", "call_id": "c", "output": ""}
+    said = [{"type": "tool_use", "name": "look", "input": ARGS, "id": "c"}]
+    person: Any = {"type": "human", "content": said}
+    made = [
+        ai([result, output]),
+        Tagged("langchain_core.messages.human.HumanMessage", person),
+        "look",
+    ]
+    assert details(made * 6) == []
+
+
+def test_arguments_of_any_form_are_compared() -> None:
+    def call(args: Any) -> Tagged:
+        return ai(tool_calls=[{"name": "look", "args": args, "id": None}])
+
+    order = {1: 2, "a": Tagged("app.Order", {"n": 1})}
+    forms: list[Any] = [{}, "[" * 50_000, "not json", order, [1, 2]]
+    for args in forms:
+        assert len(details([call(args)] * 5)) == 1
+    empty: list[Any] = [{}, None, "", "{}", " {} "]
+    assert len(details([call(one) for one in empty])) == 1

@@ -6,7 +6,7 @@ import pickle
 import runpy
 import sys
 import tomllib
-from collections import defaultdict, deque
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.checkpoint.serde import _msgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from ormsgpack import Ext, packb
+from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import DEFAULT_LIMITS, PastLimit
@@ -102,8 +102,6 @@ def test_what_a_saver_would_run_before_it_fails_is_found() -> None:
 def test_payloads_that_only_a_saver_takes_for_calls_are_found() -> None:
     assert in_msgpack(ext(0, "os", "system", "true", "five", "parts")) == {"os.system"}
     by_index = {0: "os", 1: "system", 2: "true"}
-    from ormsgpack import OPT_NON_STR_KEYS
-
     assert in_msgpack(Ext(0, packb(by_index, option=OPT_NON_STR_KEYS))) == {"os.system"}
 
 
@@ -116,12 +114,6 @@ def test_payloads_that_only_a_saver_takes_for_calls_are_found() -> None:
 def test_a_name_that_is_computed_is_dangerous(hidden: Ext) -> None:
     names = type_names(TypedBytes("msgpack", packb([hidden])))
     assert any(one.is_computed and is_dangerous(one) for one in names)
-
-
-def test_texts_and_numbers_that_look_like_ext_types_name_nothing() -> None:
-    assert (
-        in_msgpack(["\x00Ȁ\x00\x01 ɿ\x02\x03", b"\xd4\x00\xc7\x03\x00", 0xD400, 1.5e300]) == set()
-    )
 
 
 def test_a_value_that_is_nested_too_deeply_is_not_read() -> None:
@@ -142,15 +134,14 @@ def test_a_long_value_is_read_if_it_may_name_something(monkeypatch: pytest.Monke
 
 
 def test_envelopes_in_json_name_their_class() -> None:
-    value = {
-        "a": [{"lc": 2, "type": "constructor", "id": ["app", "Order"], "kwargs": {"x": 1}}],
-        "b": {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "AIMessage"]},
-        "method": {"lc": 2, "type": "constructor", "id": ["app", "Day"], "method": "parse"},
-        "secret": {"lc": 1, "type": "secret", "id": ["API", "KEY"]},
-        "javascript": {"lc": 2, "type": "constructor", "id": ["Set"], "args": [[]]},
-        "plain": {"lc": 3, "type": "constructor", "id": ["app", "Other"]},
-    }
-    names = {"app.Order", "langchain.schema.AIMessage", "app.Day.parse"}
+    value = [
+        {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "AIMessage"]},
+        {"lc": 2, "type": "constructor", "id": ["app", "Day"], "method": "parse"},
+        {"lc": 1, "type": "secret", "id": ["API", "KEY"]},
+        {"lc": 2, "type": "constructor", "id": ["Set"], "args": [[]]},
+        {"lc": 3, "type": "constructor", "id": ["app", "Other"]},
+    ]
+    names = {"langchain.schema.AIMessage", "app.Day.parse"}
     assert found("json", json.dumps(value).encode()) == names
     escaped = json.dumps(value).replace('"lc"', '"\\u006cc"').encode()
     assert found("json", escaped) == names
@@ -160,9 +151,7 @@ VALUES = [
     (Holder([Pair(1, 2)]), {f"{HERE}.Holder", f"{HERE}.Pair"}),
     (Shade.os, {f"{HERE}.Shade"}),
     (datetime(2026, 4, 7, tzinfo=UTC), {"datetime.datetime", "datetime.timezone"}),
-    (deque([1]), {"collections.deque"}),
     (defaultdict(list), {"collections.defaultdict", "builtins.list"}),
-    (Path("x"), {"pathlib.PosixPath"}),
     (range(3), {"builtins.range"}),
     (Holder, {f"{HERE}.Holder"}),
 ]
@@ -206,18 +195,15 @@ def test_the_names_in_a_body_are_told_apart_by_channel() -> None:
     def envelope(name: str) -> Any:
         return {"lc": 2, "type": "constructor", "id": ["app", name], "args": []}
 
-    bodies = [
-        TypedBytes("msgpack", packb(body(ext(0, "app", "Order", 1), ext(0, "app", "Send", 1)))),
-        TypedBytes("json", json.dumps(body(envelope("Order"), envelope("Send"))).encode()),
-    ]
-    for typed in bodies:
-        names = {
-            channel: {one.text for one in it} for channel, it in names_by_channel(typed).items()
-        }
-        assert names == {"order": {"app.Order"}, None: {"app.Send"}}
+    def named(typed: TypedBytes) -> dict[str | None, set[str]]:
+        return {key: {one.text for one in it} for key, it in names_by_channel(typed).items()}
+
+    packed = packb(body(ext(0, "app", "Order", 1), ext(0, "app", "Send", 1)))
+    text = json.dumps(body(envelope("Order"), envelope("Send"))).encode()
+    for typed in (TypedBytes("msgpack", packed), TypedBytes("json", text)):
+        assert named(typed) == {"order": {"app.Order"}, None: {"app.Send"}}
     pickled = TypedBytes("pickle", pickle.dumps(body(Holder(1), Pair(1, 2))))
-    names = {key: {one.text for one in it} for key, it in names_by_channel(pickled).items()}
-    assert names == {"order": {f"{HERE}.Holder"}, None: {f"{HERE}.Pair"}}
+    assert named(pickled) == {"order": {f"{HERE}.Holder"}, None: {f"{HERE}.Pair"}}
 
 
 def _names_of_all(typed: TypedBytes) -> dict[str | None, Names]:
@@ -263,26 +249,15 @@ NAMING = {
 """Sound values of each serializer, with names."""
 
 
-@given(
-    st.sampled_from(list(NAMING)), st.integers(0, 300), st.integers(0, 300), st.binary(max_size=3)
-)
+@given(st.sampled_from(list(NAMING)), st.integers(0, 300), st.binary(max_size=3))
 def test_a_value_that_is_cut_or_changed_names_something_or_is_refused(
-    name: str, end: int, place: int, bytes_there: bytes
+    name: str, place: int, bytes_there: bytes
 ) -> None:
     tag, data = NAMING[name]
-    cut = data[:end]
-    for damaged in (cut, cut[:place] + bytes_there + cut[place + len(bytes_there) :]):
+    for damaged in (data[:place], data[:place] + bytes_there + data[place + len(bytes_there) :]):
         for read in (type_names, names_by_channel):
             with suppress(ValueError, PastLimit):
                 read(TypedBytes(tag, damaged))
-
-
-@pytest.mark.parametrize("data", [b"", b"\x80", b"\x80\x02", b"\x80\x05\x95", b"c", b"(i", b"\x8c"])
-@pytest.mark.parametrize("tag", ["pickle", "msgpack", "json"])
-def test_the_first_bytes_alone_are_refused(tag: str, data: bytes) -> None:
-    for read in (type_names, names_by_channel):
-        with suppress(ValueError, PastLimit):
-            assert not read(TypedBytes(tag, data))
 
 
 def named(text: str, method: str = "", *, called: bool = True) -> TypeName:
@@ -291,33 +266,21 @@ def named(text: str, method: str = "", *, called: bool = True) -> TypeName:
 
 
 DANGEROUS = """
-    os:system posix:system nt:system os:popen os:execv os:remove os:unlink os:kill os:putenv
-    subprocess:Popen subprocess:run subprocess:check_output commands:getoutput pty:spawn
-    builtins:eval builtins:exec builtins:compile builtins:__import__ builtins:open builtins:setattr
-    __builtin__:eval __builtin__:execfile shutil:rmtree shutil:move runpy:run_path
-    importlib:import_module importlib:__import__ pickle:loads _pickle:loads cPickle:loads
-    marshal:loads ctypes:CDLL socket:socket socket:create_connection webbrowser:open
-    code:InteractiveInterpreter.runcode cProfile:run timeit:timeit pdb:run types:FunctionType
-    io:open pathlib:Path.unlink urllib.request:urlopen
-    dill:loads cloudpickle:loads joblib:load torch:load yaml:unsafe_load numpy:load requests:get
-    collections:_sys.modules.get app:Order.__init__.__globals__.get
+    os:system posix:system nt:system subprocess:Popen commands:getoutput pty:spawn builtins:eval
+    builtins:__import__ builtins:open builtins:setattr __builtin__:execfile shutil:rmtree
+    runpy:run_path importlib:import_module pickle:loads cPickle:loads marshal:loads ctypes:CDLL
+    socket:socket webbrowser:open code:InteractiveInterpreter.runcode types:FunctionType io:open
+    pathlib:Path.unlink urllib.request:urlopen dill:loads joblib:load torch:load yaml:unsafe_load
+    numpy:load requests:get collections:_sys.modules.get app:Order.__init__.__globals__.get
 """
 HARMLESS = """
-    datetime:datetime datetime:timedelta decimal:Decimal pathlib:Path pathlib:PosixPath
-    pathlib._local:PosixPath uuid:UUID re:compile re:_compile ipaddress:IPv4Address
-    zoneinfo:ZoneInfo zoneinfo:ZoneInfo._unpickle collections:deque collections:OrderedDict
-    http:HTTPStatus enum:Enum fractions:Fraction random:Random copyreg:_reconstructor
-    functools:partial operator:itemgetter operator:attrgetter builtins:getattr builtins:set
-    builtins:list builtins:complex builtins:range builtins:slice builtins:ValueError
-    builtins:print builtins:object builtins:type os:stat_result os:path os:PathLike os:fspath
-    posixpath:join subprocess:CompletedProcess subprocess:CalledProcessError
-    socket:AddressFamily signal:Signals ssl:TLSVersion logging:Logger types:SimpleNamespace
-    numpy:dtype numpy:ndarray numpy._core.multiarray:_reconstruct numpy.core.multiarray:scalar
-    pandas:DataFrame pandas.core.frame:DataFrame pandas._libs.tslibs.timestamps:Timestamp
-    pandas._libs.internals:_unpickle_block torch._utils:_rebuild_tensor_v2
-    torch.storage:_load_from_bytes
-    langchain_core.messages.ai:AIMessage langchain.schema:Document langgraph.types:Send
-    app.models:Order app:system app:run shop.tools:eval my.os:system myapp:Popen
+    datetime:datetime decimal:Decimal pathlib:Path pathlib._local:PosixPath uuid:UUID re:_compile
+    zoneinfo:ZoneInfo._unpickle collections:deque http:HTTPStatus copyreg:_reconstructor
+    functools:partial operator:attrgetter builtins:getattr builtins:set builtins:ValueError
+    builtins:print os:stat_result os:fspath posixpath:join subprocess:CompletedProcess
+    socket:AddressFamily types:SimpleNamespace numpy:dtype numpy._core.multiarray:_reconstruct
+    pandas.core.frame:DataFrame torch._utils:_rebuild_tensor_v2 torch.storage:_load_from_bytes
+    langchain_core.messages.ai:AIMessage app.models:Order app:system shop.tools:eval my.os:system
     sys_tools:exec models:Outer.Inner __main__:os
 """
 
@@ -336,10 +299,8 @@ def test_what_agents_store_is_harmless(text: str) -> None:
 @cases(
     "text method expected",
     ("datetime:datetime", "fromisoformat", False),
-    ("app:Shade", "os", False),
     ("app:Order", "parse", False),
     ("pathlib:Path", "write_text", True),
-    ("pathlib._local:Path", "write_text", True),
     ("app:Order", "__subclasses__", True),
     ("shutil:os", "system", True),
 )
@@ -378,7 +339,6 @@ def test_the_lists_are_those_of_the_installed_library() -> None:
     ("datetime.datetime", NamedIn.METHOD, "fromisoformat", False, False),
     ("pendulum.DateTime", NamedIn.METHOD, "fromisoformat", True, False),
     ("numpy.ndarray", NamedIn.ARRAY, "", False, False),
-    ("app.Order", NamedIn.JSON, "", False, False),
     ("app.Order", NamedIn.PICKLE, "", False, False),
 )
 def test_what_is_blocked_and_what_a_list_admits(
@@ -408,14 +368,3 @@ def test_a_method_is_never_admitted_not_even_without_strict_mode() -> None:
     assert (named.form, named.method) == (NamedIn.METHOD, "fromisoformat")
     assert is_blocked(named)
     assert not can_be_allowed(named)
-    permissive = JsonPlusSerializer(allowed_msgpack_modules=True)
-    assert permissive.loads_typed(stored) == "2026-04-07T00:00:00"
-
-
-def test_the_printed_calls_exist() -> None:
-    allowed = [("app.models", "Order")]
-    serde = JsonPlusSerializer(allowed_msgpack_modules=allowed)
-    assert serde.with_msgpack_allowlist([("app.models", "Item")]) is not serde
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    assert InMemorySaver(serde=serde).with_allowlist(allowed).serde is serde
