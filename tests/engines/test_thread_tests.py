@@ -13,7 +13,7 @@ from tests.thread_tests.recording import failures, place_of, record_on, write
 def test_written_tests_pass(place: Harness, tmp_path: Path) -> None:
     # The saver of Redis does not give objects of Pydantic back to the graph.
     names = (
-        "react",
+        "loop",
         "asking",
         "sending",
         *(() if place.name == "redis" else ("models", "records")),

@@ -5,7 +5,6 @@ import contextlib
 import io
 import unittest
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,29 +17,23 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.api.thread_tests import ThreadTests, WrittenTests
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.small import saver_of
+from tests.thread_tests.applications import agents, graphs, states
 
-APPLICATIONS = sorted(
-    path.stem
-    for path in (Path(__file__).parent / "applications").glob("*.py")
-    if path.stem != "chat"
-)
-_PLACE = "tests.thread_tests.applications"
-_ASYNC = "asynchronous"
+MODULES: dict[str, ModuleType] = {
+    build.__name__: module for module in (agents, graphs, states) for build in module.INPUTS
+}
+"""By application; its thread has the same name."""
 
 
 def place_of(name: str) -> str:
     """Return what --graph is given for an application."""
-    return f"{_PLACE}.{name}:build"
-
-
-def application(name: str) -> ModuleType:
-    return import_module(f"{_PLACE}.{name}")
+    return f"{MODULES[name].__name__}:{name}"
 
 
 def record(path: Path, name: str) -> None:
-    """Run the thread of an application, of its name, with the official saver of SQLite."""
-    if name == _ASYNC:
-        asyncio.run(_record(path, application(name), _config(name)))
+    """Run the thread of an application with the official saver of SQLite."""
+    if name == "asynchronous":
+        asyncio.run(_record(path, name))
         return
     with saver_of(path) as saver:
         record_on(saver, name)
@@ -48,9 +41,9 @@ def record(path: Path, name: str) -> None:
 
 def record_on(saver: Any, name: str) -> None:
     """Run the thread of an application that is not async."""
-    found, config = application(name), _config(name)
-    graph = found.build(saver)
-    for value in found.INPUTS:
+    build, inputs, config = _application(name)
+    graph = build(saver)
+    for value in inputs:
         given = value
         if isinstance(value, dict) and "Left?" in value:
             asked = graph.get_state(config).interrupts
@@ -58,14 +51,16 @@ def record_on(saver: Any, name: str) -> None:
         graph.invoke(given, config, durability="sync")
 
 
-def _config(name: str) -> Any:
-    return {"configurable": {"thread_id": name}}
+def _application(name: str) -> Any:
+    build = getattr(MODULES[name], name)
+    return build, MODULES[name].INPUTS[build], {"configurable": {"thread_id": name}}
 
 
-async def _record(path: Path, found: ModuleType, config: Any) -> None:
+async def _record(path: Path, name: str) -> None:
+    build, inputs, config = _application(name)
     async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
-        graph = found.build(saver)
-        for value in found.INPUTS:
+        graph = build(saver)
+        for value in inputs:
             await graph.ainvoke(value, config, durability="sync")
 
 

@@ -22,7 +22,7 @@ from tests.commands.words import refusals
 from tests.kit.agents.small import Log, chain, run, running
 from tests.kit.command import FIXTURES, ROOT, ckpt
 from tests.secrets.credentials import credentials
-from tests.thread_tests.recording import failures, place_of, record
+from tests.thread_tests.recording import failures
 
 KNOWN = credentials()
 FAILS = True
@@ -38,7 +38,7 @@ def export(path: Path, folder: Path, *words: str | Path, thread: str = "t") -> A
     )
 
 
-def leaking(checkpointer: Any = None) -> Any:
+def leaking() -> Any:
     """What was given comes into messages, tool calls, keys of dicts, bytes, and a question."""
 
     def model(state: Told) -> Any:
@@ -51,8 +51,7 @@ def leaking(checkpointer: Any = None) -> Any:
         message = ToolMessage(f"{state['notes'][0]} {answer}", tool_call_id="call_1")
         return {"messages": [message], "notes": [dict.fromkeys(state["notes"][:-1], 1)]}
 
-    graph = chain(Told, {"model": model, "tool": tool})
-    return graph.compile(checkpointer=checkpointer) if checkpointer else graph
+    return chain(Told, {"model": model, "tool": tool})
 
 
 def test_secrets_are_refused_masked_or_redacted(tmp_path: Path) -> None:
@@ -104,14 +103,13 @@ def shown(path: Path, thread: str, *words: str | Path) -> str:
     return ckpt("-s", path, "show", "--as", "pytest", *words, "--", thread).out
 
 
-def breaking(checkpointer: Any = None) -> Any:
+def breaking() -> Any:
     def charge(state: Log) -> Any:
         if FAILS:
             raise ValueError("no currency")
         return {"log": ["charged"]}
 
-    graph = chain(Log, {"order": lambda _: {"log": ["ordered"]}, "charge": charge})
-    return graph.compile(checkpointer=checkpointer) if checkpointer else graph
+    return chain(Log, {"order": lambda _: {"log": ["ordered"]}, "charge": charge})
 
 
 def test_a_failed_task_fails_its_test_until_the_graph_is_mended(
@@ -139,7 +137,7 @@ class Drawn(TypedDict, total=False):
     log: Annotated[list[str], operator.add]
 
 
-def changing(checkpointer: Any = None) -> Any:
+def changing() -> Any:
     def draw(state: Drawn) -> Any:
         return {"number": random.random()}
 
@@ -154,9 +152,7 @@ def changing(checkpointer: Any = None) -> Any:
     def stamp(state: Drawn) -> Any:
         return {"at": time.time()}
 
-    nodes = {"draw": draw, "read": read, "fetch": fetch, "stamp": stamp}
-    graph = chain(Drawn, nodes)
-    return graph.compile(checkpointer=checkpointer) if checkpointer else graph
+    return chain(Drawn, {"draw": draw, "read": read, "fetch": fetch, "stamp": stamp})
 
 
 def test_tests_that_do_not_pass_twice_are_marked(
@@ -244,17 +240,6 @@ def test_only_the_fixture_module_is_imported_by_a_written_test() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stdout.strip() == "['ckpt_cli.testing'] []"
-
-
-def test_an_export_tells_what_was_left_out(tmp_path: Path) -> None:
-    record(tmp_path / "store.db", "handoff")
-    told = export(
-        *(tmp_path / "store.db", tmp_path / "tests", "--graph", place_of("handoff")),
-        thread="handoff",
-    ).json[0]
-    assert told["left_out"] == [{"what": "desk > tools, step 4.2", "reason": "it did not finish"}]
-    data = json.loads(Path(told["data"]).read_text())
-    assert (data["ckpt_test"], data["thread"], data["title"]) == (1, "handoff", "Hello")
 
 
 test_wrong_words_are_refused = refusals(

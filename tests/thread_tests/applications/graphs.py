@@ -1,0 +1,198 @@
+"""Graphs without messages: questions, subgraphs, sent tasks, joins, and the functional API."""
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import HumanMessage, SystemMessage
+from langgraph.func import entrypoint, task
+from langgraph.graph import END
+from langgraph.types import Command, Send, interrupt
+
+from tests.kit.agents.small import Log, chain
+from tests.thread_tests.applications.chat import Scripted
+
+
+def asking(checkpointer: Any = None) -> Any:
+    """Nodes that ask people: one alone, one twice, and two at the same time."""
+
+    class State(Log, total=False):
+        amount: int
+
+    def draft(state: State) -> Any:
+        return {"log": ["drafted"], "amount": state["amount"] * 2}
+
+    def approve(state: State) -> Any:
+        answer = interrupt({"question": "Pay?", "amount": state["amount"]})
+        goto = "details" if answer == "yes" else END
+        return Command(goto=goto, update={"log": [f"said {answer}"]})
+
+    def details(state: State) -> Any:
+        name = interrupt("To whom?")
+        day = interrupt("When?")
+        return {"log": [f"to {name} on {day}"]}
+
+    def left(state: State) -> Any:
+        return {"log": [f"left {interrupt('Left?')}"]}
+
+    def right(state: State) -> Any:
+        return {"log": [f"right {interrupt('Right?')}"]}
+
+    graph = chain(State, {"draft": draft, "approve": approve}).add_node("details", details)
+    for side in (left, right):
+        graph.add_node(side).add_edge("details", side.__name__)
+    return graph.compile(checkpointer=checkpointer)
+
+
+def functional(checkpointer: Any = None) -> Any:
+    """An entrypoint whose tasks ask a model, with what it saved before."""
+
+    @task
+    def outline(topic: str) -> Any:
+        return Scripted().invoke([SystemMessage("Outline."), HumanMessage(topic)])
+
+    @task
+    def count(text: str) -> int:
+        return len(text.split())
+
+    @entrypoint(checkpointer=checkpointer)
+    def essay(topic: str, *, previous: Any = None) -> Any:
+        answer = outline(topic).result()
+        words = count(str(answer.content)).result()
+        mark = interrupt({"words": words})
+        earlier = previous["total"] if previous else 0
+        result = {"text": answer.content, "mark": mark, "total": earlier + words}
+        return entrypoint.final(value=result, save={"total": earlier + words})
+
+    return essay
+
+
+def joining(checkpointer: Any = None) -> Any:
+    """Branches of different length, a node that waits for both, and a deferred one."""
+
+    def highest(before: int, after: int) -> int:
+        return max(before or 0, after)
+
+    class State(Log, total=False):
+        score: Annotated[int, highest]
+
+    def scorer(name: str, score: int) -> Any:
+        return lambda state: {"log": [f"{name} saw {len(state['log'])}"], "score": score}
+
+    def merge(state: State) -> Any:
+        return {"log": [f"merged {sorted(state['log'])}"]}
+
+    def last(state: State) -> Any:
+        return {"log": [f"last: {state['score']}"]}
+
+    def route(state: State) -> list[str]:
+        return ["short", "long"] if state["score"] < 7 else ["short"]
+
+    graph = chain(State, {"start": scorer("start", 1)})
+    for name, score in (("short", 5), ("long", 3), ("longer", 7)):
+        graph.add_node(name, scorer(name, score))
+    graph.add_node("merge", merge).add_node("last", last, defer=True)
+    graph.add_conditional_edges("start", route, ["short", "long"])
+    graph.add_edge("long", "longer").add_edge(["short", "longer"], "merge")
+    graph.add_edge("short", "last").add_edge("merge", "last")
+    return graph.compile(checkpointer=checkpointer)
+
+
+def memory(checkpointer: Any = None) -> Any:
+    """A subgraph that keeps its own state between turns."""
+
+    class Own(TypedDict, total=False):
+        text: str
+        known: Annotated[list[str], operator.add]
+        visits: int
+
+    class State(Log, total=False):
+        text: str
+
+    def remember(state: Own) -> Any:
+        return {"known": [state["text"].lower()], "visits": (state.get("visits") or 0) + 1}
+
+    child = chain(Own, {"remember": remember}).compile(checkpointer=True)
+
+    def ask(state: State) -> Any:
+        found = child.invoke({"text": state["text"]})
+        return {"log": [f"visit {found['visits']} knows {', '.join(found['known'])}"]}
+
+    def close(state: State) -> Any:
+        return {"log": [f"closed after {len(state['log'])}"]}
+
+    return chain(State, {"ask": ask, "close": close}).compile(checkpointer=checkpointer)
+
+
+def nested(checkpointer: Any = None) -> Any:
+    """Subgraphs in subgraphs, as nodes and called by a function."""
+
+    class State(Log, total=False):
+        depth: int
+
+    def enter(state: State) -> Any:
+        return {"log": [f"enter {len(state['log'])}"], "depth": state.get("depth", 0) + 1}
+
+    def core(state: State) -> Any:
+        return {"log": [f"core at {state['depth']}"]}
+
+    def deeper(state: State) -> str:
+        return "core" if state["depth"] < 3 else END
+
+    inner = chain(State, {"enter": enter}).add_node("core", core)
+    inner.add_conditional_edges("enter", deeper, ["core", END])
+    called = inner.compile()
+
+    def call(state: State) -> Any:
+        found = called.invoke({"log": [], "depth": state["depth"]})
+        return {"log": found["log"][-1:], "depth": found["depth"]}
+
+    middle = chain(State, {"inner": inner.compile(), "call": call}).compile()
+    nodes = {
+        "first": lambda state: {"log": ["first"], "depth": 0},
+        "middle": middle,
+        "last": lambda state: {"log": [f"last of {len(state['log'])}"]},
+    }
+    return chain(State, nodes).compile(checkpointer=checkpointer)
+
+
+def worker(state: Any) -> Any:
+    answer = Scripted().invoke([HumanMessage(f"Tell a joke about {state['subject']}")])
+    return {"answers": [answer]}
+
+
+def sending(checkpointer: Any = None) -> Any:
+    """Map and reduce: each item goes to a worker that asks a model, a judge takes the longest."""
+
+    class State(TypedDict, total=False):
+        subjects: list[str]
+        answers: Annotated[list[Any], operator.add]
+        best: str
+
+    def plan(state: State) -> Any:
+        return {"subjects": sorted(state["subjects"])}
+
+    def each(state: State) -> Any:
+        return [Send("worker", {"subject": one}) for one in state["subjects"]]
+
+    def judge(state: State) -> Any:
+        texts = [str(one.content) for one in state["answers"]]
+        return {"best": max(texts, key=len)}
+
+    graph = chain(State, {"plan": plan})
+    graph.add_node("worker", worker).add_node("judge", judge).add_edge("worker", "judge")
+    graph.add_conditional_edges("plan", each, ["worker"])
+    return graph.compile(checkpointer=checkpointer)
+
+
+INPUTS: dict[Any, list[Any]] = {
+    asking: [
+        {"log": ["in"], "amount": 4},
+        *(Command(resume=answer) for answer in ("yes", "Ann", "Monday")),
+        {"Left?": "one", "Right?": "two"},
+    ],
+    functional: ["Cats and dogs", Command(resume="good"), "Only cats", Command(resume="better")],
+    joining: [{"log": ["in"]}, {"log": ["again"]}],
+    memory: [{"text": text} for text in ("One", "Two", "Three")],
+    nested: [{"log": ["in"]}, {"log": ["again"]}],
+    sending: [{"subjects": ["owls", "bees", "elephants"]}],
+}
