@@ -87,7 +87,7 @@ finds something, or else of its own line. Where only memory is measured, nothing
 """
 
 _PURGE = "ckpt purge --match old-* --include-interrupted --include-pending --include-error --yes -q"
-_COPY, _COPIED = "ckpt copy --all --to {target} --yes -q", "raw copy {target}"
+_COPY = "ckpt copy --all --to {target} --yes -q"
 _TEXT, _SLOW = "-F 'zebra finch'", "ckpt grep [qx]+[jz]+[qx]+"
 _LIST = "ckpt threads list --all"
 _START, _ASKING = "raw start", "raw writes __interrupt__ bodies"
@@ -151,8 +151,10 @@ ROWS = [
     Row("replay", "states", "ckpt doctor --deep", rate="checkpoints"),
     Row("doctor", "agents", "ckpt doctor", engines=ENGINES, rounds=1),
     # Changes.
-    Row("copy", "copied", _COPY, _COPIED, 2, change="copy", rounds=1),
-    Row("copy", "agents", _COPY, _COPIED, 2, change="copy", engines=ENGINES[1:], rounds=1),
+    Row("copy", "copied", _COPY, rate="checkpoints", change="copy", rounds=1),
+    Row(
+        *("copy", "agents", _COPY), rate="checkpoints", change="copy", engines=ENGINES[1:], rounds=1
+    ),
     Row("purge", "agents", _PURGE, "raw delete old-", 2, change="purge", rounds=2),
     Row("purge", "small", _PURGE, "raw delete old-", 2, change="purge", engines=ENGINES, rounds=2),
     # The memory for a million threads, and for one large value.

@@ -19,7 +19,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.func import entrypoint, task
 from langgraph.types import Command, interrupt
 from langgraph.types import interrupt as asks
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
@@ -141,22 +141,8 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "list": (list, ["v"]),
     "list by add": (Annotated[list[str], operator.add], ["v"]),
     "str": (str, "v"),
-    "dict": (dict, {"a": 1}),
     "dict by merge": (Annotated[dict[str, Any], merged], {"a": 1}),
-    "int": (int, 3),
-    "int by add": (Annotated[int, operator.add], 3),
 }
-CHANNELS = [
-    *((kind, kind, "ok") for kind in KINDS),
-    *((kind, None, "loses") for kind in KINDS),
-    *(("list", "list by add", "ok"), ("list by add", "list", "ok"), ("int", "int by add", "ok")),
-    *(("dict by merge", "dict", "ok"), ("dict", "dict by merge", "ok")),
-    ("int by add", "int", "ok"),
-    *(("list", "dict by merge", "breaks"), ("list by add", "dict by merge", "breaks")),
-    *(("str", "list by add", "breaks"), ("str", "int by add", "breaks")),
-    ("dict", "list by add", "breaks"),
-    *(("list", "str", "changes"), ("str", "list", "changes"), ("int", "str", "changes")),
-]  # fmt: skip
 
 
 def keyed(kind: str | None) -> Any:
@@ -167,7 +153,18 @@ def keyed(kind: str | None) -> Any:
     return graph(CHAIN, schema=TypedDict("State", keys, total=False), fin=touch)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("before", "after", "verdict"), CHANNELS)
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ("list", "list", "ok"),
+        ("list", None, "loses"),
+        ("list", "list by add", "ok"),
+        ("list by add", "list", "ok"),
+        ("list", "dict by merge", "breaks"),
+        ("str", "list by add", "breaks"),
+        ("list", "str", "changes"),
+    ],
+)
 def test_a_key_of_the_state(tmp_path: Path, before: str, after: str | None, verdict: str) -> None:
     old, new = keyed(before), keyed(after)
     path = stopped(tmp_path / "s.db", old, {"log": [], "k": KINDS[before][1]})
@@ -353,20 +350,15 @@ def asks_one(_: Any) -> Any:
     return {"log": [f"one={interrupt('one')}"]}
 
 
-def asks_nothing(_: Any) -> Any:
-    return {"log": ["nothing"]}
-
-
 @pytest.mark.parametrize(
     ("answers", "node", "verdict"),
     [
         ([], asks_one_two, "ok"),
         ([], asks_two_one, "changes"),
         ([], asks_one, "ok"),
-        ([], asks_nothing, "loses"),
+        ([], say("rv"), "loses"),
         (["A"], asks_two_one, "changes"),
         (["A"], asks_one, "loses"),
-        (["A"], asks_nothing, "loses"),
     ],
 )
 def test_questions_are_matched_by_their_order(
@@ -379,47 +371,26 @@ def test_questions_are_matched_by_their_order(
         assert resumed(path, new)["log"] != resumed(path, old)["log"]
 
 
-class Plain(BaseModel):
-    k: str = ""
-    log: Annotated[list[str], operator.add] = []
-
-
-class Needing(Plain):
-    need: int
-
-
-class Narrow(Plain):
-    k: Literal["yes", "no"] = "yes"
-
-
-class Wide(Plain):
-    k: Literal["text", "no"] | None = "no"  # type: ignore[assignment]
-
-
-class Short(Plain):
-    k: str = Field("", max_length=3)
-
-
-class Long(Plain):
-    k: str = Field("", max_length=4)
-
-
-class Numbered(BaseModel):
-    k: int = 0
-    log: Annotated[list[str], operator.add] = []
+def checked(kind: Any, **more: Any) -> Any:
+    """A graph whose state is a model with a key `k` of this kind."""
+    log: Any = (Annotated[list[str], operator.add], [])
+    return graph(CHAIN, schema=create_model("State", log=log, k=kind, **more))
 
 
 @pytest.mark.parametrize(
-    ("schema", "code"),
+    ("new", "code"),
     [
-        (Plain, None),
-        (Needing, "required"),
-        *((one, "invalid") for one in (Numbered, Narrow, Short)),
-        *((one, None) for one in (Wide, Long)),
+        (checked((str, "")), None),
+        (checked((str, ""), need=(int, ...)), "required"),
+        (checked((int, 0)), "invalid"),
+        (checked((Literal["yes", "no"], "yes")), "invalid"),
+        (checked((Literal["text", "no"] | None, "no")), None),
+        (checked((str, Field("", max_length=3))), "invalid"),
+        (checked((str, Field("", max_length=4))), None),
     ],
 )
-def test_a_state_that_is_checked(tmp_path: Path, schema: Any, code: str | None) -> None:
-    old, new = graph(CHAIN, schema=Plain), graph(CHAIN, schema=schema)
+def test_a_state_that_is_checked(tmp_path: Path, new: Any, code: str | None) -> None:
+    old = checked((str, ""))
     path = stopped(tmp_path / "s.db", old, {"log": [], "k": "text"})
     found = judged(path, new, old)
     assert ({one.code for one in found.findings} >= {code}) is (code is not None)
@@ -511,14 +482,11 @@ def test_a_call_of_an_agent_waits(tmp_path: Path, names: tuple[str, ...], codes:
     assert after["messages"][2].content == ("there is no research" if codes else "done: look")
 
 
-def asks_itself_otherwise(_: Any) -> Any:
-    return {"log": [f"rv {interrupt('really?')}"]}
-
-
 def test_another_question_is_told(tmp_path: Path) -> None:
     old = graph(CHAIN)
     path = stopped(tmp_path / "s.db", old, {"log": []})
-    (found,) = judged(path, graph(CHAIN, rv=asks_itself_otherwise), old).findings
+    other = graph(CHAIN, rv=lambda _: {"log": [f"rv {interrupt('really?')}"]})
+    (found,) = judged(path, other, old).findings
     assert (str(found.verdict), found.code, found.where) == ("cannot tell", "question-text", "rv")
 
 
@@ -553,11 +521,6 @@ def plain(text: str) -> Any:
     return two, interrupt("sure?"), second("end").result()
 
 
-def chained(text: str) -> Any:
-    two = second(first(text).result()).result()
-    return two, interrupt("sure?"), second("end").result()
-
-
 def done_renamed(text: str) -> Any:
     one = renamed(text).result()
     two = second(one).result()
@@ -583,12 +546,6 @@ def added_behind(text: str) -> Any:
     return two, interrupt("sure?"), second("end").result(), more("last").result()
 
 
-def swapped(text: str) -> Any:
-    two = second(text).result()
-    one = first(two).result()
-    return one, interrupt("sure?"), second("end").result()
-
-
 def removed(text: str) -> Any:
     one = first(text).result()
     return one, interrupt("sure?")
@@ -604,13 +561,6 @@ def helped(text: str) -> Any:
     return both(text), interrupt("sure?"), second("end").result()
 
 
-def inside(text: str) -> Any:
-    def act(given: str) -> Any:
-        return second(first(given).result()).result()
-
-    return act(text), interrupt("sure?"), second("end").result()
-
-
 def both(text: str) -> Any:
     return second(first(text).result()).result()
 
@@ -619,16 +569,13 @@ def both(text: str) -> Any:
     ("new", "verdict", "again"),
     [
         (plain, "ok", []),
-        (chained, "ok", []),
         (next_renamed, "ok", []),
         (added_behind, "ok", []),
         (removed, "ok", []),
         (done_renamed, "repeats", ["renamed"]),
         (added_before, "repeats", ["more", "first", "second"]),
-        (swapped, "repeats", ["second", "first"]),
         (looped, "cannot tell", []),
         (helped, "cannot tell", []),
-        (inside, "cannot tell", []),
     ],
     ids=lambda one: getattr(one, "__name__", None),
 )

@@ -125,7 +125,6 @@ def with_join() -> Any:
 
 MOVED = "--rename-node rv=new"
 CASES: dict[str, Case] = {
-    "a question": Case(graph(CHAIN), graph(">pre pre>new new>fin", asks="new"), MOVED),
     "the second question": Case(
         graph(CHAIN, rv=two), graph(">pre pre>new new>fin", new=two), MOVED, answers=["A"]
     ),
@@ -143,8 +142,6 @@ CASES: dict[str, Case] = {
         *(fans("w", "n"), fans("v", "m")),
         *("--rename-node w=v --rename-channel n=m", {"log": [], "n": 0}),
     ),
-    "a subgraph": Case(nested(), nested("other"), "--rename-node o=other"),
-    "in a subgraph": Case(nested(), nested(waiting="new"), MOVED),
     "a subgraph that remembers": Case(
         nested(saver=True), nested("other", saver=True), "--rename-node o=other"
     ),
@@ -154,8 +151,6 @@ CASES: dict[str, Case] = {
     "now deferred": Case(graph(CHAIN), graph(CHAIN, defer="rv")),
     "not deferred": Case(graph(CHAIN, defer="rv"), graph(CHAIN)),
     "a join is deferred": Case(graph(">a >b b>rv a+rv>j"), graph(">a >b b>rv a+rv>j", defer="j")),
-    "a list": with_key(list, ["v"]),
-    "a number": with_key(int, 3),
     "a text": with_key(str, "v"),
     "a list with a reducer": with_key(Annotated[list[str], operator.add], ["v"], is_set=True),
     "a dict with a reducer": with_key(Annotated[dict[str, Any], merged], {"a": 1}),
@@ -254,12 +249,9 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-def test_a_thread_on_postgresql(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    with empty_store(PostgresHarness, request, tmp_path) as harness:
-        check(harness, CASES[name], tmp_path)
-
-
-@pytest.mark.parametrize("name", ELSEWHERE)
-def test_a_thread_on_redis(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    with empty_store(RedisHarness, request, tmp_path) as harness:
+@pytest.mark.parametrize("kind", [PostgresHarness, RedisHarness])
+def test_a_thread_on_a_server(
+    kind: type[Harness], name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with empty_store(kind, request, tmp_path) as harness:
         check(harness, CASES[name], tmp_path)

@@ -126,9 +126,6 @@ def graph_of(plan: Plan, world: World) -> Any:
     return built
 
 
-CHANGES = ["same", "rename", "remove", "cut", "link", "swap", "edges", "join", "defer"]
-
-
 def changed(plan: Plan, dice: Random) -> tuple[Plan, dict[str, str | None]]:
     """Return a changed graph, and the new name of each node; None for one that is gone."""
     names: dict[str, str | None] = {one: one for one in plan.nodes}

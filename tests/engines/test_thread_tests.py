@@ -12,12 +12,7 @@ from tests.thread_tests.recording import failures, place_of, record_on, write
 @pytest.mark.parametrize("place", ["postgres", "mysql", "redis", "mongodb"], indirect=True)
 def test_written_tests_pass(place: Harness, tmp_path: Path) -> None:
     # The saver of Redis does not give objects of Pydantic back to the graph.
-    names = (
-        "loop",
-        "asking",
-        "sending",
-        *(() if place.name == "redis" else ("models", "records")),
-    )
+    names = ("loop", "asking", "sending", *(() if place.name == "redis" else ("models", "records")))
     with place.saver() as saver:
         for name in names:
             record_on(saver, name)

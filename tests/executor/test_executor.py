@@ -226,16 +226,15 @@ def _workers(nannies: list[Any]) -> list[int]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("number", "kills"), [(2, 2), (8, 12)])
 def test_workers_that_are_killed_at_random_lose_and_double_nothing(
-    run: Run, tmp_path: Path, number: int, kills: int
+    run: Run, tmp_path: Path
 ) -> None:
     whole, _ = run(works.lengths)
     numbers, killed, over = random.Random(11), list[int](), threading.Event()
-    with cluster(tmp_path, number) as (address, nannies):
+    with cluster(tmp_path, 8) as (address, nannies):
 
         def kill() -> None:
-            while len(killed) < kills and not over.wait(0.4):
+            while len(killed) < 12 and not over.wait(0.4):
                 if alive := _workers(nannies):
                     killed.append(numbers.choice(alive))
                     os.kill(killed[-1], signal.SIGKILL)

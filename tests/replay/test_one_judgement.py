@@ -1,9 +1,12 @@
-"""`replay`, `diff --writes` and `doctor --deep` give one verdict on each step."""
+"""`replay`, `diff --writes` and `doctor --deep` give one verdict on each step: each planted fault
+is found where it is, and what agents do themselves is none.
+"""
 
 import operator
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +32,7 @@ from tests.kit.agents.small import chain, run
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.planting import steps as planting
-from tests.kit.planting.steps import Rows, make_store
+from tests.kit.planting.steps import THREAD, Rows, make_store
 
 KEY = "0123456789abcdef"
 """The key of the fixture with encrypted values."""
@@ -95,24 +98,112 @@ def test_they_agree_on_a_fixture(era: str, tmp_path: Path, monkeypatch: pytest.M
     assert "mismatch" not in agreed(copy_store(FIXTURES / era / "store.db", tmp_path))
 
 
+# Planted faults
+
+Fault = tuple[tuple[int, str], Callable[[Rows], Any]]
+"""The step and the channel in which it is found, and what plants it."""
+LEFT, RIGHT = "%left", "%right"
+AI = AIMessage("other", id="ai-1")
+
+
+def write(step: int, channel: str, change: Callable[[Any], Any], path: str = "%") -> Fault:
+    return (step + 1, channel), lambda rows: rows.write(step, channel, change, path)
+
+
+def drop(step: int, channel: str, path: str = "%") -> Fault:
+    return (step + 1, channel), lambda rows: rows.drop_write(step, channel, path)
+
+
+def body(step: int, channel: str, change: Callable[[Any], Any]) -> Fault:
+    def plant(rows: Rows) -> None:
+        rows.body(step, lambda values: values.update({channel: change(values[channel])}))
+
+    return (step, channel), plant
+
+
+FAULTS: dict[str, Fault] = {
+    # A turn has steps -1 (input), 0 (__start__), 1 (model), 2 (left, right), 3 (close).
+    "a written message": write(5, "messages", lambda _: [AIMessage("other", id="ai-3")]),
+    "the id of a written message": write(5, "messages", lambda _: [AIMessage("answer 3", id="x")]),
+    "a written number": write(6, "total", lambda n: n + 1, LEFT),
+    "a written item": write(7, "log", lambda _: ["other"]),
+    "a write of a plain channel": write(7, "mood", lambda _: "other"),
+    "a written dict": write(6, "facts", lambda one: {**one, "more": 1}, RIGHT),
+    "a written set": write(6, "tags", lambda _: {"x"}, RIGHT),
+    "a write row removed": drop(7, "log"),
+    "one of two write rows removed": drop(6, "log", LEFT),
+    "a write of a plain channel removed": drop(7, "mood"),
+    "two writes swapped": ((7, "log"), lambda rows: rows.swap_writes(6, "log", "left", "right")),
+    "a message dropped in the middle": body(7, "messages", lambda old: [old[0], *old[2:]]),
+    "a message dropped at the head": body(13, "messages", lambda old: old[:-1]),
+    "the newest message dropped as it came": body(6, "messages", lambda old: old[:-1]),
+    "two messages swapped": body(7, "messages", lambda old: [old[1], old[0], *old[2:]]),
+    "a message edited": body(7, "messages", lambda old: [old[0], AI, *old[2:]]),
+    "a number": body(7, "total", lambda _: 99),
+    "a number's type": body(7, "total", lambda _: 8.0),
+    "a plain value": body(8, "mood", lambda _: "other"),
+    "a plain value where nothing wrote it": body(7, "mood", lambda _: "other"),
+    "a plain value at the head": body(13, "mood", lambda _: "other"),
+    "a value at an input": body(9, "log", lambda _: ["other"]),
+    "a key removed": body(8, "facts", lambda old: {k: old[k] for k in old if k != "left2"}),
+    "a member added": body(8, "tags", lambda old: {*old, "x"}),
+    "a channel removed": ((8, "log"), lambda rows: rows.body(8, lambda values: values.pop("log"))),
+    "a value put in twice": body(8, "log", lambda old: [*old, "closed"]),
+}
+
+
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("planted") / "store.db"
     make_store(path)
     return path
 
 
-@cases(
-    "plant",
-    lambda rows: rows.write(6, "total", lambda n: n + 1, "%left"),
-    lambda rows: rows.swap_writes(6, "log", "left", "right"),
-    lambda rows: rows.body(7, lambda values: values.update(mood="other")),
-    ids=["number", "order", "value"],
-)
-def test_they_agree_on_a_fault(plant: Callable[[Rows], Any], planted: Path, tmp_path: Path) -> None:
-    path = copy_store(planted, tmp_path)
-    with sqlite3.connect(path) as db:
+def test_nothing_is_found_where_nothing_is_planted(clean: Path) -> None:
+    answer = ckpt("-s", clean, "replay", THREAD, "--verify", "-o", "json")
+    assert answer.code == 0
+    assert answer.json["mismatch"] == answer.json["unverifiable"] == 0
+    assert answer.json["match"] == answer.json["transitions"] == 15
+    own = {name: one["reducer"] for name, one in answer.json["channels"].items()}
+    expected = {"messages": "add_messages", "log": "append", "total": "sum", "mood": "last_value"}
+    assert own == {**expected, "facts": "dict_merge", "tags": "set_union"}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(clean: Path, tmp_path: Path, name: str) -> None:
+    where, plant = FAULTS[name]
+    path = copy_store(clean, tmp_path)
+    with closing(sqlite3.connect(path)) as db, db:
         plant(Rows(db))
+        steps = {one: step for step, one in Rows(db).ids().items()}
+    answer = ckpt("-s", path, "replay", THREAD, "--verify", "-o", "json")
+    assert answer.code == 1
+    wrong = [one for one in answer.json["findings"] if one["verdict"] == "mismatch"]
+    assert [(one["step"], one["channel"]) for one in wrong] == [where]
+    assert [steps[one["child"]] for one in wrong] == [where[0]]
+    assert answer.json["mismatch"] == 1
+
+
+def test_a_fault_is_found_by_a_told_reducer_alone(clean: Path, tmp_path: Path) -> None:
+    assert ckpt("-s", clean, "replay", THREAD, "--verify", "--reducer", "mood=append").code == 1
+    profile = tmp_path / "ckpt.toml"
+    profile.write_text(f'[stores.x]\nurl = "{clean}"\n[stores.x.reducers]\nmood = "append"\n')
+    told = ckpt("--config", profile, "-s", "x", "replay", THREAD, "--verify", "-o", "json")
+    assert told.code == 1
+    assert told.json["channels"]["mood"]["told"] is True
+    known = ckpt(
+        *("--config", profile, "-s", "x", "replay", THREAD, "--verify"),
+        *("--reducer", "mood=custom", "-o", "json"),
+    )
+    assert known.code == 0
+    assert known.json["unverifiable"] > 0
+
+
+@pytest.mark.parametrize("name", ["a written number", "two writes swapped", "a plain value"])
+def test_they_agree_on_a_fault(name: str, clean: Path, tmp_path: Path) -> None:
+    path = copy_store(clean, tmp_path)
+    with closing(sqlite3.connect(path)) as db, db:
+        FAULTS[name][1](Rows(db))
     assert agreed(path) == ["mismatch"]
 
 
@@ -190,37 +281,6 @@ def assigned_calls(saver: Any) -> None:
         "model", lambda state: "tools" if state["messages"][-1].tool_calls else END
     )
     two_turns(builder, saver)
-
-
-def raw_calls(saver: Any) -> None:
-    """Calls of a provider that are assigned are parsed when the message is loaded."""
-
-    def model(_: Any) -> Any:
-        message = AIMessage("")
-        function = {"name": "search", "arguments": '{"q": 1}'}
-        message.additional_kwargs = {"tool_calls": [{"id": "c", "function": function}]}
-        return {"messages": [message]}
-
-    two_turns(chain(MessagesState, {"model": model}), saver)
-
-
-def changed_in_place(saver: Any) -> None:
-    """A node changes a message, and returns something else."""
-
-    def model(state: Any) -> Any:
-        return {"messages": [AIMessage(f"answer {len(state['messages'])}")], "note": "x"}
-
-    def censor(state: Any) -> Any:
-        state["messages"][-1].content = "***"
-        return {"note": "censored"}
-
-    class Noted(MessagesState):
-        note: str
-
-    builder = chain(Noted, {"model": model, "censor": censor})
-    for text in ("one", "two"):
-        agent = builder.compile(checkpointer=saver)
-        agent.invoke({"messages": [HumanMessage(text)]}, CONFIG, durability="sync")
 
 
 def cleared_in_place(saver: Any) -> None:
@@ -314,8 +374,6 @@ KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
     "topic": (aliased_topic, MAYBE),
     "dict": (shared_dict, MAYBE),
     "calls": (assigned_calls, set()),
-    "raw": (raw_calls, set()),
-    "place": (changed_in_place, MAYBE),
     "written": (changed_and_written, MAYBE),
     "cleared": (cleared_in_place, MAYBE),
 }

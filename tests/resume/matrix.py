@@ -1,10 +1,9 @@
 """Stop the official graphs in every way and resume them: python -m tests.resume.matrix FOLDER.
 
-Runs in the environment of any era. It writes `CELL.db`, the store before the resume, and
-`CELL.json`, what the library did, for each cell. Imports are paid once: each turn is a fork.
+Runs in the environment of any era. It reads names of cells, and writes `CELL.db`, the store before
+the resume, and `CELL.json`, what the library did. Imports are paid once: each turn is a fork.
 """
 
-import argparse
 import asyncio
 import inspect
 import json
@@ -406,26 +405,7 @@ def settle(store: Path) -> None:
         connection.commit()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", nargs="?", default="/tmp/matrix-stores")
-    parser.add_argument("--cells", default="", help="only those whose name begins so")
-    parser.add_argument("--serve", action="store_true", help="read cells from the standard input")
-    asked = parser.parse_args()
-    folder = Path(asked.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    if asked.serve:
-        for line in sys.stdin:
-            name = line.strip()
-            done = cell_done(name, folder)
-            print(name if done else f"{name} failed", flush=True)
-        return
-    for name, cell in CELLS.items():
-        if not name.startswith(asked.cells) or cell.since > RELEASE:
-            continue
-        if not cell_done(name, folder):
-            print(f"== {name} FAILED", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    for line in sys.stdin:
+        done = cell_done(line.strip(), Path(sys.argv[1]))
+        print(line.strip() if done else f"{line.strip()} failed", flush=True)

@@ -54,7 +54,7 @@ def matrix(
     """Yield a function that stops and resumes a cell with the library of a Python: one process
     imports it once, and forks for each turn. `packages` go before those of its environment.
     """
-    line = [str(python), "-W", "ignore", "-m", "tests.resume.matrix", str(folder), "--serve"]
+    line = [str(python), "-W", "ignore", "-m", "tests.resume.matrix", str(folder)]
     settings = {**os.environ, "PYTHONPATH": str(packages)}
     with subprocess.Popen(
         line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=settings

@@ -11,14 +11,6 @@ MUTATIONS: dict[str, list[tuple[str, str]]] = {
         ("turns: Annotated", "rounds: Annotated"),
         ('add_edge("tools", "model")', 'add_edge("tools", END)'),
     ],
-    "middleware": [
-        ("{len(request.messages)} messages", "{len(request.messages) + 1} messages"),
-        ("middleware=[instructions, asking]", "middleware=[asking]"),
-        ("middleware=[instructions, asking]", "middleware=[instructions]"),
-        ('{"refund": True}', '{"look_up": True}'),
-        ("tools = [refund, look_up]", "tools = [refund]"),
-        ("def refund(query: str)", "def refund(amount: str)"),
-    ],
     "handoff": [
         ('goto="billing"', 'goto="desk"'),
         ("graph=Command.PARENT, ", ""),
@@ -67,14 +59,6 @@ MUTATIONS: dict[str, list[tuple[str, str]]] = {
         ("AIMessage(whole.content", "AIMessage(whole.content * 2"),
         ('*state["messages"], first]', 'first, *state["messages"]]'),
     ],
-    "summarizing": [
-        ("> 2 else", "> 5 else"),
-        ("if summary else []", "if not summary else []"),
-        ('[*first, *state["messages"]]', '[*state["messages"], *first]'),
-        ('state["messages"][:-1]', 'state["messages"][:-2]'),
-        (', "messages": removed', ""),
-        ("summary: str", "recap: str"),
-    ],
     "asking": [
         ('state["amount"] * 2', 'state["amount"] * 3'),
         ('"details" if answer == "yes" else END', "END"),
@@ -106,14 +90,6 @@ MUTATIONS: dict[str, list[tuple[str, str]]] = {
         ("Annotated[list[str], operator.add]", "list[str]"),
         ("visits: int", "times: int"),
         ('{"text": state["text"]}', '{"text": "x"}'),
-    ],
-    "nested": [
-        ('state.get("depth", 0) + 1', 'state.get("depth", 0) + 2'),
-        ('if state["depth"] < 3', 'if state["depth"] < 2'),
-        ("core at {", "core on {"),
-        ('"depth": found["depth"]', '"depth": 0'),
-        ('"inner": inner.compile(), ', ""),
-        ("depth: int", "level: int"),
     ],
     "sending": [
         ('sorted(state["subjects"])', 'sorted(state["subjects"], reverse=True)'),

@@ -6,20 +6,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    AgentState,
-    HumanInTheLoopMiddleware,
-    TodoListMiddleware,
-    dynamic_prompt,
-)
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain.agents.middleware import AgentMiddleware, AgentState, TodoListMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.graph import END, MessagesState
 from langgraph.prebuilt import InjectedState, ToolNode, create_react_agent
@@ -51,30 +39,6 @@ def loop(checkpointer: Any = None) -> Any:
     graph.add_node("tools", ToolNode([weather])).add_edge("tools", "model")
     graph.add_conditional_edges("model", route, ["tools", END])
     return graph.compile(checkpointer=checkpointer)
-
-
-def middleware(checkpointer: Any = None) -> Any:
-    """An agent whose middleware changes the prompt and asks before a tool."""
-
-    @tool
-    def refund(query: str) -> str:
-        """Pay money back."""
-        return f"{query} paid back"
-
-    @tool
-    def look_up(query: str) -> str:
-        """Find an order."""
-        return f"order {query}"
-
-    @dynamic_prompt
-    def instructions(request: Any) -> str:
-        return f"You are a clerk. {len(request.messages)} messages so far."
-
-    asking = HumanInTheLoopMiddleware(interrupt_on={"refund": True})
-    tools = [refund, look_up]
-    return create_agent(
-        Scripted(), tools, middleware=[instructions, asking], checkpointer=checkpointer
-    )
 
 
 def handoff(checkpointer: Any = None) -> Any:
@@ -252,47 +216,16 @@ def streaming(checkpointer: Any = None) -> Any:
     return chain(State, {"speak": speak, "review": review}).compile(checkpointer=checkpointer)
 
 
-def summarizing(checkpointer: Any = None) -> Any:
-    """A conversation that is summed up, and whose old messages are removed."""
-
-    class State(MessagesState):
-        summary: str
-
-    def reply(state: State) -> Any:
-        summary = state.get("summary", "")
-        first = [SystemMessage(f"Before: {summary}")] if summary else []
-        return {"messages": Scripted().invoke([*first, *state["messages"]])}
-
-    def full(state: State) -> str:
-        return "sum_up" if len(state["messages"]) > 2 else END
-
-    def sum_up(state: State) -> Any:
-        asked = [*state["messages"], HumanMessage("Sum this up.")]
-        texts = [str(one.content)[:10] for one in asked]
-        removed = [RemoveMessage(id=one.id or "") for one in state["messages"][:-1]]
-        return {"summary": " / ".join(texts), "messages": removed}
-
-    graph = chain(State, {"reply": reply}).add_node("sum_up", sum_up)
-    graph.add_conditional_edges("reply", full, ["sum_up", END])
-    return graph.compile(checkpointer=checkpointer)
-
-
 def said(*texts: str) -> list[Any]:
     return [{"messages": [("user", text)]} for text in texts]
 
 
 INPUTS = {
     loop: said("weather(Oslo)", "weather(Rome) weather(Bari)"),
-    middleware: [
-        *said("look_up(42)", "refund(42)"),
-        Command(resume={"decisions": [{"type": "approve"}]}),
-        *said("Bye"),
-    ],
     handoff: said("Hello", "transfer_to_billing(unpaid)"),
     reviewing: [*said("book(Friday)"), Command(resume="confirmed"), *said("Thanks")],
     planning: said("plan", "note(buy milk)", "ask_helper(France)"),
     calling: said("divide(8/2) divide(9/0)", "Thanks"),
     asynchronous: said("fetch(news)", "go on"),
     streaming: said("Say something", "More"),
-    summarizing: said("One", "Two", "Three"),
 }

@@ -123,38 +123,6 @@ def memory(checkpointer: Any = None) -> Any:
     return chain(State, {"ask": ask, "close": close}).compile(checkpointer=checkpointer)
 
 
-def nested(checkpointer: Any = None) -> Any:
-    """Subgraphs in subgraphs, as nodes and called by a function."""
-
-    class State(Log, total=False):
-        depth: int
-
-    def enter(state: State) -> Any:
-        return {"log": [f"enter {len(state['log'])}"], "depth": state.get("depth", 0) + 1}
-
-    def core(state: State) -> Any:
-        return {"log": [f"core at {state['depth']}"]}
-
-    def deeper(state: State) -> str:
-        return "core" if state["depth"] < 3 else END
-
-    inner = chain(State, {"enter": enter}).add_node("core", core)
-    inner.add_conditional_edges("enter", deeper, ["core", END])
-    called = inner.compile()
-
-    def call(state: State) -> Any:
-        found = called.invoke({"log": [], "depth": state["depth"]})
-        return {"log": found["log"][-1:], "depth": found["depth"]}
-
-    middle = chain(State, {"inner": inner.compile(), "call": call}).compile()
-    nodes = {
-        "first": lambda state: {"log": ["first"], "depth": 0},
-        "middle": middle,
-        "last": lambda state: {"log": [f"last of {len(state['log'])}"]},
-    }
-    return chain(State, nodes).compile(checkpointer=checkpointer)
-
-
 def worker(state: Any) -> Any:
     answer = Scripted().invoke([HumanMessage(f"Tell a joke about {state['subject']}")])
     return {"answers": [answer]}
@@ -193,6 +161,5 @@ INPUTS: dict[Any, list[Any]] = {
     functional: ["Cats and dogs", Command(resume="good"), "Only cats", Command(resume="better")],
     joining: [{"log": ["in"]}, {"log": ["again"]}],
     memory: [{"text": text} for text in ("One", "Two", "Three")],
-    nested: [{"log": ["in"]}, {"log": ["again"]}],
     sending: [{"subjects": ["owls", "bees", "elephants"]}],
 }
