@@ -4,6 +4,7 @@ import operator
 import sys
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
@@ -40,6 +41,7 @@ from tests.kit.agents.edges import (
     sends,
 )
 from tests.kit.agents.small import Log, running
+from tests.kit.cases import cases
 from tests.kit.official import TELLING
 from tests.kit.probing import described, judged, resumed, stopped
 
@@ -72,9 +74,11 @@ PARALLEL: list[tuple[str, Any, str, list[str] | None]] = [
 ]
 
 
-def cases(rows: list[tuple[str, Any, str, list[str] | None]]) -> pytest.MarkDecorator:
-    params = [pytest.param(*row, id=name) for name, *row in rows]
-    return pytest.mark.parametrize(("new", "verdict", "log"), params)
+SENT = sends("w", "fin")
+SENDS: list[tuple[str, Any, str, list[str] | None]] = [
+    ("end renamed", sends("w", "end"), "ok", ["pre", "rv yes", "rv yes", "end"]),
+    ("worker renamed", sends("other", "fin"), "loses", None),
+]
 
 
 def check(path: Path, old: Any, new: Any, verdict: str, log: list[str] | None) -> None:
@@ -94,15 +98,17 @@ def check(path: Path, old: Any, new: Any, verdict: str, log: list[str] | None) -
         assert after != resumed(path, old)
 
 
-@cases(CHAINS)
-def test_a_question_waits(tmp_path: Path, new: Any, verdict: str, log: list[str] | None) -> None:
-    old = graph(CHAIN)
-    check(stopped(tmp_path / "s.db", old, {"log": []}), old, new, verdict, log)
-
-
-@cases(PARALLEL)
-def test_one_of_two_waits(tmp_path: Path, new: Any, verdict: str, log: list[str] | None) -> None:
-    old = graph(BESIDE)
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "log"),
+    [
+        pytest.param(old, *row, id=name)
+        for old, rows in ((graph(CHAIN), CHAINS), (graph(BESIDE), PARALLEL), (SENT, SENDS))
+        for name, *row in rows
+    ],
+)
+def test_a_question_waits(
+    tmp_path: Path, old: Any, new: Any, verdict: str, log: list[str] | None
+) -> None:
     check(stopped(tmp_path / "s.db", old, {"log": []}), old, new, verdict, log)
 
 
@@ -118,13 +124,6 @@ def test_a_failed_task_and_a_thread_that_is_done(tmp_path: Path) -> None:
     assert judged(path, graph(">x x>y"), done).graph == "graph"  # by its keys
 
 
-def test_sends_go_to_a_node_by_its_name(tmp_path: Path) -> None:
-    old = sends("w", "fin")
-    path = stopped(tmp_path / "s.db", old, {"log": []})
-    check(path, old, sends("w", "end"), "ok", ["pre", "rv yes", "rv yes", "end"])
-    check(path, old, sends("other", "fin"), "loses", None)
-
-
 @pytest.mark.parametrize("saver", [None, True])
 def test_a_subgraph_waits(tmp_path: Path, saver: bool | None) -> None:
     old = nested(saver=saver)
@@ -137,80 +136,50 @@ def test_a_subgraph_waits(tmp_path: Path, saver: bool | None) -> None:
     assert ("repeats", "subgraph-restarts", "o") in {one[:3] for one in found}
 
 
-KINDS: dict[str, tuple[Any, Any]] = {
-    "list": (list, ["v"]),
-    "list by add": (Annotated[list[str], operator.add], ["v"]),
-    "str": (str, "v"),
-    "dict by merge": (Annotated[dict[str, Any], merged], {"a": 1}),
-}
+ADDED, MERGED = Annotated[list[str], operator.add], Annotated[dict[str, Any], merged]
+REBUILT: list[tuple[list[str], Any, Any, str]] = [
+    ([], REPLAYED, REPLAYED, "ok"),
+    ([], REPLAYED, ADDED, "ok"),
+    ([], REPLAYED, list[str], "loses"),
+    ([], REPLAYED, MERGED, "breaks"),
+    ([], REPLAYED, None, "loses"),
+]
 
 
-def keyed(kind: str | None) -> Any:
-    keys: dict[str, Any] = {"log": Annotated[list[str], operator.add]}
-    if kind is not None:
-        keys["k"] = KINDS[kind][0]
-    touch = (lambda _: {"k": KINDS[kind][1]}) if kind is not None else say("fin")
-    return graph(CHAIN, schema=TypedDict("State", keys, total=False), fin=touch)  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "verdict"),
-    [
-        ("list", "list", "ok"),
-        ("list", None, "loses"),
-        ("list", "list by add", "ok"),
-        ("list by add", "list", "ok"),
-        ("list", "dict by merge", "breaks"),
-        ("str", "list by add", "breaks"),
-        ("list", "str", "changes"),
-    ],
+@cases(
+    "more before after verdict",
+    ([], list, list, "ok"),
+    ([], list, None, "loses"),
+    ([], list, ADDED, "ok"),
+    ([], ADDED, list, "ok"),
+    ([], list, MERGED, "breaks"),
+    ([], str, ADDED, "breaks"),
+    ([], list, str, "changes"),
+    *REBUILT,
+    *((["more", "again"], *row) for _, *row in REBUILT),  # a snapshot is stored
 )
-def test_a_key_of_the_state(tmp_path: Path, before: str, after: str | None, verdict: str) -> None:
-    old, new = keyed(before), keyed(after)
-    path = stopped(tmp_path / "s.db", old, {"log": [], "k": KINDS[before][1]})
-    found = judged(path, new, old)
-    assert str(found.verdict) == verdict
-    if verdict == "breaks":
-        with pytest.raises(Exception, match=r"."):
-            resumed(path, new)
-    else:
-        assert ("k" in resumed(path, new)) is (verdict != "loses")
-
-
-@pytest.mark.parametrize("is_snapshot", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "verdict"),
-    [
-        (REPLAYED, "ok"),
-        (Annotated[list[str], operator.add], "ok"),
-        (list[str], "loses"),
-        (Annotated[dict[str, Any], merged], "breaks"),
-        (None, "loses"),
-    ],
-)
-def test_a_key_that_is_rebuilt(tmp_path: Path, kind: Any, verdict: str, is_snapshot: bool) -> None:
-    edges = ">pre pre>more more>again again>rv rv>fin" if is_snapshot else CHAIN
-
+def test_a_key_of_the_state(
+    tmp_path: Path, more: list[str], before: Any, after: Any, verdict: str
+) -> None:
     def of(kind: Any) -> Any:
-        keys: dict[str, Any] = {"log": Annotated[list[str], operator.add]}
-        keys |= {} if kind is None else {"k": kind}
+        keys = {"log": ADDED, **({} if kind is None else {"k": kind})}
         schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
-        writes: dict[str, Any] = {"more": adds, "again": adds} if is_snapshot else {}
-        writes |= {"fin": lambda _: {"k": {"a": 1}}} if verdict == "breaks" else {}
+        writes: dict[str, Any] = dict.fromkeys(more, lambda _: {"k": ["v"]})
+        if verdict == "breaks":
+            writes["fin"] = lambda _: {"k": {"a": 1} if kind is MERGED else ["v"]}
+        names = ["", "pre", *more, "rv", "fin"]
+        edges = " ".join(f"{one}>{other}" for one, other in pairwise(names))
         return graph(edges, schema=schema, **writes)
 
-    def adds(_: Any) -> Any:
-        return {"k": ["v"]}
-
-    path = stopped(tmp_path / "s.db", of(REPLAYED), {"log": [], "k": ["v"]})
-    found = judged(path, of(kind), of(REPLAYED))
-    assert str(found.verdict) == verdict
+    value: Any = "v" if before is str else ["v"]
+    path = stopped(tmp_path / "s.db", of(before), {"log": [], "k": value})
+    assert str(judged(path, of(after), of(before)).verdict) == verdict
     if verdict == "breaks":
         with pytest.raises(Exception, match=r"."):
-            resumed(path, of(kind))
+            resumed(path, of(after))
     else:
-        kept = ["v"] * (3 if is_snapshot else 1)
-        assert (resumed(path, of(kind)).get("k") == kept) is (verdict == "ok")
+        kept = value * (1 + len(more))
+        assert (resumed(path, of(after)).get("k") == kept) is (verdict != "loses")
 
 
 MODEL = "class P(BaseModel):\n    x: int = 1\n"

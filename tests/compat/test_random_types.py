@@ -1,7 +1,7 @@
 """Random states and changes of them: what is harmed is never called ok, and the same is silent."""
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, make_dataclass
 from pathlib import Path
 from random import Random
@@ -13,39 +13,22 @@ from langgraph.types import Command, interrupt
 from pydantic import create_model
 
 from ckpt_backends.testing.chance import Chance
+from tests.kit.agents.edges import merged
 from tests.kit.agents.small import running
 from tests.kit.probing import CONFIG, judged, told_of
 
-
-def merged(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    return {**one, **other}
-
-
-class Kind(NamedTuple):
-    """A type of a key: values of it, and what is of it."""
-
-    type: Any
-    values: tuple[Any, ...]
-    holds: Callable[[Any], bool]
-
-
-def is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-KINDS: Mapping[str, Kind] = {
-    "text": Kind(str, ("v", "a"), is_text),
-    "number": Kind(int, (3,), lambda one: isinstance(one, int)),
-    "list": Kind(list[str], (["v"], []), lambda one: isinstance(one, list)),
-    "dict": Kind(dict[str, int], ({"a": 1}, {}), lambda one: isinstance(one, dict)),
-    "optional": Kind(str | None, ("v", None), lambda one: one is None or is_text(one)),
-    "literal": Kind(Literal["a", "b"], ("a", "b"), lambda one: one in ("a", "b")),
-    "added": Kind(Annotated[list[str], operator.add], (["v"],), lambda one: isinstance(one, list)),
-    "sum": Kind(Annotated[int, operator.add], (3,), lambda one: isinstance(one, int)),
-    "merged": Kind(
-        Annotated[dict[str, int], merged], ({"a": 1},), lambda one: isinstance(one, dict)
-    ),
+KINDS: Mapping[str, tuple[Any, Sequence[Any], Any]] = {
+    "text": (str, ["v", "a"], str),
+    "number": (int, [3], int),
+    "list": (list[str], [["v"], []], list),
+    "dict": (dict[str, int], [{"a": 1}, {}], dict),
+    "optional": (str | None, ["v", None], str | None),
+    "literal": (Literal["a", "b"], ["a", "b"], str),
+    "added": (Annotated[list[str], operator.add], [["v"]], list),
+    "sum": (Annotated[int, operator.add], [3], int),
+    "merged": (Annotated[dict[str, Any], merged], [{"a": 1}], dict),
 }
+"""The type of a key, values of it, and what they are."""
 FORMS = ("typeddict", "pydantic", "dataclass")
 LOG = Annotated[list[str], operator.add]
 
@@ -59,12 +42,12 @@ class Shape(NamedTuple):
 
 
 def schema_of(shape: Shape) -> Any:
-    types = {name: KINDS[kind].type for name, kind in shape.keys.items()}
+    types = {name: KINDS[kind][0] for name, kind in shape.keys.items()}
     if shape.form == "typeddict":
         return TypedDict("State", {"log": LOG, **types}, total=False)  # type: ignore[operator]
     if shape.form == "pydantic":
         given: Any = {
-            name: (one, ... if name in shape.required else KINDS[shape.keys[name]].values[0])
+            name: (one, ... if name in shape.required else KINDS[shape.keys[name]][1][0])
             for name, one in types.items()
         }
         return create_model("State", log=(LOG, []), **given)
@@ -81,7 +64,7 @@ def schema_of(shape: Shape) -> Any:
 def graph_of(shape: Shape, *, asks: bool) -> Any:
     """A graph that stops at a question, or at the end, and writes all keys behind it."""
     built: Any = StateGraph(schema_of(shape))
-    written = {name: KINDS[kind].values[0] for name, kind in shape.keys.items()}
+    written = {name: KINDS[kind][1][0] for name, kind in shape.keys.items()}
     built.add_node("ask", lambda _: {"log": [interrupt("q") if asks else "said"]})
     built.add_node("write", lambda _: {"log": ["wrote"], **(written if asks else {})})
     built.add_node("again", lambda _: {"log": ["again"], **written})
@@ -142,7 +125,10 @@ def is_harmed(path: Path, shape: Shape, new: Shape, *, asks: bool) -> bool:
         return True
     if any(name not in after for name in before):
         return True
-    return not all(KINDS[new.keys[one]].holds(after[one]) for one in before if one in new.keys)
+    kept = {one: new.keys[one] for one in before if one in new.keys}
+    if any(kind == "literal" and after[one] not in ("a", "b") for one, kind in kept.items()):
+        return True
+    return not all(isinstance(after[one], KINDS[kind][2]) for one, kind in kept.items())
 
 
 def tried(dice: Random, folder: Path) -> tuple[bool, str, object] | None:
@@ -150,7 +136,7 @@ def tried(dice: Random, folder: Path) -> tuple[bool, str, object] | None:
     folder.mkdir()
     shape, path, asks = shaped(dice), folder / "s.db", dice.random() < 0.5
     given = {
-        name: dice.choice(KINDS[kind].values)
+        name: dice.choice(KINDS[kind][1])
         for name, kind in shape.keys.items()
         if name in shape.required or dice.random() < 0.7
     }

@@ -12,7 +12,6 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
 from ckpt_backends.base import WrappedStore
@@ -22,40 +21,31 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.compat import JudgedThread, judged_threads
+from tests.kit.agents.edges import fail, graph, say
 from tests.kit.agents.small import Log, chain, running
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES
 from tests.kit.probing import described
-
-
-def say(_: Any) -> Any:
-    return {"log": ["said"]}
 
 
 def ask(state: Any) -> Any:
     return {"log": [interrupt("sure?") if state["log"] == ["ask"] else "no"]}
 
 
-def fail(_: Any) -> Any:
-    raise ValueError("no")
-
-
 def talk(name: str = "ask", schema: Any = Log) -> Any:
-    return chain(schema, {"start": lambda _: {}, name: ask, "end": say})
+    return chain(schema, {"start": lambda _: {}, name: ask, "end": say("end")})
 
 
 def beside(name: str = "worker") -> Any:
-    built: Any = StateGraph(Log)
-    for one in (name, "broken"):
-        built.add_node(one, fail if one == "broken" else say).add_edge(START, one)
-    return built.add_edge([name, "broken"], "broken")
+    return graph(f">{name} >broken {name}+broken>broken", broken=fail)
 
 
-def drive(graph: Any, *threads: str) -> None:
+def drive(agent: Any, *threads: str) -> None:
     """Run a thread for each text: `ask` stops at a question."""
     for one in threads:
         config: Any = {"configurable": {"thread_id": one}}
         with suppress(ValueError):
-            graph.invoke({"log": [one]}, config, durability="sync")
+            agent.invoke({"log": [one]}, config, durability="sync")
 
 
 def judged(store: Store, new: Any, old: Any) -> Mapping[str, JudgedThread]:
@@ -94,28 +84,25 @@ def of_era(name: str) -> list[JudgedThread]:
     with quiet(), open_store(parse_url(str(FIXTURES / name / "store.db"))) as store:
         for thread in store.threads():
             if thread.thread_id in SCENARIOS:
-                graph = described(SCENARIOS[thread.thread_id].build(InMemorySaver()))
-                found += judged_threads(store, [thread], graph, graph)
+                same = described(SCENARIOS[thread.thread_id].build(InMemorySaver()))
+                found += judged_threads(store, [thread], same, same)
     assert len(found) > 60
     return found
 
 
-@pytest.mark.parametrize("name", ["lg-0.6.11", "lg-1.0.10"])
-def test_what_an_earlier_release_wrote_is_judged_as_today(name: str) -> None:
-    assert {str(one.verdict) for one in of_era(name)} == {"ok"}
-
-
-def test_of_the_first_format_it_is_not_told_what_runs() -> None:
-    found = of_era("lg-0.2.70")
-    assert {one.code for thread in found for one in thread.findings} == {"old-format"}
-    assert any(thread.verdict == "ok" for thread in found)
-
-
-def test_javascript_is_refused_with_its_reason() -> None:
-    for thread in of_era("js-1.7.3"):
-        assert [(str(one.verdict), one.code) for one in thread.findings] == [
-            ("cannot tell", "javascript")
-        ]
+@cases(
+    "era verdicts codes",
+    ("lg-0.6.11", {"ok"}, set()),
+    ("lg-1.0.10", {"ok"}, set()),
+    ("lg-0.2.70", {"ok", "cannot tell"}, {"old-format"}),  # which does not tell what runs
+    ("js-1.7.3", {"cannot tell"}, {"javascript"}),
+)
+def test_what_others_wrote_is_judged_as_today_or_refused_with_its_reason(
+    era: str, verdicts: set[str], codes: set[str]
+) -> None:
+    found = of_era(era)
+    assert {str(one.verdict) for one in found} == verdicts
+    assert {one.code for thread in found for one in thread.findings} == codes
 
 
 class Open(Log, total=False):
@@ -160,13 +147,13 @@ def test_encrypted_values_cannot_be_told(tmp_path: Path) -> None:
     assert verdicts(str(path), talk(), talk()) == {"done": "cannot tell"}
 
 
-def stamped(path: Path, graph: Any, mark: str | None = None) -> None:
+def stamped(path: Path, agent: Any, mark: str | None = None) -> None:
     """Run a thread whose application tells which version of its graph ran."""
-    own = described(graph).fingerprints["graph"]
-    with running(path, graph) as agent:
+    own = described(agent).fingerprints["graph"]
+    with running(path, agent) as ran:
         told = {"graph_fingerprint": own if mark is None else mark}
         config: Any = {"configurable": {"thread_id": mark or "own"}, "metadata": told}
-        agent.invoke({"log": ["ask"]}, config)
+        ran.invoke({"log": ["ask"]}, config)
 
 
 def test_a_thread_belongs_to_the_graph_that_its_metadata_names(tmp_path: Path) -> None:
@@ -184,18 +171,11 @@ def test_a_thread_belongs_to_the_graph_that_its_metadata_names(tmp_path: Path) -
 
 
 def test_a_fingerprint_tells_what_a_graph_calls_and_not_where_it_stands() -> None:
-    def outer(inner: Any, *before: Any) -> Any:
-        return chain(Log, {"a": inner, **{f"b{n}": one for n, one in enumerate(before)}})
+    def outer(inner: Any) -> Any:
+        return chain(Log, {"a": inner})
 
-    marks = [
-        described(one).fingerprints["graph"]
-        for one in (
-            talk(),
-            talk(),
-            talk("new"),
-            outer(talk().compile()),
-            outer(talk("n").compile()),
-        )
-    ]
+    inner, other = talk().compile(), talk("n").compile()
+    graphs = talk(), talk(), talk("new"), outer(inner), outer(other)
+    marks = [described(one).fingerprints["graph"] for one in graphs]
     assert marks[0] == marks[1]
     assert len(set(marks)) == 4

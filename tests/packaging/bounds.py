@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,19 +28,6 @@ _FAST_TIER = ("-q", "-n", "auto", "--dist", "loadgroup")
 _CLASSIFIER = "Programming Language :: Python :: 3."
 _PINNED_TESTS = ("--ignore", "tests/screen/test_pictures.py")
 """The pictures of the screen are right for one release of Textual."""
-
-
-@dataclass(frozen=True, slots=True)
-class BoundsRun:
-    """The tests with one Python and one choice of releases."""
-
-    python: str
-    resolution: str
-    result: str
-    """`passed`, `failed`, or why it was left out."""
-
-    def __str__(self) -> str:
-        return f"Python {self.python}, {self.resolution}: {self.result}"
 
 
 def supported() -> list[str]:
@@ -70,16 +56,16 @@ def find_python(version: str) -> str | None:
     return answer.stdout.strip() or None
 
 
-def run_tests(python: str, resolution: str, words: Sequence[str]) -> BoundsRun:
-    """Make an environment, and run pytest in it."""
+def run_tests(python: str, resolution: str, words: Sequence[str]) -> str:
+    """Make an environment, and run pytest in it. Return `passed`, `failed`, or why it did not."""
     interpreter = find_python(python)
     if interpreter is None:
-        return BoundsRun(python, resolution, "left out, this Python is not installed")
+        return "left out, this Python is not installed"
     with TemporaryDirectory() as name:
         tests = _environment(Path(name), interpreter, resolution)
         command = [tests, "-m", "pytest", "-p", "no:cacheprovider", *_PINNED_TESTS, *words]
         is_passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0
-    return BoundsRun(python, resolution, "passed" if is_passed else "failed")
+    return "passed" if is_passed else "failed"
 
 
 def _environment(folder: Path, interpreter: str, resolution: str) -> str:
@@ -110,14 +96,15 @@ def main() -> int:
     parser.add_argument("--resolution", action="append", choices=RESOLUTIONS)
     parser.add_argument("words", nargs="*", metavar="-- PYTEST ARGUMENTS")
     given = parser.parse_args()
-    runs = []
+    results: dict[str, str] = {}
     for python in given.python or supported():
         for resolution in given.resolution or RESOLUTIONS:
-            print(f"== Python {python}, {resolution}", flush=True)
-            runs.append(run_tests(python, resolution, given.words or _FAST_TIER))
-    print(*runs, sep="\n")
-    results = {one.result for one in runs}
-    return 0 if "passed" in results and "failed" not in results else 1
+            name = f"Python {python}, {resolution}"
+            print(f"== {name}", flush=True)
+            results[name] = run_tests(python, resolution, given.words or _FAST_TIER)
+    print(*(f"{name}: {result}" for name, result in results.items()), sep="\n")
+    found = {*results.values()}
+    return 0 if "passed" in found and "failed" not in found else 1
 
 
 if __name__ == "__main__":

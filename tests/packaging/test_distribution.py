@@ -1,23 +1,39 @@
-"""What is put on the package index: the wheel, the sdist, and the page made of the README."""
+"""What is put on the package index: the wheel, the sdist, and the page made of the README. With
+only Python, two commands lead from there to the tree of a store: by pip, by pipx and by uv.
+"""
 
+import os
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
+from collections.abc import Callable
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
+from time import monotonic
 from zipfile import ZipFile
 
 import pytest
 
 from ckpt_cli import __version__
 from ckpt_cli.app import root
-from tests.kit.command import ROOT
+from tests.kit.command import ROOT, SAMPLE
 
 pytestmark = pytest.mark.release
 LINK = re.compile(r"\]\(([^)\s]+)|(?:src|srcset|href)=\"([^\"\s]+)")
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist of the tree, and the wheel that is built from the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "-q", "--installer", "uv"]
+    subprocess.run([*command, "--outdir", str(folder), str(ROOT)], check=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +148,99 @@ def test_the_urls_of_the_project_are_of_one_place(
     for url in shown.values():
         _, _, path = url.partition("/main/")
         assert (ROOT / path).exists(), url
+
+
+# Installing
+
+TOOLS = Path(sys.executable).parent
+PACKAGE = "langgraph-ckpt"
+SHOW = "-s agent.db show --tree"
+SECONDS = 15
+"""In which a stranger has a first answer, with everything downloaded."""
+SETTINGS = ("PIP_", "UV_", "SSL_CERT_")
+"""How this machine reaches the package index."""
+
+Shell = Callable[[str], str]
+
+
+@pytest.fixture
+def shell(tmp_path: Path, dist: Path) -> Shell:
+    """Runs a command in a home without settings, with a store and an empty environment of Python.
+
+    The package comes from the folder of the built wheel, what it requires from the index.
+    """
+    shutil.copyfile(SAMPLE, tmp_path / "agent.db")
+    settings = {key: one for key, one in os.environ.items() if key.startswith(SETTINGS)}
+    links = {"PIP_FIND_LINKS": str(dist), "UV_FIND_LINKS": str(dist)}
+    programs = f"{tmp_path}/venv/bin:{tmp_path}/.local/bin:/usr/bin:/bin"
+
+    def run(command: str) -> str:
+        answer = subprocess.run(
+            command,
+            shell=True,
+            cwd=tmp_path,
+            env={**settings, **links, "HOME": str(tmp_path), "PATH": programs},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    return run
+
+
+def shows_tree(printed: str) -> bool:
+    return printed.startswith("thread trip-to-kyoto ") and "● f169" in printed
+
+
+@pytest.mark.parametrize(
+    "install",
+    [
+        f"pip install {PACKAGE}",
+        f"{TOOLS}/pipx install {PACKAGE}",
+        f"{TOOLS}/uv tool install {PACKAGE}",
+    ],
+    ids=["pip", "pipx", "uv"],
+)
+def test_two_commands_lead_to_the_tree_of_a_store(install: str, shell: Shell) -> None:
+    if install.startswith("pip "):
+        shell(f"{sys.executable} -m venv venv")
+    shell(install)
+    assert shows_tree(shell(f"ckpt {SHOW}"))
+    assert shell("ckpt --version").split()[-1] == __version__
+
+
+@pytest.mark.parametrize("run", ["pipx run", "uvx"])
+def test_one_command_does_it_without_installing(run: str, shell: Shell) -> None:
+    begun = monotonic()
+    found = shell(f"{TOOLS}/{run} {PACKAGE}")
+    took = monotonic() - begun
+    assert "./agent.db  8 threads" in found
+    # pipx lets uvx do it, where it finds uv.
+    assert re.search(rf"^  (?:{run}|uvx) {PACKAGE} -s ./agent.db threads list", found, re.MULTILINE)
+    assert took < SECONDS
+    assert shows_tree(shell(f"{TOOLS}/{run} {PACKAGE} {SHOW}"))
+
+
+# The moving picture of the README
+
+_MADE_ANEW = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f-]+|\b[0-9a-f]{4,8}\b|\d\d:\d\d:\d\d|\w+ \d+ \w+ \d{4}"
+)
+"""What differs from run to run: the ids of new checkpoints, and when the graph went on."""
+
+
+def _shown(picture: str) -> list[str]:
+    texts = re.findall(r"<text [^>]*>([^<]*)</text>", picture)
+    return [_MADE_ANEW.sub("*", one) for one in texts]
+
+
+def test_it_is_what_the_commands_print_today_and_small() -> None:
+    program = runpy.run_path(str(ROOT / "share" / "picture" / "record.py"))
+    stored = program["TARGET"].read_text("utf-8")
+    assert len(stored) < 1_500_000
+    shown = _shown(stored)
+    assert "book: Ryokan Yachiyo is booked from 7 April" in "\n".join(shown)
+    assert _shown(program["record"]()) == shown

@@ -1,18 +1,18 @@
 """What `replay` and `diff --writes` say of a mismatch, and which writes they miss."""
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any
 
-import ormsgpack
 import pytest
 from typing_extensions import TypedDict
 
 from tests.kit.agents.small import chain, run
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store, first_now
+from tests.kit.planting.steps import Rows
 
 
 class Ticks(TypedDict):
@@ -24,50 +24,28 @@ def tick(state: Ticks) -> Any:
     return {"log": [{"note": f"tick {n}"} for n in range(number, number + 50)]}
 
 
-def change_log(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> str:
-    """Change the list of the newest checkpoint; return its id."""
-    with closing(sqlite3.connect(path)) as db, db:
-        head, stored = db.execute(
-            "SELECT checkpoint_id, checkpoint FROM checkpoints ORDER BY checkpoint_id DESC LIMIT 1"
-        ).fetchone()
-        body = ormsgpack.unpackb(stored)
-        change(body["channel_values"]["log"])
-        values = (ormsgpack.packb(body), head)
-        db.execute("UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?", values)
-    return str(head)
-
-
 @pytest.fixture
 def forged(path: Path) -> tuple[Path, str]:
     """A long list in which one text was changed in the newest checkpoint, and that one's id."""
     run(path, chain(Ticks, {"tick": tick}), *[{"log": []}] * 3)
-
-    def change(log: list[dict[str, Any]]) -> None:
-        assert log[149] == {"note": "tick 149"}
-        log[149]["note"] = "tick 999"
-
-    return path, change_log(path, change)
+    with closing(sqlite3.connect(path)) as db, db:
+        rows = Rows(db)
+        step, head = max(rows.ids().items())
+        rows.body(step, lambda values: values["log"][149].update(note="tick 999"))
+    return path, head
 
 
 WHERE = '[149].note: "tick 149" ≠ "tick 999"'
 
 
-def test_diff_writes_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
+def test_where_a_value_differs_is_said(forged: tuple[Path, str]) -> None:
     path, head = forged
     shown = ckpt("-s", path, "diff", "--writes", f"t@{head}", "-o", "table")
     assert f"differs {WHERE}" in shown.out
     told = ckpt("-s", path, "diff", "--writes", f"t@{head}", "-o", "json").json["channels"]["log"]
+    place = {"op": "replace", "path": "[149].note", "rebuilt": "tick 149", "stored": "tick 999"}
     assert told["verdict"] == "mismatch"
-    assert told["differences"] == {
-        "places": [
-            {"op": "replace", "path": "[149].note", "rebuilt": "tick 149", "stored": "tick 999"}
-        ],
-        "more": 0,
-    }
-
-
-def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
-    path, head = forged
+    assert told["differences"] == {"places": [place], "more": 0}
     shown = ckpt("-s", path, "replay", "t", "--verify", "-o", "table")
     assert shown.code == 1
     assert f"stored value differs from what append produces: {WHERE}" in shown.out
@@ -76,25 +54,19 @@ def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
     assert ckpt("-s", path, "replay", "t", "--verify", "--all-steps").code == 1
     plain = ckpt("-s", path, "replay", "t", "-o", "table")
     assert (plain.code, plain.out, look in plain.err) == (0, shown.out, True)
-    (row,) = [
-        one
-        for one in ckpt("-s", path, "replay", "t", "--all-steps", "-o", "json").json
-        if one["verdict"] == "mismatch"
-    ]
-    assert (row["child"], row["differences"]["places"][0]["stored"]) == (head, "tick 999")
+    steps = ckpt("-s", path, "replay", "t", "--all-steps", "-o", "json").json
+    (row,) = [one for one in steps if one["verdict"] == "mismatch"]
+    assert (row["child"], row["differences"]["places"]) == (head, [place])
 
 
-def test_no_value_is_told_where_values_are_redacted(forged: tuple[Path, str]) -> None:
-    path, head = forged
-    for words in (
-        ["replay", "t"],
-        ["replay", "t", "--all-steps"],
-        ["diff", "--writes", f"t@{head}"],
-    ):
-        answer = ckpt("-s", path, "--redact", *words, "-o", "json")
-        assert "mismatch" in answer.out
-        assert "tick 999" not in answer.out
-        assert "tick 149" not in answer.out
+@cases("words", ["replay", "t"], ["replay", "t", "--all-steps"], ["diff", "--writes", "t"])
+def test_no_value_is_told_where_values_are_redacted(
+    forged: tuple[Path, str], words: list[str]
+) -> None:
+    answer = ckpt("-s", forged[0], "--redact", *words, "-o", "json")
+    assert "mismatch" in answer.out
+    assert "tick 999" not in answer.out
+    assert "tick 149" not in answer.out
 
 
 def test_strict_fails_on_what_cannot_be_verified(sample: Path) -> None:
@@ -141,7 +113,7 @@ def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path:
 
 def test_a_reducer_of_an_unknown_channel_and_an_unknown_reducer_are_refused(sample: Path) -> None:
     for words in (["replay"], ["diff", "--writes"]):
-        run = (*("-s", sample), *words, "trip-to-kyoto", "--reducer")
+        run: list[str | Path] = ["-s", sample, *words, "trip-to-kyoto", "--reducer"]
         answer = ckpt(*run, "mesages=append")
         assert (answer.code, answer.out, "no channel 'mesages'" in answer.err) == (3, "", True)
         assert "did you mean 'messages'" in answer.err
