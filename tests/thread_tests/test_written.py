@@ -22,7 +22,7 @@ from tests.commands.words import refusals
 from tests.kit.agents.small import Log, chain, run, running
 from tests.kit.command import FIXTURES, ROOT, ckpt
 from tests.secrets.credentials import credentials
-from tests.thread_tests.recording import failures
+from tests.thread_tests.recording import failures, place_of, record
 
 KNOWN = credentials()
 FAILS = True
@@ -240,6 +240,17 @@ def test_only_the_fixture_module_is_imported_by_a_written_test() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stdout.strip() == "['ckpt_cli.testing'] []"
+
+
+def test_an_export_tells_what_was_left_out(tmp_path: Path) -> None:
+    record(tmp_path / "store.db", "handoff")
+    told = export(
+        *(tmp_path / "store.db", tmp_path / "tests", "--graph", place_of("handoff")),
+        thread="handoff",
+    ).json[0]
+    assert told["left_out"] == [{"what": "desk > tools, step 4.2", "reason": "it did not finish"}]
+    data = json.loads(Path(told["data"]).read_text())
+    assert (data["ckpt_test"], data["thread"], data["title"]) == (1, "handoff", "Hello")
 
 
 test_wrong_words_are_refused = refusals(
