@@ -27,16 +27,12 @@ _LONGEST_ACTOR, _LONGEST_SESSION, _MOST_ITEMS, _MOST_BYTES = 255, 100, 100, 10_0
 
 
 class Failure(Exception):
-    """An error of the service."""
-
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
         self.status, self.code = status, code
 
 
 class Memory:
-    """Memories with their events."""
-
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.events: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
@@ -47,7 +43,6 @@ class Memory:
         self._numbers = count()
 
     def answer(self, method: str, path: str, given: dict[str, Any]) -> tuple[int, Any]:
-        """The status and the body of an answer."""
         match [method, *map(unquote, path.strip("/").split("/"))]:
             case ["POST", "memories", memory, "events"]:
                 return 201, {"event": self._create(memory, given)}

@@ -67,7 +67,6 @@ def _strict(name: str, *, is_item: bool) -> Draft202012Validator:
 
 
 def _item(schema: Any) -> Any:
-    """Return the schema of a line of an answer, which is an item if the answer is a list."""
     if "anyOf" in schema:
         return {**schema, "anyOf": [_item(one) for one in schema["anyOf"]]}
     return schema["items"] if schema.get("type") == "array" else schema

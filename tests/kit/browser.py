@@ -52,8 +52,6 @@ def start_browser() -> "Browser":
 
 
 class Browser:
-    """A running Chromium with one page."""
-
     def __init__(self, path: str) -> None:
         self._folder = tempfile.mkdtemp(prefix="ckpt-test-chromium-")
         self._process = subprocess.Popen(
@@ -92,14 +90,12 @@ class Browser:
         raise TimeoutError("Chromium does not listen")
 
     def stop(self) -> None:
-        """End it, and remove its profile."""
         self._open.close()
         self._process.terminate()
         self._process.wait(_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def send(self, method: str, **params: Any) -> Any:
-        """Call a method of the protocol and return its result."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": params}
         if self._session is not None:
@@ -172,7 +168,6 @@ class Browser:
         return found["result"].get("value")
 
     def drawn(self) -> None:
-        """Wait until the page was drawn."""
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def press(self, *keys: str) -> None:
@@ -188,7 +183,6 @@ class Browser:
         self.drawn()
 
     def click(self, selector: str) -> None:
-        """Click in the middle of the first element that fits."""
         place = self.run(
             f"(() => {{ const one = document.querySelector({json.dumps(selector)});"
             "one.scrollIntoView({block: 'center', behavior: 'instant'});"
@@ -210,5 +204,4 @@ class Browser:
         file.write_bytes(b64decode(found["data"]))
 
     def pdf(self) -> bytes:
-        """Return the page as printed."""
         return b64decode(self.send("Page.printToPDF")["data"])

@@ -61,7 +61,6 @@ def fork(act: Callable[[], object]) -> int:
 
 
 def apply_change(url: str, change: Change) -> None:
-    """Apply a change to the store at a URL, without a record."""
     with writable_store(parse_url(url)) as writable:
         writable.apply(change)
 
@@ -80,12 +79,10 @@ def copy_store(source: Path, folder: Path) -> Path:
 
 
 def eras() -> Iterator[Path]:
-    """Yield the folders of the fixtures."""
     return (path.parent for path in sorted(FIXTURES.glob("*/truth.json")))
 
 
 def agents() -> list[Path]:
-    """Return the folders with stores of agents of Deep Agents."""
     return sorted((FIXTURES / "agents").iterdir())
 
 

@@ -9,7 +9,6 @@ from tests.kit.command import ROOT
 
 @cache
 def generator() -> Any:
-    """Return `docs/generate.py` as a module."""
     spec = spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None

@@ -13,7 +13,6 @@ from tests.kit.command import FIXTURES
 
 
 def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
-    """Every thread of a store reads as its truth says."""
     failures: list[str] = []
     unknown: set[tuple[str, int]] = set()
     key = truth.get("aes_key", "").encode() or None

@@ -41,7 +41,6 @@ GENERATED = [("fanout_asking", 1), ("delta_rarely", 1)]
 
 
 def other(filled: ScenarioStore, dice: random.Random) -> ScenarioThread:
-    """A thread that a night tries."""
     return generate(filled, dice.choice([*GRAPHS]), dice.getrandbits(32))
 
 

@@ -274,8 +274,6 @@ def chosen(acts: dict[str, Act]) -> Any:
 
 
 def loop(a: Act) -> Any:
-    """A node that runs three times."""
-
     def build(saver: Any) -> Any:
         made = graph("START a", a=a, b=works)
         made.add_conditional_edges("a", lambda now: "b" if len(now["log"]) > 3 else "a", ["a", "b"])
@@ -404,8 +402,6 @@ def sub(
 
 
 def calling(inner: Any, times: int) -> Any:
-    """A function that calls a graph."""
-
     def call(state: Any) -> Any:
         note("begin", "sub", *place())
         for _ in range(times):

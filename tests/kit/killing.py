@@ -40,7 +40,6 @@ def run_and_kill(
 
 
 def seconds_of(words: list[str | Path]) -> float:
-    """Return the seconds that a command line takes if it is not killed."""
     start = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "ckpt_cli", *map(str, words)], check=True, capture_output=True

@@ -51,7 +51,6 @@ def tmp_path(homes: Iterator[Path]) -> Path:  # noqa: F811  (the fixture of that
 
 @pytest.fixture
 def sample(tmp_path: Path) -> Path:
-    """A private copy of the sample store."""
     return copy_store(SAMPLE, tmp_path)
 
 
@@ -86,25 +85,42 @@ def started(kind: str, start: Callable[[], _Started]) -> Iterator[_Started]:
         server.stop()
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[servers.Server]:
-    """A PostgreSQL server for the whole run, started when the first test needs it."""
-    with started("postgres", servers.start_postgres) as server:
-        yield server
+def _server_of(kind: str, start: Callable[[], Any], **environment: str) -> Any:
+    """A fixture of a server for the whole run, which starts when the first test needs it."""
+
+    @pytest.fixture(scope="session")
+    def server() -> Iterator[Any]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            with started(kind, start) as found:
+                yield found
+
+    return server
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """A headless Chromium, started when the first test needs it."""
+def _start_browser() -> Browser:
     from tests.kit.browser import start_browser
 
-    with started("chromium", start_browser) as browser:
-        yield browser
+    return start_browser()
+
+
+chromium = _server_of("chromium", _start_browser)
+postgres_server = _server_of("postgres", servers.start_postgres)
+mongodb_server = _server_of("mongodb", servers.start_mongodb)
+cosmosdb_server = _server_of("cosmosdb", servers.start_cosmosdb, COSMOSDB_KEY=servers.COSMOSDB_KEY)
+redis_cluster = _server_of("redis", partial(servers.start_redis_cluster, modules=True))
+dynamodb_server = _server_of(
+    "dynamodb",
+    servers.start_dynamodb,
+    AWS_ACCESS_KEY_ID="testing",
+    AWS_SECRET_ACCESS_KEY="testing",
+    AWS_EC2_METADATA_DISABLED="true",
+)
 
 
 @contextmanager
 def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.Server]:
-    """Yield an empty, separate Redis."""
     start = partial(servers.start_redis, modules=modules, search=search)
     with started("redis", start) as server:
         yield server
@@ -112,90 +128,45 @@ def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.
 
 @pytest.fixture(scope="module")
 def redis_server() -> Iterator[servers.Server]:
-    """A Redis without modules."""
     with redis_of_its_own(modules=False) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def redis_stack_server() -> Iterator[servers.Server]:
-    """A Redis with RediSearch and RedisJSON."""
     with redis_of_its_own(modules=True) as server:
         yield server
 
 
 @pytest.fixture
 def redis_url(redis_server: servers.Server) -> Iterator[str]:
-    """An empty Redis without modules."""
     yield redis_server.url
     servers.flush(redis_server)
 
 
 @pytest.fixture
 def redis_stack_url(redis_stack_server: servers.Server) -> Iterator[str]:
-    """An empty Redis with RediSearch and RedisJSON."""
     yield redis_stack_server.url
     servers.flush(redis_stack_server)
 
 
 @pytest.fixture
 def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
-    """A new, empty database."""
     with servers.postgres_database(postgres_server) as url:
         yield url
 
 
-@pytest.fixture(scope="session")
-def redis_cluster() -> Iterator[servers.Cluster]:
-    """Three servers with RedisJSON that share their keys, started when the first test needs
-    them.
-    """
-    with started("redis", partial(servers.start_redis_cluster, modules=True)) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def cluster_url(redis_cluster: servers.Cluster) -> Iterator[str]:
-    """An empty cluster."""
     yield redis_cluster.url
     for server in redis_cluster.servers:
         servers.flush(server)
 
 
-@pytest.fixture(scope="session")
-def mongodb_server() -> Iterator[servers.Server]:
-    """A server with MongoDB's protocol, started when the first test needs it."""
-    with started("mongodb", servers.start_mongodb) as server:
-        yield server
-
-
 @pytest.fixture
 def mongodb_url(mongodb_server: servers.Server) -> Iterator[str]:
-    """A new, empty database."""
     with servers.mongodb_database(mongodb_server) as url:
         yield url
-
-
-@pytest.fixture(scope="session")
-def dynamodb_server() -> Iterator[servers.Server]:
-    """A server with the protocols of DynamoDB and S3, and credentials for it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "testing")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        with started("dynamodb", servers.start_dynamodb) as server:
-            yield server
-
-
-@pytest.fixture(scope="session")
-def cosmosdb_server() -> Iterator[servers.Server]:
-    """A server with the protocol of Azure Cosmos DB, and a key for it."""
-    from tests.kit.harness.cosmosdb import KEY
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COSMOSDB_KEY", KEY)
-        with started("cosmosdb", servers.start_cosmosdb) as server:
-            yield server
 
 
 @pytest.fixture(scope="session")
@@ -224,7 +195,6 @@ def mysql_server() -> Iterator[servers.Server]:
 
 @pytest.fixture
 def mysql_url(mysql_server: servers.Server) -> Iterator[str]:
-    """A new, empty database, with the server's default collation."""
     with servers.mysql_database(mysql_server) as url:
         yield url
 
@@ -261,7 +231,6 @@ class BundledLayouts:
     """Runs the suite on the bundled layouts, in the tiers of the run."""
 
     def pytest_ckpt_harnesses(self) -> list[type[Harness]]:
-        """Run the suite on all bundled layouts."""
         from tests.kit.harness import HARNESSES
 
         return HARNESSES
@@ -311,21 +280,6 @@ def pytest_report_header() -> str:
     return f"chance: CKPT_TEST_SEED={CHANCE.seed} CKPT_TEST_NIGHTS={NIGHTS}"
 
 
-def _unused(items: list[pytest.Item]) -> Iterator[str]:
-    """Yield the beginnings of ids in `in_ci` with which no variant of their test begins."""
-    ids: dict[tuple[Path, str], list[str]] = {}
-    begin: dict[tuple[Path, str], tuple[str, ...]] = {}
-    for item in items:
-        if marker := item.get_closest_marker("in_ci"):
-            key = item.path, item.originalname  # type: ignore[attr-defined]
-            ids.setdefault(key, []).append(f"{item.callspec.id}]")  # type: ignore[attr-defined]
-            begin[key] = marker.args
-    for key, found in ids.items():
-        for one in begin[key]:
-            if not any(each.startswith(one) for each in found):
-                yield f"{key[0].name}::{key[1]}: in_ci({one!r}) names no variant"
-
-
 # Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -335,38 +289,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     So each store is filled only once. Tests of the screen share nothing and take long: they run one
     by one at the end, so that no worker waits for another.
     """
-    if not any("::" in one for one in config.args) and (unused := list(_unused(items))):
-        raise pytest.UsageError("\n".join(unused))
-    from tests.kit.harness.tiers import (
-        IN_CI,
-        is_asked_for,
-        is_proved_elsewhere,
-        shows_no_more,
-        waiting,
-        waits_for_engines,
-    )
+    from tests.kit.harness.tiers import IN_CI, is_asked_for, mark_of, waiting
 
     # Once for each file, since thousands of tests share a few hundred.
     is_suite = cache(lambda path: SUITE in path.parents)
-    leave_out(config, items, [one for one in items if is_suite(one.path) and shows_no_more(one)])
     place_of = cache(lambda path: None if path.parent.name == "screen" else str(path))
+    needless = []
     for item in items:
+        mark = mark_of(item) if is_suite(item.path) else ""
+        if mark is None:
+            needless.append(item)
+            continue
         if is_suite(item.path) and (stays := IN_CI.get(getattr(item, "originalname", ""))):
             item.add_marker(pytest.mark.in_ci(*stays.split(", ")))
         if (marker := item.get_closest_marker("in_ci")) is not None:
             variant = f"{item.callspec.id}]"  # type: ignore[attr-defined]
             if not variant.startswith(marker.args):
                 item.add_marker(pytest.mark.nightly)
-        if is_suite(item.path) and is_proved_elsewhere(item):
-            item.add_marker(pytest.mark.nightly)
-        elif is_suite(item.path) and waits_for_engines(item):
-            item.add_marker(pytest.mark.engines)
+        if mark:
+            item.add_marker(mark)
         if is_suite(item.path) or (file := place_of(item.path)) is None:
             continue
         params = getattr(item, "callspec", None)
         store = None if params is None else params.params.get("filled")
         group = f"{item.path.parent}/{getattr(store, 'name', store)}" if store else file
         item.add_marker(pytest.mark.xdist_group(group))
+    leave_out(config, items, needless)
     if is_asked_for(config, "nightly") and not any("::" in one for one in config.args):
         now, later = waiting(items)
         STORES[:] = sorted(now)

@@ -26,8 +26,6 @@ _OPTIONS = ("select", "order", "limit", "columns", "on_conflict")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers the requests of one connection."""
-
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: "RestServer"
@@ -67,8 +65,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class RestServer(ThreadingHTTPServer):
-    """Serves the tables of one database."""
-
     daemon_threads = True
 
     def __init__(self, database: str) -> None:
@@ -76,7 +72,6 @@ class RestServer(ThreadingHTTPServer):
         self._database, self._own = database, local()
 
     def connection(self) -> Any:
-        """The connection of this thread."""
         if not hasattr(self._own, "connection"):
             self._own.connection = psycopg.connect(self._database, autocommit=True)
         return self._own.connection

@@ -78,7 +78,6 @@ def judged(path: Path, new: Any, old: Any = None) -> JudgedThread:
 
 
 def written(path: Path, graph: Any) -> Path:
-    """Write what the probe says of a graph."""
     path.write_text(json.dumps(document_of(graph)))
     return path
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.store.sqlite import SqliteStore
 
+from tests.kit.agents.small import chain
 from tests.kit.agents.two_questions import Two
 from tests.kit.command import copy_store
 from tests.kit.planting.steps import THREAD, Rows, talk
@@ -21,7 +22,6 @@ ORPHANED = "weekly-digest"
 
 
 def fill(folder: Path, sample: Path) -> Path:
-    """Make the store."""
     path = copy_store(sample, folder)
     with closing(sqlite3.connect(path, check_same_thread=False)) as db:
         saver = SqliteSaver(db)
@@ -45,18 +45,16 @@ def fill(folder: Path, sample: Path) -> Path:
 def _ask_in_vain(saver: Any) -> None:
     """Write a thread with a tool call that has no result."""
     call = {"name": "search", "args": {}, "id": "call-1", "type": "tool_call"}
-    builder: Any = StateGraph(MessagesState)
-    builder.add_node("ask", lambda _: {"messages": [AIMessage("", id="1", tool_calls=[call])]})
-    builder.add_node("answer", lambda _: {"messages": [AIMessage("done", id="2")]})
-    builder.add_edge(START, "ask")
-    builder.add_edge("ask", "answer")
-    graph = builder.compile(checkpointer=saver)
+    nodes = {
+        "ask": lambda _: {"messages": [AIMessage("", id="1", tool_calls=[call])]},
+        "answer": lambda _: {"messages": [AIMessage("done", id="2")]},
+    }
+    graph = chain(MessagesState, nodes).compile(checkpointer=saver)
     config = {"configurable": {"thread_id": UNANSWERED}}
     graph.invoke({"messages": [HumanMessage("find it", id="0")]}, config)
 
 
 def _damage(db: sqlite3.Connection) -> None:
-    """Remove a value from the head of a thread."""
     query = "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? ORDER BY 1 DESC LIMIT 1"
     ((head,),) = db.execute(query, [DAMAGED]).fetchall()
     rows = Rows(db)
@@ -65,7 +63,6 @@ def _damage(db: sqlite3.Connection) -> None:
 
 
 def _orphan(db: sqlite3.Connection) -> None:
-    """Add a write to a checkpoint that does not exist."""
     (row,) = db.execute("SELECT * FROM writes WHERE thread_id = ? LIMIT 1", [ORPHANED])
     names = [name for _, name, *_ in db.execute("PRAGMA table_info(writes)")]
     cells = dict(zip(names, row, strict=True))

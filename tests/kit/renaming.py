@@ -43,7 +43,6 @@ def _branch(branch: Any, new: Callable[[str], str]) -> Any:
 
 
 def names_in(graph: Any) -> set[str]:
-    """Return the nodes of a graph and of its subgraphs."""
     found = set(graph.nodes)
     for spec in graph.nodes.values():
         inner = getattr(spec.runnable, "builder", None)

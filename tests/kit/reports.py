@@ -8,7 +8,6 @@ from typing import Any
 
 
 def data_of(page: str) -> dict[str, Any]:
-    """Return what the page's script reads."""
     found = re.search('<script type="text/plain" id="data">([A-Za-z0-9+/=]*)</script>', page)
     assert found is not None
     data: dict[str, Any] = json.loads(zlib.decompress(b64decode(found[1], validate=True)))

@@ -50,6 +50,8 @@ ASKED_FOR_PASSWORD = "ckpt_test_guarded"
 """The only role that must give a password to a server started here; an external server may ask
 all.
 """
+COSMOSDB_KEY = "Y2twdC10ZXN0cw=="
+"""The server takes any key."""
 _FOLDERS = "ckpt-test-"
 _SECONDS = 30.0
 _TRIES = 3
@@ -66,8 +68,6 @@ class Unavailable(Exception):
 
 @dataclass
 class Server:
-    """A running server."""
-
     url: str
     process: subprocess.Popen[bytes] | None = None
     folder: Path | None = None
@@ -88,7 +88,6 @@ class Server:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def at(self, database: str) -> str:
-        """Return the URL of a database of this server."""
         return urlsplit(self.url)._replace(path=f"/{database}").geturl()
 
 
@@ -187,7 +186,6 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """The URL of one of the servers."""
         return self.servers[-1].url
 
     def stop(self) -> None:
@@ -241,7 +239,6 @@ def _join(servers: Sequence[Server], buses: Sequence[int]) -> None:
 
 
 def _told(client: Any) -> dict[str, str]:
-    """Return what a server reports about its cluster."""
     found = client.execute_command("CLUSTER INFO")
     return {str(name): str(value) for name, value in found.items()}
 
@@ -250,7 +247,6 @@ _NODES, _SLOTS = 3, 16384
 
 
 def flush(server: Server) -> None:
-    """Remove everything from a Redis that was started here, including its indexes."""
     import redis
 
     with redis.Redis.from_url(server.url) as client:
@@ -503,7 +499,6 @@ def _mongodb_told(url: str) -> str:
 
 @contextmanager
 def mongodb_database(server: Server) -> Iterator[str]:
-    """Yield the URL of a new database."""
     import pymongo
 
     name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
@@ -616,7 +611,6 @@ def start_firestore() -> Server:
 
 
 def _google_cloud() -> Iterator[Path]:
-    """Where the tools of Google Cloud may be."""
     if found := shutil.which("gcloud"):
         yield Path(found).resolve().parents[1]
     yield Path("/usr/lib/google-cloud-sdk")
@@ -719,7 +713,6 @@ def mysql_connection(url: str) -> Any:
 
 @contextmanager
 def mysql_database(server: Server, options: str = "") -> Iterator[str]:
-    """Yield the URL of a new database."""
     name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
     with mysql_connection(server.url) as admin:
         admin.cursor().execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4 {options}")

@@ -35,6 +35,5 @@ def tailing(store: Path | str, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def take(process: subprocess.Popen[str], number: int) -> list[Any]:
-    """Return what the next lines of JSON hold."""
     assert process.stdout is not None
     return [json.loads(process.stdout.readline()) for _ in range(number)]

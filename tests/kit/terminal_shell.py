@@ -106,7 +106,6 @@ class TerminalShell:
         return Typed(rest.partition(_END)[0].decode(), shown.decode(errors="replace"))
 
     def run(self, command: str) -> None:
-        """Run a line, such as one that changes a setting."""
         self._write(f" {command}\r".encode())
         self.type("ready", tab=False)
 

@@ -13,8 +13,6 @@ import trustme
 
 
 class Authority:
-    """A certificate authority for a test."""
-
     def __init__(self, folder: Path) -> None:
         self._authority = trustme.CA()
         self.file = folder / "ca.pem"

@@ -29,7 +29,6 @@ def quietly() -> Iterator[None]:
 def stores(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stores]:
-    """Return a function that returns the store of a layout."""
     with ExitStack() as alone:
 
         @cache

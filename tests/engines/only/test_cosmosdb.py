@@ -21,7 +21,8 @@ from tests.kit import servers
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
 from tests.kit.connecting import QUOTED, shows_nothing
-from tests.kit.harness.cosmosdb import KEY, CosmosHarness
+from tests.kit.harness.cosmosdb import CosmosHarness
+from tests.kit.servers import COSMOSDB_KEY as KEY
 from tests.kit.servers import Server
 
 pytestmark = pytest.mark.engines

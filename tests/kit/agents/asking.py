@@ -44,13 +44,10 @@ def on_terminal(
 
 
 class State(TypedDict, total=False):
-    """The state of the graph in these tests."""
-
     said: str
 
 
 def graph(saver: Any) -> Any:
-    """A graph that stops at a question."""
     return chain(State, {"ask": lambda _: {"said": interrupt("sure?")}}).compile(checkpointer=saver)
 
 
@@ -59,7 +56,6 @@ def config(thread: str) -> Any:
 
 
 def waits(saver: Any, thread: str) -> bool:
-    """Whether the official library shows the question of a thread."""
     state = graph(saver).get_state(config(thread))
     return state.next == ("ask",) and "sure?" in {
         one.value for task in state.tasks for one in task.interrupts

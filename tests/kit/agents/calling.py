@@ -121,8 +121,6 @@ def react(saver: Any, version: Any) -> Any:
 
 
 def loop(state: Any) -> Callable[[Any], Any]:
-    """Return an agent that is built by hand."""
-
     def build(saver: Any) -> Any:
         def model(state: Any) -> Any:
             return {"messages": ScriptedModel().invoke(state["messages"])}
@@ -144,7 +142,6 @@ AGENTS: dict[str, Callable[[Any], Any]] = {
 
 
 def agent(thread_id: str, saver: Any) -> Any:
-    """Return the agent of a thread."""
     return AGENTS[thread_id.partition("-")[0]](saver)
 
 

@@ -37,8 +37,6 @@ class World:
         return work
 
     def asking(self, name: str) -> Callable[[Log], dict[str, Any]]:
-        """Return a node that asks a person."""
-
         def ask(state: Log) -> dict[str, Any]:
             self.ran.append(name)
             self.finished.add(name)
@@ -60,44 +58,36 @@ Build = Callable[[World], Any]
 
 
 def crashed(world: World) -> Any:
-    """One node fails."""
     return beside(Log, {"crash": world.node("crash")})
 
 
 def two_failed(world: World) -> Any:
-    """Two tasks of one step fail."""
     world.others = 1
     return beside(Log, {"first": world.node("first"), "second": world.node("second")})
 
 
 def question(world: World) -> Any:
-    """One node asks."""
     return beside(Log, {"ask": world.asking("ask")})
 
 
 def two_questions(world: World) -> Any:
-    """Two tasks of one step ask."""
     return beside(Log, {"ask": world.asking("ask"), "also": world.asking("also")})
 
 
 def error_and_question(world: World) -> Any:
-    """One task fails while another asks."""
     world.others = 1
     return beside(Log, {"ask": world.asking("ask"), "crash": world.node("crash")})
 
 
 def inner_question(world: World) -> Any:
-    """A node in a subgraph asks."""
     return nested(Log, question(world), "research")
 
 
 def inner_crash(world: World) -> Any:
-    """A node in a subgraph of a subgraph fails."""
     return nested(Log, crashed(world), "research", "inner")
 
 
 def running(path: Path, build: Build, world: World) -> AbstractContextManager[Any]:
-    """The graph on a SQLite store, as its application runs it."""
     return small.running(path, build(world))
 
 

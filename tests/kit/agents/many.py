@@ -58,7 +58,6 @@ class Agent:
             raise ConnectionError(why)
 
     def run(self, thread_id: str, kind: str) -> None:
-        """Run a new thread to its end, or until it fails."""
         config = {"configurable": {"thread_id": thread_id}}
         try:
             self.graph.invoke({"kind": kind, "log": []}, config, durability="sync")
@@ -68,7 +67,6 @@ class Agent:
 
 @contextmanager
 def sqlite_agent(path: Path, *, is_mended: bool = False) -> Iterator[Agent]:
-    """Open the agent on a SQLite file."""
     with closing(sqlite3.connect(path, check_same_thread=False)) as db:
         db.execute("PRAGMA synchronous = OFF")
         yield Agent(SqliteSaver(db), is_mended=is_mended)

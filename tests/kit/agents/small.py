@@ -61,7 +61,6 @@ def nested(schema: Any, graph: Any, *names: str) -> Any:
 
 @contextmanager
 def saver_of(path: Path | str) -> Iterator[SqliteSaver]:
-    """Yield the saver of a SQLite file."""
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
         yield SqliteSaver(connection)
 
@@ -74,7 +73,6 @@ def running(path: Path | str, graph: Any, **options: Any) -> Iterator[Any]:
 
 
 def run(path: Path | str, graph: Any, *inputs: Any, thread: str = "t", **options: Any) -> None:
-    """Run a thread of the graph with each input."""
     with running(path, graph, **options) as agent:
         for value in inputs:
             agent.invoke(value, {"configurable": {"thread_id": thread}})

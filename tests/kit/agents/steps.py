@@ -18,8 +18,6 @@ SAID = {"role": "assistant", "content": "from a friend"}
 
 
 class State(TypedDict):
-    """The state of the graph in these tests."""
-
     items: Annotated[list[str], add]
     n: int
     messages: Annotated[list[Any], add]
@@ -58,7 +56,6 @@ def talk(saver: Any, *threads: str, asks: bool = False) -> None:
 
 
 def fill(url: str, *threads: str) -> None:
-    """Write some threads with the official saver."""
     with saver_of(url) as saver:
         saver.setup()
         talk(saver, *threads)

@@ -5,7 +5,6 @@ As a program, `PATH THREAD DURABILITY`: it runs such a thread in a process that 
 
 from __future__ import annotations
 
-import operator
 import os
 import sqlite3
 import sys
@@ -13,38 +12,31 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphRecursionError
-from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
+
+from tests.kit.agents.small import Log, beside, chain
 
 KILLED = 9
 
 
-class State(TypedDict, total=False):
-    log: Annotated[list[str], operator.add]
-
-
-def _said(_: State) -> State:
+def _said(_: Log) -> Log:
     return {"log": ["done"]}
 
 
-def _die(_: State) -> State:
+def _die(_: Log) -> Log:
     os._exit(KILLED)
 
 
-def _ask(_: State) -> State:
+def _ask(_: Log) -> Log:
     return {"log": [interrupt("go on?")]}
 
 
-def _chain(saver: Any, charge: Callable[[State], State] = _said, **options: Any) -> Any:
-    """Return the graph plan, charge, report."""
-    builder: Any = StateGraph(State)
-    builder.add_node("plan", _said).add_node("charge", charge).add_node("report", _said)
-    builder.add_edge(START, "plan").add_edge("plan", "charge").add_edge("charge", "report")
-    return builder.compile(checkpointer=saver, **options)
+def _chain(charge: Callable[[Log], Log] = _said) -> Any:
+    return chain(Log, {"plan": _said, "charge": charge, "report": _said})
 
 
 class _Telling(SqliteSaver):
@@ -58,63 +50,44 @@ class _Telling(SqliteSaver):
             self.stored.set()
 
 
-def _beside(saver: Any) -> Any:
+def _beside() -> Any:
     """Return a graph of which one task dies when another one has finished."""
 
-    def die(state: State) -> State:
+    def die(state: Log) -> Log:
         assert _Telling.stored.wait(60)
         return _die(state)
 
-    builder: Any = StateGraph(State)
-    builder.add_node("plan", _said).add_node("charge", die)
-    builder.add_node("report", _said).add_edge(["plan", "charge"], "report")
-    builder.add_edge(START, "plan").add_edge(START, "charge")
-    return builder.compile(checkpointer=saver)
+    graph = beside(Log, {"plan": _said, "charge": die}).add_node("report", _said)
+    return graph.add_edge(["plan", "charge"], "report")
 
 
-def _loop(saver: Any, first: Callable[[State], State] = _said) -> Any:
+def _loop(first: Callable[[Log], Log] = _said) -> Any:
     """Return a graph that never ends."""
-    builder: Any = StateGraph(State)
-    builder.add_node("first", first).add_node("think", _said).add_node("search", _said)
-    builder.add_edge(START, "first").add_edge("first", "think")
-    builder.add_edge("think", "search").add_edge("search", "think")
-    return builder.compile(checkpointer=saver)
+    return chain(Log, {"first": first, "think": _said, "search": _said}).add_edge("search", "think")
 
 
-def _join(saver: Any) -> Any:
+def _join() -> Any:
     """Return a graph that runs one of three branches, although a node waits for all of them."""
-    builder: Any = StateGraph(State)
-    for name in ("choose", "air", "rail", "road", "book"):
-        builder.add_node(name, _said)
-    builder.add_edge(START, "choose")
-    builder.add_conditional_edges("choose", lambda _: "rail", ["air", "rail", "road"])
-    builder.add_edge(["air", "rail", "road"], "book")
-    return builder.compile(checkpointer=saver)
+    graph = chain(Log, {"choose": _said})
+    for name in ("air", "rail", "road", "book"):
+        graph.add_node(name, _said)
+    graph.add_conditional_edges("choose", lambda _: "rail", ["air", "rail", "road"])
+    return graph.add_edge(["air", "rail", "road"], "book")
 
 
 def run(path: Path, thread_id: str, durability: str) -> None:
     """Run a thread until it stops; `killed` ends the process."""
     given: Any = {"log": []}
     config: Any = {"configurable": {"thread_id": thread_id}, "recursion_limit": 25}
+    config["recursion_limit"] += thread_id == "other-limit"
+    graphs = {"killed": _chain(_die), "beside": _beside(), "join": _join()}
+    graphs |= dict.fromkeys(("loop", "loop-again", "other-limit"), _loop())
+    graphs["loop-answered"] = _loop(_ask)
+    stops = {"interrupt_before": ["charge"]} if thread_id == "breakpoint" else {}
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
         saver = _Telling(connection)
+        graph = graphs.get(thread_id, _chain()).compile(checkpointer=saver, **stops)
         with suppress(GraphRecursionError):
-            match thread_id:
-                case "killed":
-                    graph = _chain(saver, _die)
-                case "beside":
-                    graph = _beside(saver)
-                case "breakpoint":
-                    graph = _chain(saver, interrupt_before=["charge"])
-                case "loop" | "loop-again" | "other-limit":
-                    graph = _loop(saver)
-                    config["recursion_limit"] += thread_id == "other-limit"
-                case "loop-answered":
-                    graph = _loop(saver, _ask)
-                case "join":
-                    graph = _join(saver)
-                case _:
-                    graph = _chain(saver)
             graph.invoke(given, config, durability=durability)
         with suppress(GraphRecursionError):
             if thread_id == "loop-again":

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ckpt_backends.testing.harness import Harness, Refusal, TestServer
-from tests.kit.servers import Server
+from tests.kit.servers import COSMOSDB_KEY, Server
 
-KEY = "Y2twdC10ZXN0cw=="
-"""The server takes any key."""
 _REFUSED = frozenset("$/\\#?\t\r\n")
 
 
@@ -47,7 +45,7 @@ class CosmosHarness(Harness):
             self.database,
             "checkpoints",
             endpoint=self.endpoint,
-            key=KEY,
+            key=COSMOSDB_KEY,
             # The server names a region with https, which it does not speak.
             cosmos_client_kwargs={"enable_endpoint_discovery": False},
         )

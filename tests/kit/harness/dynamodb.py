@@ -21,7 +21,6 @@ _KEYS = ("PK", "SK")
 
 @cache
 def session() -> Any:
-    """A session for all clients, which reads the descriptions of the services once."""
     import boto3
 
     return boto3.Session()
@@ -73,7 +72,6 @@ class DynamoDbHarness(Harness):
     ttl: int | None = None
     """Time to live of what the saver stores, in seconds."""
     compresses: bool = False
-    """Whether the saver compresses."""
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         assert isinstance(server, Server)
@@ -95,22 +93,18 @@ class DynamoDbHarness(Harness):
 
     @property
     def params(self) -> dict[str, str]:
-        """The parameters of the URL."""
         return dict(parse_url(self._url).params)
 
     @property
     def table(self) -> str:
-        """The name of the table, and of the bucket."""
         return parse_url(self._url).path
 
     @cached_property
     def client(self) -> Any:
-        """A client of DynamoDB."""
         return self._client("dynamodb", "endpoint")
 
     @cached_property
     def s3(self) -> Any:
-        """A client of S3."""
         return self._client("s3", "s3_endpoint")
 
     def _client(self, service: str, name: str) -> Any:
@@ -142,7 +136,6 @@ class DynamoDbHarness(Harness):
         return writes_in_order(saver)
 
     def items(self) -> list[dict[str, Any]]:
-        """All items of the table, in the order of their keys."""
         pages = self.client.get_paginator("scan").paginate(TableName=self.table)
         found = [one for page in pages for one in page["Items"]]
         return sorted(found, key=lambda one: (one["PK"]["S"], one["SK"]["S"]))
@@ -201,7 +194,6 @@ def _columns(item: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _checkpoint_of(item: dict[str, Any]) -> str:
-    """The id of the checkpoint that an item belongs to."""
     for name in ("id", "checkpoint_id"):
         if name in item:
             return str(item[name]["S"])
@@ -210,5 +202,4 @@ def _checkpoint_of(item: dict[str, Any]) -> str:
 
 
 def entry(checkpoint_id: str) -> dict[str, Any]:
-    """The key of a checkpoint."""
     return {"PK": {"S": "CHECKPOINT_trip"}, "SK": {"S": f"#{checkpoint_id}"}}

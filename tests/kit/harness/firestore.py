@@ -35,7 +35,6 @@ class FirestoreHarness(Harness):
 
     @cached_property
     def client(self) -> Any:
-        """Google's client."""
         from google.cloud import firestore
 
         client: Any = firestore.Client(project=self.project)

@@ -17,7 +17,6 @@ import redis
 
 from ckpt_backends.langgraph_dev.declaration import JAVASCRIPT
 from ckpt_backends.testing.harness import Harness, TestServer
-from ckpt_backends.testing.library import Library
 from tests.kit.command import FIXTURES
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.redis import RedisHarness
@@ -49,44 +48,29 @@ class JavaScriptLibrary:
             text=True,
         )
 
-    def _call(self, *words: str) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(words) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+    def __getattr__(self, name: str) -> Any:
+        """Return the function of `graph.mjs` of that name."""
 
-    def run(self, thread_id: str, word: str) -> Any:
-        return self._call("run", thread_id, word)
+        def call(*words: str) -> Any:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._process.stdin.write(json.dumps([name, *words]) + "\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
 
-    def ask(self, thread_id: str, word: str) -> Any:
-        return self._call("ask", thread_id, word)
-
-    def answer(self, thread_id: str, word: str) -> Any:
-        return self._call("answer", thread_id, word)
-
-    def next(self, thread_id: str) -> Any:
-        return self._call("next", thread_id)
-
-    def read(self, thread_id: str) -> Any:
-        return self._call("read", thread_id)
-
-    def forget(self, thread_id: str) -> None:
-        self._call("forget", thread_id)
+        return call
 
     def close(self) -> None:
         self._process.communicate()
 
 
 class JavaScriptHarness(Harness):
-    """Common parts of the benches of LangGraph.js."""
-
     recording: ClassVar[str | None]
     skipped_scenarios: ClassVar[frozenset[str]] = _LACKING
 
     unverifiable: ClassVar[frozenset[str]] = frozenset({"share the rows", "fork was given"})
 
-    def library(self, request: pytest.FixtureRequest) -> Library:
+    def library(self, request: pytest.FixtureRequest) -> Any:
         return JavaScriptLibrary(self, request.getfixturevalue("langgraph_js"))
 
     def recorded_truth(self) -> dict[str, Any]:
@@ -110,8 +94,6 @@ def _floating(form: Any) -> Any:
 
 
 class JavaScriptRedisHarness(JavaScriptHarness, RedisHarness):
-    """RedisSaver of LangGraph.js."""
-
     name: ClassVar[str] = "redis-js"
     recording: ClassVar[str | None] = "redis"
     skipped_scenarios: ClassVar[frozenset[str]] = _LACKING | {"reducers", "zoo-text"}
@@ -143,8 +125,6 @@ class JavaScriptRedisHarness(JavaScriptHarness, RedisHarness):
 
 
 class ShallowJavaScriptRedisHarness(JavaScriptRedisHarness):
-    """ShallowRedisSaver of LangGraph.js."""
-
     name: ClassVar[str] = "redis-js-shallow"
     recording: ClassVar[str | None] = "redis-shallow"
     has_history: ClassVar[bool] = False
@@ -159,8 +139,6 @@ class ShallowJavaScriptRedisHarness(JavaScriptRedisHarness):
 
 
 class JavaScriptMongoHarness(JavaScriptHarness, MongoHarness):
-    """MongoDBSaver of LangGraph.js."""
-
     name: ClassVar[str] = "mongodb-js"
     recording: ClassVar[str | None] = "mongodb"
     failing_scenarios: ClassVar[frozenset[str]] = frozenset()
@@ -256,5 +234,4 @@ def writes_key(*place: str) -> str:
 
 
 def recorded_file() -> Any:
-    """Return what the dev server's saver stored in its file."""
     return json.loads(gzip.decompress((FOLDER / "dev.json.gz").read_bytes()))

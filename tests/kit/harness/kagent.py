@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ckpt_backends.testing.harness import Harness, TestServer
 from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.savers.kagent import AddressedSaver, CorrectedSaver, made, saver_on
+from tests.kit.savers.kagent import CorrectedSaver, made, saver_on
 
 
 class KagentHarness(PostgresHarness):
@@ -44,7 +44,7 @@ class KagentHarness(PostgresHarness):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        with saver_on(self.url, AddressedSaver) as saver:
+        with saver_on(self.url) as saver:
             yield saver
 
     def corrected_saver(self, saver: Any) -> Any:

@@ -21,7 +21,6 @@ class DevHarness(Harness):
 
     @property
     def path(self) -> Path:
-        """The file or folder of the store."""
         return Path(self._url)
 
     @property

@@ -34,12 +34,10 @@ class MongoHarness(Harness):
 
     @cached_property
     def client(self) -> Any:
-        """A client of its own, open until the harness is closed."""
         return self.stack.enter_context(pymongo.MongoClient[Any](self.url))
 
     @property
     def database(self) -> Any:
-        """The database of the store."""
         return self.client[self._name]
 
     @cached_property

@@ -39,7 +39,6 @@ class MySQLHarness(SqlHarness):
 
     @cached_property
     def connection(self) -> Any:
-        """A connection of its own, open until the harness is closed."""
         return self.stack.enter_context(closing(mysql_connection(self.url)))
 
     @contextmanager

@@ -48,7 +48,6 @@ class ObjectStorageHarness(Harness):
 
     @cached_property
     def files(self) -> Any:
-        """The file system of the objects."""
         import fsspec
 
         return fsspec.filesystem("file", skip_instance_cache=True)
@@ -63,12 +62,10 @@ class ObjectStorageHarness(Harness):
         return is_safe(thread_id)
 
     def objects(self, below: str = "") -> dict[str, bytes]:
-        """The objects by their path from the root."""
         found = self.files.find(f"{self.root}/{below}")
         return {one[len(self.root) + 1 :]: self.files.cat_file(one) for one in found}
 
     def put(self, path: str, data: bytes) -> None:
-        """Store an object."""
         self.files.makedirs(f"{self.root}/{path}".rpartition("/")[0], exist_ok=True)
         self.files.pipe_file(f"{self.root}/{path}", data)
 

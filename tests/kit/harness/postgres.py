@@ -33,7 +33,6 @@ class PostgresHarness(SqlHarness):
 
     @cached_property
     def connection(self) -> Any:
-        """A connection of its own, open until the harness is closed."""
         return self.stack.enter_context(
             psycopg.connect(
                 self.url, autocommit=True, prepare_threshold=0, row_factory=psycopg.rows.dict_row

@@ -37,7 +37,6 @@ class RedisHarness(Harness):
 
     @cached_property
     def client(self) -> Any:
-        """A client of its own, open until the harness is closed."""
         return self.stack.enter_context(redis.Redis.from_url(self.url, protocol=2))
 
     @contextmanager
@@ -174,7 +173,6 @@ class PlainRedisHarness(Harness):
 
     @cached_property
     def client(self) -> Any:
-        """A client of its own, open until the harness is closed."""
         return self.stack.enter_context(redis.Redis.from_url(self.url, protocol=2))
 
     @contextmanager

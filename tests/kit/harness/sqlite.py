@@ -26,12 +26,10 @@ class SqliteHarness(SqlHarness):
 
     @property
     def path(self) -> Path:
-        """The file or folder of the store."""
         return Path(self._url)
 
     @cached_property
     def connection(self) -> sqlite3.Connection:
-        """A connection of its own, open until the harness is closed."""
         connection = sqlite3.connect(self.path, check_same_thread=False)
         connection.execute("PRAGMA synchronous = OFF")
         self.stack.callback(connection.close)

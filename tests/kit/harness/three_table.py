@@ -66,8 +66,6 @@ _SOME = frozenset(
 
 
 class PostgresThreeTableHarness(ThreeTableHarness):
-    """On PostgreSQL."""
-
     only_scenarios: ClassVar[frozenset[str] | None] = _SOME
 
     name: ClassVar[str] = "three-table on postgres"

@@ -256,56 +256,44 @@ def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
     ]
 
 
-def shows_no_more(item: pytest.Item) -> bool:
-    """Return whether a variant of the suite can fail only if another one does, so that none runs
-    it: the layout was asked with other threads, or killed at some moments as at any.
+def mark_of(item: pytest.Item) -> str | None:
+    """Return the mark that a variant of the suite gets besides those of its layout.
+
+    It is `nightly` if another layout is changed in that way, or the same layout was asked;
+    `engines` if it is fast on SQLite; None if no run needs it, because it can fail only if another
+    variant does.
     """
     params = item.callspec.params if hasattr(item, "callspec") else {}
     name, filled = getattr(item, "originalname", item.name), params.get("filled")
+    kind = params.get("empty_store") if filled is None else filled.kind
+    if kind is None or kind is HARNESSES[0]:
+        return ""
     if name == KILLED:
-        return params["empty_store"] is not HARNESSES[0] and not params["at_random"]
-    if filled is None or filled.kind is HARNESSES[0]:
-        return False
+        return "nightly" if params["at_random"] else None
+    if filled is not None and _has_no_more(name, filled):
+        return None
+    if kind.name == "agentcore on snapshots":
+        return "nightly"  # `tests/engines` has tests of this form
+    if kind.name in TWINS:
+        is_elsewhere = name not in OF_TWINS
+    elif filled is not None:
+        is_elsewhere = name in ASKED_THROUGH_STORE
+    elif kind.name in FEWEST:
+        is_elsewhere = name not in OF_SLOW_SERVERS
+    else:
+        is_elsewhere = name not in OF_EACH_LAYOUT and kind.name not in FAST
+    if is_elsewhere:
+        return "nightly"
+    waits = name in PROVED_ON_SQLITE or (filled and name in LATER.get(kind.name, ()))
+    return "engines" if waits else ""
+
+
+def _has_no_more(name: str, filled: Fill) -> bool:
+    """Return whether the layout was asked the same with other threads."""
     if name in OF_A_LAYOUT:
         return " on " in filled.kind.name or filled.only == VALUES
-    if name in OF_FEW_VALUES:
-        is_whole = filled.only in {None, SLOWEST.get(filled.kind.name)}
-        return filled.only == VALUES or (is_whole and name != FALSE_ALARMS)
-    return False
-
-
-def is_proved_elsewhere(item: pytest.Item) -> bool:
-    """Return whether other tests prove the same: another layout changes a store in that way, or
-    the same layout was asked.
-    """
-    given = getattr(item, "callspec", None)
-    params = given.params if given is not None else {}
-    name = getattr(item, "originalname", item.name)
-    filled, kind = params.get("filled"), params.get("empty_store")
-    used = kind if filled is None else filled.kind
-    if used is not None and used.name == "agentcore on snapshots":
-        return True  # `tests/engines` has tests of this form
-    if used is not None and used.name in TWINS:
-        return name not in OF_TWINS
-    if filled is not None and name in ASKED_THROUGH_STORE:
-        return filled.kind is not HARNESSES[0]
-    if kind is not None and name == KILLED:
-        return kind is not HARNESSES[0]
-    if kind is None or name in OF_EACH_LAYOUT:
-        return False
-    return name not in OF_SLOW_SERVERS if kind.name in FEWEST else kind.name not in FAST
-
-
-def waits_for_engines(item: pytest.Item) -> bool:
-    """Return whether a test that is fast on SQLite waits for `-m engines` on its layout."""
-    given = getattr(item, "callspec", None)
-    params = given.params if given is not None else {}
-    name = getattr(item, "originalname", item.name)
-    filled, empty = params.get("filled"), params.get("empty_store")
-    kind = empty if filled is None else filled.kind
-    if kind is None or kind.name == "sqlite":
-        return False
-    return name in PROVED_ON_SQLITE or (filled is not None and name in LATER.get(kind.name, ()))
+    is_whole = filled.only in {None, SLOWEST.get(filled.kind.name)}
+    return name in OF_FEW_VALUES and (filled.only == VALUES or (is_whole and name != FALSE_ALARMS))
 
 
 def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:

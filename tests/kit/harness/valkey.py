@@ -70,7 +70,6 @@ class ValkeyHarness(Harness):
 
     @cached_property
     def client(self) -> Any:
-        """A client of its own, open until the harness is closed."""
         address = self.url.replace("valkey://", "redis://")
         return self.stack.enter_context(redis.Redis.from_url(address, protocol=2))
 
@@ -197,7 +196,6 @@ class AgentCoreValkeyHarness(ValkeyHarness):
         return self.key("session", thread_id, ns).removesuffix(ns) + "checkpoints"
 
     def namespaces(self, thread_id: str) -> list[str]:
-        """The namespaces of a thread."""
         return [ns for own, ns in spaces_of(self.client) if own == thread_id]
 
     def forget(self, thread_id: str) -> None:

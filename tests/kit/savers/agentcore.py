@@ -35,7 +35,6 @@ class TellingSerializer(EventSerializer):  # type: ignore[misc]
 
 
 def with_actor(config: Any, actor: str) -> Any:
-    """A config with an actor, unless it has one."""
     return {**config, "configurable": {"actor_id": actor, **config["configurable"]}}
 
 
@@ -88,11 +87,9 @@ class SeeingMemorySaver(AgentCoreMemorySaver):  # type: ignore[misc]
                 yield from super().list({"configurable": place}, **options)
 
     def threads(self) -> Sequence[str]:
-        """The ids of all threads."""
         return sorted({thread_id for thread_id, _ in self._places()})
 
     def namespaces(self, thread_id: str) -> Sequence[str]:
-        """The namespaces of a thread."""
         return sorted({ns for own, ns in self._places() if own == thread_id})
 
     def forget(self, thread_id: str) -> None:

@@ -30,7 +30,6 @@ class SeeingSaver(_Saver):  # type: ignore[misc]
             yield from super().list({"configurable": {**asked, "checkpoint_ns": ns}}, **options)
 
     def namespaces(self, config: Any) -> Sequence[str]:
-        """The namespaces of a thread that have checkpoints."""
         found = self.container.query_items(
             "SELECT VALUE c.partition_key FROM c WHERE STARTSWITH(c.partition_key, @start)",
             parameters=[

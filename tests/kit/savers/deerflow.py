@@ -39,7 +39,6 @@ def now() -> str:
 
 
 def talk(store: Path, thread_id: str, *turns: str) -> None:
-    """Run turns of a conversation with the official graph and saver."""
     store.parent.mkdir(parents=True, exist_ok=True)
 
     class State(TypedDict):
@@ -127,6 +126,5 @@ BODY = "# 迁移\n\n计划将团队 CI/CD 迁移到 GitHub Actions\n\n第二行\
 
 
 def read(path: Path | str) -> list[Item]:
-    """Return all items of a memory."""
     with open_memory(parse_url(str(path))) as store:
         return list(store.items(values=True))

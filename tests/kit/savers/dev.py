@@ -31,7 +31,6 @@ class FileSaver(InMemorySaver):
 
     @property
     def tables(self) -> list[PersistentDict]:
-        """The three files."""
         return [self.storage, self.writes, self.blobs]  # type: ignore[list-item]
 
     def sync(self) -> None:
@@ -54,7 +53,6 @@ class FileSaver(InMemorySaver):
 
 
 def stored(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 

@@ -45,7 +45,6 @@ _OF_THREAD = "user_id = %s AND thread_id = %s AND deleted_at IS NULL"
 
 
 def made(url: str) -> str:
-    """Make the tables in an empty database. Return its URL."""
     with psycopg.connect(url) as connection:
         connection.execute(TABLES)
     return url
@@ -56,7 +55,10 @@ def encoded(data: bytes) -> str:
 
 
 class KagentSaver(BaseCheckpointSaver[str]):
-    """Stores and reads the same rows as kagent."""
+    """Stores and reads the same rows as kagent, and lists each checkpoint at its address.
+
+    kagent's returns the caller's. Without one, nobody can go back to a checkpoint of a history.
+    """
 
     def __init__(self, connection: Any) -> None:
         super().__init__()
@@ -109,10 +111,22 @@ class KagentSaver(BaseCheckpointSaver[str]):
             return self._tuple(config if wanted else {"configurable": place}, user, row)
         return None
 
-    def list(self, config: Any, *, limit: int | None = None, **_: Any) -> Iterator[CheckpointTuple]:
-        thread_id, user, ns = _place(config)  # kagent ignores `filter` and `before`
-        for row in self._rows("checkpoint_ns = %s", [user, thread_id, ns], limit):
-            yield self._tuple(config, user, row)
+    def list(
+        self, config: Any, *, before: Any = None, limit: int | None = None, **more: Any
+    ) -> Iterator[CheckpointTuple]:
+        asked, wanted = config["configurable"], more.get("filter") or {}
+        thread_id, user, ns = _place(config)
+        # Without a namespace, the tests want those of all.
+        only, values = ("checkpoint_ns = %s", [ns]) if "checkpoint_ns" in asked else ("true", [])
+        for row in self._rows(only, [user, thread_id, *values], None):
+            place = {"thread_id": thread_id, "checkpoint_ns": row[0], "checkpoint_id": row[1]}
+            if before and row[1] >= before["configurable"]["checkpoint_id"]:
+                continue
+            found = self._tuple({"configurable": place}, user, row)
+            if wanted.items() <= found.metadata.items():
+                yield found
+                if limit is not None and (limit := limit - 1) == 0:
+                    return
 
     def _rows(self, where: str, values: Sequence[Any], limit: int | None) -> Sequence[Any]:
         query = (
@@ -136,7 +150,6 @@ class KagentSaver(BaseCheckpointSaver[str]):
         )
 
     def _writes(self, place: Sequence[Any]) -> Sequence[Any]:
-        """The writes of a checkpoint: task, channel, type and text."""
         query = (
             "SELECT task_id, channel, value_type, value FROM lg_checkpoint_write"
             f" WHERE {_OF_THREAD} AND checkpoint_ns = %s AND checkpoint_id = %s"
@@ -164,31 +177,7 @@ class KagentSaver(BaseCheckpointSaver[str]):
             self.connection.execute(query, [USER, thread_id])
 
 
-class AddressedSaver(KagentSaver):
-    """The saver with an address for each checkpoint that it lists; kagent's returns the caller's.
-
-    Without one, nobody can go back to a checkpoint of a history.
-    """
-
-    def list(
-        self, config: Any, *, before: Any = None, limit: int | None = None, **more: Any
-    ) -> Iterator[CheckpointTuple]:
-        asked, wanted = config["configurable"], more.get("filter") or {}
-        thread_id, user, ns = _place(config)
-        # Without a namespace, the tests want those of all.
-        only, values = ("checkpoint_ns = %s", [ns]) if "checkpoint_ns" in asked else ("true", [])
-        for row in self._rows(only, [user, thread_id, *values], None):
-            place = {"thread_id": thread_id, "checkpoint_ns": row[0], "checkpoint_id": row[1]}
-            if before and row[1] >= before["configurable"]["checkpoint_id"]:
-                continue
-            found = self._tuple({"configurable": place}, user, row)
-            if wanted.items() <= found.metadata.items():
-                yield found
-                if limit is not None and (limit := limit - 1) == 0:
-                    return
-
-
-class CorrectedSaver(AddressedSaver):
+class CorrectedSaver(KagentSaver):
     """The saver with the task of each write that is stored."""
 
     def _pending(self, writes: Sequence[Any]) -> Any:
@@ -204,6 +193,6 @@ def _place(config: Any) -> tuple[str, str, str]:
 
 
 @contextmanager
-def saver_on(url: str, kind: type[KagentSaver] = KagentSaver) -> Iterator[Any]:
+def saver_on(url: str) -> Iterator[Any]:
     with psycopg.connect(url, autocommit=True) as connection:
-        yield kind(connection)
+        yield KagentSaver(connection)

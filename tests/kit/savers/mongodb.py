@@ -35,8 +35,6 @@ def in_order(saver: Any) -> Any:
 
 
 class Place:
-    """A database and a client of it."""
-
     def __init__(self, url: str) -> None:
         self.url = url
         self.name = url.rpartition("/")[2].partition("?")[0]

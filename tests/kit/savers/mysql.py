@@ -61,7 +61,6 @@ TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
 
 def run(url: str, *statements: str) -> Any:
-    """Run statements; gives the rows of the last one."""
     with mysql_connection(url) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
@@ -78,7 +77,6 @@ def saver_of(url: str, *, exact: bool = False) -> Iterator[Any]:
 
 
 def fill(url: str, *threads: str, exact: bool = False) -> None:
-    """Let the official saver write some threads."""
     with saver_of(url, exact=exact) as saver:
         talk(saver, *threads)
 

@@ -26,7 +26,6 @@ def client(url: str) -> Any:
 
 
 def keys(url: str) -> dict[bytes, Any]:
-    """Return all keys with what they hold."""
     return {name: held for name, held in dump(url).items() if name}
 
 
@@ -38,14 +37,12 @@ def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
 
 
 def fill_shallow(url: str, *threads: str, asks: bool = False) -> None:
-    """Let the official saver that keeps the newest checkpoints write some threads."""
     with ShallowRedisSaver.from_conn_string(url) as saver:
         saver.setup()
         talk(saver, *threads, asks=asks)
 
 
 def fill_plain(url: str, *threads: str, separator: str = "$", seconds: int = 0) -> None:
-    """Let the saver of hashes write some threads."""
     with redis.Redis.from_url(url) as connected:
         talk(PlainRedisSaver(connected, separator, seconds), *threads)
 
@@ -59,7 +56,6 @@ def plainredis_of(url: str, **options: Any) -> Any:
 
 
 def fill_plainredis(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
-    """Let langgraph-checkpoint-plainredis write some threads."""
     talk(plainredis_of(url, **options), *threads, asks=asks)
 
 
@@ -68,7 +64,6 @@ def valkey_of(url: str, **options: Any) -> Any:
 
 
 def fill_valkey(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
-    """Let the saver of langgraph-checkpoint-aws write some threads."""
     talk(valkey_of(url, **options), *threads, asks=asks)
 
 
@@ -83,7 +78,6 @@ FILLS: dict[str, Callable[..., None]] = {
 
 
 def removal_of(url: str, thread_id: str) -> Removal:
-    """Return the removal of a whole thread as it is now."""
     with open_store(url) as store:
         thread, size = store.thread(thread_id), store.size(thread_id)
     assert thread is not None

@@ -36,7 +36,6 @@ _KEY = "e30.e30.e30"
 
 
 def made(url: str) -> str:
-    """Make the tables in an empty database. Return its URL."""
     with psycopg.connect(url) as connection:
         connection.execute(TABLES)
     return url
@@ -83,6 +82,5 @@ class OrderedSaver(SeeingSaver):
 
 @contextmanager
 def saver_on(url: str) -> Iterator[Any]:
-    """The official saver, which reaches a database through a server beside it."""
     with serving(url) as address:
         yield SeeingSaver.from_conn_info(url=address, key=_KEY)

@@ -28,7 +28,6 @@ _NODE = re.compile(r"~__pregel_pull, (.+)", re.DOTALL)
 
 
 def maker() -> Any:
-    """Return the module that makes the tables and the worked example."""
     make = str(FIXTURES / "make")
     if make not in sys.path:
         sys.path.insert(0, make)
