@@ -282,9 +282,9 @@ def loop(a: Act) -> Any:
     return build
 
 
-def chain_of_commands(b: Act = works, c: Act = works) -> Any:
+def chain_of_commands(b: Act = works) -> Any:
     """Nodes that name the next one in a command."""
-    return lambda saver: graph("START a", a=goes_to("b"), b=goes_to("c", b), c=c).compile(
+    return lambda saver: graph("START a", a=goes_to("b"), b=goes_to("c", b), c=works).compile(
         checkpointer=saver
     )
 
@@ -473,12 +473,12 @@ def handled(
     return build
 
 
-def broken_call(prefix: str = "") -> Any:
+def broken_call(prefix: str) -> Any:
     """A subgraph call `a` whose second node fails."""
     return graph("START j, j k", inside=f"{prefix}a", j=works, k=fails).compile()
 
 
-def asking_call(prefix: str = "") -> Any:
+def asking_call(prefix: str) -> Any:
     return graph("START j, j k", inside=f"{prefix}a", j=works, k=asks_number).compile()
 
 

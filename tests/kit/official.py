@@ -142,7 +142,8 @@ def what_follows(harness: Harness, name: str, thread_id: str, first_input: Any) 
 def _resumed_twin(harness: Harness, name: str, first_input: Any) -> Any:
     """Let another thread go on that is the same, and remove it."""
     twin = f"resumed-{name}"
-    if harness.has_history:
+    # Some copies lose the paths of tasks, which order the writes of a DeltaChannel.
+    if harness.has_history and not name.startswith("delta"):
         harness.copy(name, twin)
     else:
         with quiet():

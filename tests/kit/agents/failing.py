@@ -79,10 +79,6 @@ def error_and_question(world: World) -> Any:
     return beside(Log, {"ask": world.asking("ask"), "crash": world.node("crash")})
 
 
-def inner_question(world: World) -> Any:
-    return nested(Log, question(world), "research")
-
-
 def inner_crash(world: World) -> Any:
     return nested(Log, crashed(world), "research", "inner")
 

@@ -164,25 +164,17 @@ class DynamoDbHarness(Harness):
     def rows(self, thread_id: str) -> StoredRows:
         found: StoredRows = {}
         for one in self._of(thread_id):
-            moved = _moved(one, thread_id, "")
             kind = one["PK"]["S"].partition("_")[0]
-            found.setdefault(kind, []).append(_columns(moved))
+            found.setdefault(kind, []).append(_columns(_without_thread(one, thread_id)))
         return found
 
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        for one in self._of(thread_id):
-            if _checkpoint_of(one) <= until:
-                self.client.put_item(TableName=self.table, Item=_moved(one, thread_id, new_id))
 
-
-def _moved(item: dict[str, Any], thread_id: str, new_id: str) -> dict[str, Any]:
-    """An item under another thread id."""
-    kind, _, rest = item["PK"]["S"].partition("_")
-    moved = {**item, "PK": {"S": f"{kind}_{new_id}{rest.removeprefix(thread_id)}"}}
-    if "ref_key" in item:
-        rest = item["ref_key"]["S"].removeprefix(f"CHUNK_{thread_id}")
-        moved["ref_key"] = {"S": f"CHUNK_{new_id}{rest}"}
-    return moved
+def _without_thread(item: dict[str, Any], thread_id: str) -> dict[str, Any]:
+    texts = {name: item[name]["S"] for name in ("PK", "ref_key") if name in item}
+    return {
+        **item,
+        **{name: {"S": one.replace(f"_{thread_id}", "_", 1)} for name, one in texts.items()},
+    }
 
 
 def _columns(item: dict[str, Any]) -> tuple[Any, ...]:
@@ -191,14 +183,6 @@ def _columns(item: dict[str, Any]) -> tuple[Any, ...]:
     rest = {name: one for name, one in item.items() if name not in {*names, "payload"}}
     first = [repr(item.get(name)) for name in names]
     return (*first, repr(sorted(rest.items())), repr(item.get("payload")))
-
-
-def _checkpoint_of(item: dict[str, Any]) -> str:
-    for name in ("id", "checkpoint_id"):
-        if name in item:
-            return str(item[name]["S"])
-    partition: str = item["PK"]["S"]
-    return next(one for one in partition.split("#") if len(one) == 36 and one[14] == "6")
 
 
 def entry(checkpoint_id: str) -> dict[str, Any]:

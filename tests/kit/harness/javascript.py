@@ -211,26 +211,14 @@ class JavaScriptDevHarness(JavaScriptHarness):
         self._file.write_text(json.dumps(whole))
 
     def add(self, thread_id: str) -> None:
-        self.copy("linear", thread_id)
+        with self.edited() as stored:
+            stored["storage"][thread_id] = stored["storage"]["linear"]
 
     def forget(self, thread_id: str) -> None:
         with self.edited() as stored:
             del stored["storage"][thread_id]
             for key in [one for one in stored["writes"] if json.loads(one)[0] == thread_id]:
                 del stored["writes"][key]
-
-    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        assert until == "~"
-        with self.edited() as stored:
-            stored["storage"][new_id] = stored["storage"][thread_id]
-            for key, rows in list(stored["writes"].items()):
-                if (place := json.loads(key))[0] == thread_id:
-                    stored["writes"][writes_key(new_id, *place[1:])] = rows
-
-
-def writes_key(*place: str) -> str:
-    """Return the key of a checkpoint's writes, as `JSON.stringify` makes it."""
-    return json.dumps(place, separators=(",", ":"), ensure_ascii=False)
 
 
 def recorded_file() -> Any:

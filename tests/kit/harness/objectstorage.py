@@ -61,8 +61,8 @@ class ObjectStorageHarness(Harness):
     def accepts_thread_id(self, thread_id: str) -> bool:
         return is_safe(thread_id)
 
-    def objects(self, below: str = "") -> dict[str, bytes]:
-        found = self.files.find(f"{self.root}/{below}")
+    def objects(self) -> dict[str, bytes]:
+        found = self.files.find(f"{self.root}/")
         return {one[len(self.root) + 1 :]: self.files.cat_file(one) for one in found}
 
     def put(self, path: str, data: bytes) -> None:

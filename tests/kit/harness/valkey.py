@@ -1,7 +1,6 @@
 """Valkey servers, with the savers of langgraph-checkpoint-aws."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -186,22 +185,11 @@ class AgentCoreValkeyHarness(ValkeyHarness):
         with Valkey.from_url(self.url) as client:
             yield SeeingAgentCoreValkeySaver(client)
 
-    def key(self, kind: str, thread_id: str, ns: str, *rest: str) -> str:
-        """The key of a kind in a namespace."""
-        session = sha256(f"{thread_id}_{ns}".encode()).hexdigest() if ns else thread_id
-        return ":".join(("agentcore", kind, session, ACTOR, ns, *rest))
-
-    def listed(self, thread_id: str, ns: str) -> str:
-        """The key of the list of the checkpoints of a namespace."""
-        return self.key("session", thread_id, ns).removesuffix(ns) + "checkpoints"
-
-    def namespaces(self, thread_id: str) -> list[str]:
-        return [ns for own, ns in spaces_of(self.client) if own == thread_id]
-
     def forget(self, thread_id: str) -> None:
-        for ns in self.namespaces(thread_id):
-            for kind in ("checkpoint", "writes", "channel"):
-                start = re.sub(r"([*?\[\]\\])", r"\\\1", self.key(kind, thread_id, ns))
-                for name in list(self.client.scan_iter(f"{start}*", 5000)):
-                    self.client.delete(name)
-            self.client.delete(self.listed(thread_id, ns))
+        for own, ns in spaces_of(self.client):
+            if own == thread_id:
+                session = sha256(f"{own}_{ns}".encode()).hexdigest() if ns else own
+                start = f"{session}:{ACTOR}:".encode()
+                for name in list(self.client.scan_iter("agentcore:*", 5000)):
+                    if name.split(b":", 2)[2].startswith(start):
+                        self.client.delete(name)
