@@ -170,11 +170,8 @@ class DynamoDbHarness(Harness):
 
 
 def _without_thread(item: dict[str, Any], thread_id: str) -> dict[str, Any]:
-    texts = {name: item[name]["S"] for name in ("PK", "ref_key") if name in item}
-    return {
-        **item,
-        **{name: {"S": one.replace(f"_{thread_id}", "_", 1)} for name, one in texts.items()},
-    }
+    names = [name for name in ("PK", "ref_key") if name in item]
+    return item | {name: {"S": item[name]["S"].replace(f"_{thread_id}", "_", 1)} for name in names}
 
 
 def _columns(item: dict[str, Any]) -> tuple[Any, ...]:
