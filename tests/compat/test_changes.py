@@ -7,7 +7,7 @@ from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 from langchain.agents import create_agent
@@ -33,8 +33,8 @@ from tests.kit.agents.edges import (
     CHAIN,
     REPLAYED,
     ask,
-    fail,
     graph,
+    keyed,
     merged,
     nested,
     say,
@@ -112,18 +112,6 @@ def test_a_question_waits(
     check(stopped(tmp_path / "s.db", old, {"log": []}), old, new, verdict, log)
 
 
-def test_a_failed_task_and_a_thread_that_is_done(tmp_path: Path) -> None:
-    old = graph(CHAIN, rv=fail)
-    path = stopped(tmp_path / "failed.db", old, {"log": []})
-    assert judged(path, old, old).verdict == "ok"
-    assert judged(path, graph(">pre pre>new new>fin"), old).verdict == "loses"
-    done = graph(CHAIN, rv=say("rv"))
-    path = stopped(tmp_path / "done.db", done, {"log": []})
-    for new in (graph(">pre pre>new"), graph(CHAIN, defer="rv"), graph(">other")):
-        assert judged(path, new, done).verdict in {"ok", "another graph"}
-    assert judged(path, graph(">x x>y"), done).graph == "graph"  # by its keys
-
-
 @pytest.mark.parametrize("saver", [None, True])
 def test_a_subgraph_waits(tmp_path: Path, saver: bool | None) -> None:
     old = nested(saver=saver)
@@ -162,14 +150,12 @@ def test_a_key_of_the_state(
     tmp_path: Path, more: list[str], before: Any, after: Any, verdict: str
 ) -> None:
     def of(kind: Any) -> Any:
-        keys = {"log": ADDED, **({} if kind is None else {"k": kind})}
-        schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
         writes: dict[str, Any] = dict.fromkeys(more, lambda _: {"k": ["v"]})
         if verdict == "breaks":
             writes["fin"] = lambda _: {"k": {"a": 1} if kind is MERGED else ["v"]}
         names = ["", "pre", *more, "rv", "fin"]
         edges = " ".join(f"{one}>{other}" for one, other in pairwise(names))
-        return graph(edges, schema=schema, **writes)
+        return keyed({} if kind is None else {"k": kind}, edges, **writes)
 
     value: Any = "v" if before is str else ["v"]
     path = stopped(tmp_path / "s.db", of(before), {"log": [], "k": value})
@@ -227,10 +213,7 @@ def test_objects_in_the_state(
             shown = one.value if isinstance(one, Enum) else [getattr(one, f) for f in fields(kind)]
             return {"log": [f"{shown[0]}"]}
 
-        keys = {"log": Annotated[list[str], operator.add], "k": kind}
-        schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
-        roles: dict[str, Any] = {"pre": make, "fin": look}
-        return graph(CHAIN, schema=schema, **roles)
+        return keyed({"k": kind}, pre=make, fin=look)
 
     old = described(flow(before))
     path = stopped(tmp_path / "s.db", flow(before), {"log": []})

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import pytest
 from langgraph.func import entrypoint, task
@@ -15,7 +15,7 @@ from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
 from ckpt_backends.testing.harness import Harness
-from tests.kit.agents.edges import BESIDE, CHAIN, REPLAYED, graph, merged, nested, sends
+from tests.kit.agents.edges import BESIDE, CHAIN, REPLAYED, graph, keyed, merged, nested, sends
 from tests.kit.command import ckpt
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.redis import RedisHarness
@@ -64,22 +64,13 @@ def deep(outer: str, middle: str, waiting: str, **more: Any) -> Any:
     return graph(f">pre pre>{outer}", **{outer: inner})
 
 
-def keyed(name: str, kind: Any, edges: str = CHAIN, **roles: Any) -> Any:
-    keys: dict[str, Any] = {"log": Annotated[list[str], operator.add], name: kind}
-    last = {"fin": lambda state: {"log": [repr(state.get(name))]}}
-    schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
-    given: dict[str, Any] = {**last, **roles}
-    return graph(edges, schema=schema, **given)
-
-
-def adds(name: str) -> Any:
-    return lambda _: {name: ["v"]}
-
-
 def with_key(kind: Any, value: Any, *, edges: str = CHAIN, is_set: bool = False) -> Case:
-    roles = {name: {"pre": adds(name)} if is_set else {} for name in ("k", "key")}
-    old, new = (keyed(name, kind, edges, **more) for name, more in roles.items())
-    return Case(old, new, "--rename-channel k=key", {"log": [], "k": value})
+    def of(name: str) -> Any:
+        last = {"fin": lambda state: {"log": [repr(state.get(name))]}}
+        first = {"pre": lambda _: {name: ["v"]}} if is_set else {}
+        return keyed({name: kind}, edges, **last, **first)
+
+    return Case(of("k"), of("key"), "--rename-channel k=key", {"log": [], "k": value})
 
 
 def workflow(name: str, call: str = "work") -> Any:
@@ -96,15 +87,10 @@ def workflow(name: str, call: str = "work") -> Any:
 
 
 def fans(worker: str, key: str) -> Any:
-    keys: dict[str, Any] = {"log": Annotated[list[str], operator.add], key: int}
-    schema: Any = TypedDict("State", keys, total=False)  # type: ignore[misc]
-
     def works(state: Any) -> Any:
         return {"log": [f"{state[key]} {interrupt('sure?')}"]}
 
-    roles: dict[str, Any] = {worker: works}
-    built = graph(f">pre pre>{worker} {worker}>fin", schema=schema, **roles)
-    built.edges.discard(("pre", worker))
+    built = keyed({key: int}, f">pre {worker}>fin", **{worker: works})
     built.add_conditional_edges("pre", lambda _: [Send(worker, {key: n}) for n in (1, 2)], [worker])
     return built
 

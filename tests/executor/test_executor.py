@@ -30,6 +30,7 @@ Answer: TypeAlias = tuple[list[str], list[LostThread]]
 Run: TypeAlias = Callable[..., Answer]
 """Takes work, and the options of `Executor`; returns the results, and the threads left out."""
 HERE_AND_THERE = pytest.mark.parametrize("jobs", [1, 2])
+SECRET = "sk-secret-value"
 DASK = [pytest.mark.engines, pytest.mark.xdist_group("dask")]
 
 
@@ -99,11 +100,11 @@ def test_a_command_answers_the_same_wherever_it_runs(store: Path, address: str, 
 @everywhere(1, 2)
 def test_a_thread_with_an_error_is_left(run: Run, options: dict[str, Any], at_once: int) -> None:
     whole, _ = run(works.lengths)
-    answers, lost = run(partial(works.raising, "fork-update"), at_once, **options)
+    answers, lost = run(partial(works.raising, "fork-update", KeyError(SECRET)), at_once, **options)
     assert answers == [one for one in whole if not one.startswith("fork-update ")]
     ((found),) = lost
     assert (found.thread_id, found.reason) == ("fork-update", "internal error: KeyError")
-    assert works.SECRET not in found.trace
+    assert SECRET not in found.trace
     assert "cluster" in options or "works.py" in found.trace
 
 
@@ -125,14 +126,14 @@ def test_a_worker_that_is_killed_loses_and_doubles_nothing(run: Run, tmp_path: P
     for number in (0, len(whole) // 2):
         thread_id = whole[number].rpartition(" ")[0]
         mark = tmp_path / f"mark-{number}"
-        assert run(partial(works.dying_once, thread_id, mark), jobs=2) == (whole, [])
+        assert run(partial(works.dying, thread_id, mark), jobs=2) == (whole, [])
         assert mark.exists()
 
 
 @pytest.mark.nightly
 def test_a_thread_that_kills_its_workers_is_left_out(run: Run) -> None:
     whole, _ = run(works.lengths)
-    answers, lost = run(partial(works.dying, "fork-update"), jobs=2)
+    answers, lost = run(partial(works.dying, "fork-update", None), jobs=2)
     assert answers == [one for one in whole if not one.startswith("fork-update ")]
     assert [one.thread_id for one in lost] == ["fork-update"]
     assert "signal 9" in lost[0].reason
@@ -142,16 +143,17 @@ def test_a_thread_that_kills_its_workers_is_left_out(run: Run) -> None:
 def test_an_error_of_ours_ends_the_run_after_the_results_before_it(store: Path, jobs: int) -> None:
     with open_store(str(store)) as opened:
         ids = [one.thread_id for one in opened.threads()]
+    error = StoreUnavailable("the server is gone", hint="start it")
     found: list[str] = []
     with pytest.raises(StoreUnavailable, match="the server is gone") as raised:
-        found.extend(begun(store, partial(works.unavailable, ids[30]), jobs=jobs))
+        found.extend(begun(store, partial(works.raising, ids[30], error), jobs=jobs))
     assert raised.value.hint == "start it"
     assert [one.rpartition(" ")[0] for one in found] == ids[:30]
 
 
 def test_python_code_is_told_about_what_was_left_out(store: Path) -> None:
     with pytest.raises(PartlyDone, match="left out thread 'chat': internal error: KeyError"):
-        list(begun(store, partial(works.raising, "chat")))
+        list(begun(store, partial(works.raising, "chat", KeyError(SECRET))))
 
 
 CTRL_C = """

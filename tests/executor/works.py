@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
@@ -19,7 +18,6 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.reading.executor import Executor
 from ckpt_cli.reading.store import Opening
 
-SECRET = "sk-secret-value"
 _Do = Callable[[Sequence[Thread]], Iterator[str]]
 
 
@@ -34,38 +32,24 @@ def lengths(store: Store) -> _Do:
     return do
 
 
-def dying(thread_id: str, store: Store) -> _Do:
-    """Kill the process at a thread, whenever it is tried."""
-    return _before(store, lambda one: _kill() if one == thread_id else None)
-
-
-def dying_once(thread_id: str, mark: Path, store: Store) -> _Do:
-    """Kill the process at a thread, unless the file is there already."""
+def dying(thread_id: str, mark: Path | None, store: Store) -> _Do:
+    """Kill the process at a thread, whenever it is tried, or only until the file is there."""
 
     def act(one: str) -> None:
-        if one == thread_id and not mark.exists():
-            mark.touch()
-            _kill()
+        if one == thread_id and not (mark and mark.exists()):
+            if mark:
+                mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     return _before(store, act)
 
 
-def raising(thread_id: str, store: Store) -> _Do:
-    """Raise an unexpected error, with a value in it, at a thread."""
+def raising(thread_id: str, error: Exception, store: Store) -> _Do:
+    """Raise an error at a thread."""
 
     def act(one: str) -> None:
         if one == thread_id:
-            raise KeyError(SECRET)
-
-    return _before(store, act)
-
-
-def unavailable(thread_id: str, store: Store) -> _Do:
-    """Raise an error of ours at a thread."""
-
-    def act(one: str) -> None:
-        if one == thread_id:
-            raise StoreUnavailable("the server is gone", hint="start it")
+            raise error
 
     return _before(store, act)
 
@@ -95,10 +79,6 @@ def _before(store: Store, act: Callable[[str], None]) -> _Do:
             yield from do([one])
 
     return with_act
-
-
-def _kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def begun(store: Path, work: Any, **options: Any) -> Generator[str]:

@@ -122,6 +122,7 @@ def test_a_reducer_of_an_unknown_channel_and_an_unknown_reducer_are_refused(samp
         assert "did you mean 'append'" in answer.err
         assert ckpt(*run, "messages=add_messages").code == 0
     assert ckpt("-s", sample, "replay", "--all", "--reducer", "mesages=append").code == 3
+    assert ckpt("-s", sample, "replay", "--all", "--reducer", "messages=add_messages").code == 0
 
 
 def test_any_order_of_the_writes_between_two_snapshots_may_be_right(

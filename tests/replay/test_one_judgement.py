@@ -283,6 +283,18 @@ def assigned_calls(saver: Any) -> None:
     two_turns(builder, saver)
 
 
+def raw_calls(saver: Any) -> None:
+    """Calls of a provider that are assigned are parsed when the message is loaded."""
+
+    def model(_: Any) -> Any:
+        message = AIMessage("")
+        function = {"name": "search", "arguments": '{"q": 1}'}
+        message.additional_kwargs = {"tool_calls": [{"id": "c", "function": function}]}
+        return {"messages": [message]}
+
+    two_turns(chain(MessagesState, {"model": model}), saver)
+
+
 def cleared_in_place(saver: Any) -> None:
     """A node empties a list that a Topic would have emptied, too."""
 
@@ -374,6 +386,7 @@ KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
     "topic": (aliased_topic, MAYBE),
     "dict": (shared_dict, MAYBE),
     "calls": (assigned_calls, set()),
+    "raw": (raw_calls, set()),
     "written": (changed_and_written, MAYBE),
     "cleared": (cleared_in_place, MAYBE),
 }

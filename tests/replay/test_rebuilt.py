@@ -246,23 +246,6 @@ ONE, TWO = HumanMessage("one", id="1"), AIMessage("two", id="2")
 
 
 @cases(
-    "base writes",
-    ([ONE, ONE, TWO], [[GONE, HumanMessage("new", id="1")], [GONE, RemoveMessage("unknown")]]),
-    ([ONE], ["hello", [GONE]]),
-    ([ONE], [[HumanMessage("empty", id="")], [HumanMessage("again", id="")]]),
-    ([ONE], [[TWO], [ALL, TWO], [ONE, ALL]]),
-    ([{"role": "user", "content": "x", "id": "1"}], [[GONE, TWO]]),
-    ([ONE], [[{"type": "remove", "content": "", "id": "1"}], [["ai", "pair"]]]),
-    ([ONE], [["user", "hi"]]),
-)
-def test_a_delta_channel_merges_messages_as_langgraph_does(base: Any, writes: Any) -> None:
-    want = _messages_delta_reducer([*base], [*writes])
-    got, name = fold(stored(base), [*map(stored, writes)], delta=True)
-    assert name == "add_messages"
-    assert to_json(got) == to_json(stored(want))
-
-
-@cases(
     "writes name value",
     ([{"a.txt": {"content": "x"}}, {"a.txt": None}], "dict_patch", []),
     ([{"/a": None}], "dict_patch", []),

@@ -337,8 +337,3 @@ def test_ids_that_were_given_at_merge_are_taken_from_later_values(postgres_url: 
     answer = mended(postgres_url)
     assert answer.code == 0, answer.err
     assert history(postgres_url) == before
-
-
-def test_a_layout_that_stores_values_inside_checkpoints_is_read_too(sample: Path) -> None:
-    answer = ckpt("-s", sample, "replay", "--repair", "--yes")
-    assert (answer.code, "no value is missing" in answer.err) == (0, True)

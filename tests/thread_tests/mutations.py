@@ -66,6 +66,8 @@ MUTATIONS: dict[str, list[tuple[str, str]]] = {
         ('"When?"', '"Which day?"'),
         ("left {interrupt('Left?')}", "left"),
         (', update={"log": [f"said {answer}"]}', ""),
+        ('["left", "right"], "both"', '["left"], "both"'),
+        (", defer=True", ""),
     ],
     "functional": [
         ("[SystemMessage(", "[HumanMessage(topic), SystemMessage("),
@@ -74,14 +76,6 @@ MUTATIONS: dict[str, list[tuple[str, str]]] = {
         ('"mark": mark, ', ""),
         ('save={"total": earlier + words}', 'save={"total": words}'),
         ('previous["total"] if previous else 0', "0"),
-    ],
-    "joining": [
-        ('state["score"] < 7', 'state["score"] < 1'),
-        ('["short", "longer"], "merge"', '["short", "long"], "merge"'),
-        ("sorted(state['log'])", "state['log'][::-1]"),
-        ("Annotated[int, highest]", "Annotated[int, min]"),
-        (", defer=True", ""),
-        ("score: Annotated", "points: Annotated"),
     ],
     "memory": [
         ("visits']} knows", "visits']} has"),

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import unittest
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,16 +74,13 @@ def failures(path: Path) -> dict[str, str]:
     """Run a test file here, and return test function to why it failed."""
     found: dict[str, Any] = {"__file__": str(path), "__name__": path.stem}
     exec(compile(path.read_text(), str(path), "exec"), found)
-    return dict(_failures(found))
-
-
-def _failures(found: dict[str, Callable[[], None]]) -> Iterator[tuple[str, str]]:
-    for name, test in found.items():
-        if name.startswith("test_"):
-            try:
-                with contextlib.redirect_stderr(io.StringIO()):
-                    test()
-            except unittest.SkipTest:
-                continue
-            except Exception as error:
-                yield name, f"{type(error).__name__}: {error}"
+    failed: dict[str, str] = {}
+    for name in [name for name in found if name.startswith("test_")]:
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                found[name]()
+        except unittest.SkipTest:
+            continue
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    return failed

@@ -1,6 +1,6 @@
 """Graphs of edges that are written as text, for agents that change."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import START, StateGraph
@@ -34,6 +34,13 @@ def graph(edges: str, *, asks: str = "rv", defer: str = "", schema: Any = Log, *
     for start, end in pairs:
         built.add_edge(start.split("+") if "+" in start else start or START, end)
     return built
+
+
+def keyed(keys: dict[str, Any], edges: str = CHAIN, **roles: Any) -> Any:
+    """A graph whose state has these keys beside the log."""
+    kinds = {**get_type_hints(Log, include_extras=True), **keys}
+    schema: Any = TypedDict("State", kinds, total=False)  # type: ignore[misc]
+    return graph(edges, schema=schema, **roles)
 
 
 def sends(worker: str, end: str) -> Any:

@@ -13,7 +13,9 @@ from tests.thread_tests.applications.chat import Scripted
 
 
 def asking(checkpointer: Any = None) -> Any:
-    """Nodes that ask people: one alone, one twice, and two at the same time."""
+    """Nodes that ask people: one alone, one twice, and two at the same time, behind which others
+    wait for both and for all.
+    """
 
     class State(Log, total=False):
         amount: int
@@ -40,6 +42,9 @@ def asking(checkpointer: Any = None) -> Any:
     graph = chain(State, {"draft": draft, "approve": approve}).add_node("details", details)
     for side in (left, right):
         graph.add_node(side).add_edge("details", side.__name__)
+    graph.add_node("both", lambda state: {"log": [f"both of {len(state['log'])}"]})
+    graph.add_node("all", lambda state: {"log": [f"all of {len(state['log'])}"]}, defer=True)
+    graph.add_edge(["left", "right"], "both").add_edge("right", "all").add_edge("both", "all")
     return graph.compile(checkpointer=checkpointer)
 
 
@@ -64,37 +69,6 @@ def functional(checkpointer: Any = None) -> Any:
         return entrypoint.final(value=result, save={"total": earlier + words})
 
     return essay
-
-
-def joining(checkpointer: Any = None) -> Any:
-    """Branches of different length, a node that waits for both, and a deferred one."""
-
-    def highest(before: int, after: int) -> int:
-        return max(before or 0, after)
-
-    class State(Log, total=False):
-        score: Annotated[int, highest]
-
-    def scorer(name: str, score: int) -> Any:
-        return lambda state: {"log": [f"{name} saw {len(state['log'])}"], "score": score}
-
-    def merge(state: State) -> Any:
-        return {"log": [f"merged {sorted(state['log'])}"]}
-
-    def last(state: State) -> Any:
-        return {"log": [f"last: {state['score']}"]}
-
-    def route(state: State) -> list[str]:
-        return ["short", "long"] if state["score"] < 7 else ["short"]
-
-    graph = chain(State, {"start": scorer("start", 1)})
-    for name, score in (("short", 5), ("long", 3), ("longer", 7)):
-        graph.add_node(name, scorer(name, score))
-    graph.add_node("merge", merge).add_node("last", last, defer=True)
-    graph.add_conditional_edges("start", route, ["short", "long"])
-    graph.add_edge("long", "longer").add_edge(["short", "longer"], "merge")
-    graph.add_edge("short", "last").add_edge("merge", "last")
-    return graph.compile(checkpointer=checkpointer)
 
 
 def memory(checkpointer: Any = None) -> Any:
@@ -159,7 +133,6 @@ INPUTS: dict[Any, list[Any]] = {
         {"Left?": "one", "Right?": "two"},
     ],
     functional: ["Cats and dogs", Command(resume="good"), "Only cats", Command(resume="better")],
-    joining: [{"log": ["in"]}, {"log": ["again"]}],
     memory: [{"text": text} for text in ("One", "Two", "Three")],
     sending: [{"subjects": ["owls", "bees", "elephants"]}],
 }
