@@ -89,7 +89,7 @@ def missed_faults(
     return missed
 
 
-@pytest.mark.in_ci("loop")
+@pytest.mark.in_ci("loop", "reviewing")
 @pytest.mark.parametrize("name", MODULES)
 def test_faults_in_a_graph_are_found(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
