@@ -1,5 +1,7 @@
 """What `--subject` means, and what belongs to an erasure."""
 
+from typing import Any
+
 import pytest
 
 from ckpt_backends.errors import ParseError, UsageError
@@ -61,14 +63,11 @@ def test_words_are_those_of_the_field_of_people() -> None:
     assert words_of(parse_subject("not metadata.user = x", None).filter, None) == {"x"}
 
 
-def test_a_namespace_of_memory() -> None:
+def test_a_namespace_of_memory_and_short_words_that_are_not_looked_for() -> None:
     assert memory_namespace("users/{subject}/facts", "a/b") == ("users", "a/b", "facts")
     assert memory_namespace("u-{subject}", "anna") == ("u-anna",)
     with pytest.raises(UsageError):
         check_memory_pattern("users")
-
-
-def test_short_words_are_not_looked_for() -> None:
     assert ErasureScope("", ["ab"], threads={"1"}).mention_pattern(10) is None
     scope = ErasureScope(None, ["a.b"], threads={"t-42", "t-43"})
     assert scope.mention_pattern(1) == r"(?<!\w)(?:a\.b|t\-42)(?!\w)"
@@ -101,16 +100,13 @@ def test_a_record_that_names_someone() -> None:
 
 
 def test_a_line_of_the_log_without_ids() -> None:
-    line = {
+    line: dict[str, Any] = {
+        "op": "x",
         "action": "fork",
         "threads": ["t1", "t2"],
-        "reason": None,
         "command": "ckpt fork t1",
-        "added": ["1"],
-        "cannot_undo": "",
-        "ended": "",
-        "op": "x",
     }
+    line |= {"reason": None, "added": ["1"], "cannot_undo": "", "ended": ""}
     found = scrubbed(line, {"t1"}.__contains__)
     assert found["threads"] == ["[erased]", "t2"]
     assert "t1" not in repr(found)

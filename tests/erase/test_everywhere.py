@@ -1,6 +1,5 @@
 """All of a person: checkpoints of resumed runs and of subgraphs, archives, memory, and receipts."""
 
-import gzip
 import json
 import os
 import shutil
@@ -13,7 +12,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
-from ckpt_cli.apply.erase import write_receipt
+from ckpt_cli.apply import erase
 from ckpt_cli.core.erasure import ErasedIds, ErasureReceipt, ErasureReport, ErasureScope, left_place
 from ckpt_cli.render.erase import receipt_record
 from tests.kit.agents.steps import graph_of
@@ -138,8 +137,6 @@ def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None
 def test_an_agent_that_writes_meanwhile_makes_it_incomplete(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_cli.apply import erase
-
     remove = erase._remove_threads
 
     def agent_too(writable: Any, batch: Any) -> Any:
@@ -238,16 +235,13 @@ def test_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
     assert desk.verified() == (1, {**desk.verified()[1], "memory": "kept"})
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_a_namespace_of_everyone_is_refused(desk: Desk) -> None:
+    for words, said in (
         ((*SUBJECT, "--memory-namespace", "users"), "memory of everyone"),
         (("plain", "--memory-namespace", "users/{user}"), "belongs to --subject"),
-    ],
-)
-def test_a_namespace_of_everyone_is_refused(desk: Desk, words: Any, said: str) -> None:
-    refused = desk.run("erase", *words, "--yes")
-    assert (refused.code, said in refused.err) == (2, True)
+    ):
+        refused = desk.run("erase", *words, "--yes")
+        assert (refused.code, said in refused.err) == (2, True)
     assert len(desk.threads) == 3
 
 
@@ -277,52 +271,33 @@ def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
     assert desk.verified() == (1, {**states, "threads": "kept", "plans": "kept"})
 
 
-def test_nothing_found_is_not_complete_while_memory_was_not_looked_at(desk: Desk) -> None:
-    desk.remember(("users", "bert-2"), "likes coffee")
-    words = ("erase", "--subject", "metadata.user_id = nobody", "-o", "json")
-    done = desk.run(*words, "--receipt", desk.receipt)
-    assert (done.code, "nothing to erase" in done.err) == (7, True)
-    assert json.loads(desk.receipt.read_text())["complete"] is False
-    assert desk.run(*words, "--memory-namespace", "users/{user}").code == 0
-
-
 def test_archived_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
     desk.remember(("users", "anna-1"), "likes tea")
-    desk.remember(("users", "bert-2"), "likes coffee")
     words = ("memory", "delete", "--match", "*", "--archive", desk.archives, "--yes")
     assert desk.run(*words).code == 0
     answer = desk.erase("--archives", desk.archives, code=7)
     (left,) = (one for one in answer["places"] if one["kind"] == "archives")
     assert (left["state"], "--memory-namespace" in left["reason"]) == ("kept", True)
     desk.erase("--archives", desk.archives, "--memory-namespace", "users/{user}")
-    (bundle,) = desk.archives.iterdir()
-    held = gzip.decompress(bundle.read_bytes())
-    assert (b"bert-2" in held, b"anna-1" in held) == (True, False)
     assert desk.verified()[0] == 0
 
 
-def test_a_saved_plan_keeps_whose_memory_it_is(desk: Desk) -> None:
-    desk.remember(("users", "anna-1"), "likes tea")
-    plan = desk.folder / "plan.ndjson"
-    words = ("erase", *SUBJECT, "--memory-namespace", "users/{user}", "--plan-out", plan)
-    assert desk.run(*words).code == 0
-    assert desk.run("apply", plan, "--yes").code == 0
-    assert desk.threads == {"other"}
-    assert desk.run("memory", "list", "-o", "json").json == []
-
-
-def test_a_saved_plan_finds_archives_that_were_named_from_another_folder(
+def test_a_saved_plan_keeps_whose_memory_it_is_and_which_folder_was_named(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    desk.remember(("users", "anna-1"), "likes tea")
     words = ("threads", "delete", "resumed", "--archive", desk.archives, "--yes")
     assert desk.run(*words).code == 0
     plan = desk.folder / "plan.ndjson"
-    saved = desk.run("erase", *SUBJECT, "--archives", "archives", "--plan-out", plan)
+    named = ("--memory-namespace", "users/{user}", "--archives", "archives")
+    saved = desk.run("erase", *SUBJECT, *named, "--plan-out", plan)
     assert saved.code == 0, saved.err
     monkeypatch.chdir("/")
     done = desk.run("apply", plan, "--yes")
     assert done.code == 0, done.err
     assert list(desk.archives.rglob("*.ckpt.gz")) == []
+    assert desk.threads == {"other"}
+    assert desk.run("memory", "list", "-o", "json").json == []
 
 
 def test_no_file_and_no_folder_tells_an_id(tmp_path: Path) -> None:
@@ -333,7 +308,9 @@ def test_no_file_and_no_folder_tells_an_id(tmp_path: Path) -> None:
     report.add(left_place(archive, "archives", None, None, reason))
     receipt = ErasureReceipt("/srv/a.db", "", ErasedIds(), ("/srv/user_42_old", "/srv/x"), ())
     path = tmp_path / "receipt.json"
-    write_receipt(path, receipt_record(report, receipt, ErasureScope(threads={"user_42"}), {}))
+    erase.write_receipt(
+        path, receipt_record(report, receipt, ErasureScope(threads={"user_42"}), {})
+    )
     record = json.loads(path.read_text())
     assert record["folders"] == ["/srv/[erased]_old", "/srv/x"]
     (place,) = record["places"]

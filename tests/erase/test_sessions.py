@@ -1,6 +1,7 @@
 """Sessions of an application are removed, unless they have changed since they were read."""
 
 import json
+from pathlib import Path
 
 import pytest
 import redis
@@ -10,7 +11,10 @@ from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.open_for_writing import open_writable_sessions
 from ckpt_backends.registry import open_sessions
 from ckpt_backends.url import parse_url
+from tests.erase.person import CANARY, configure
+from tests.kit.command import ckpt
 from tests.kit.savers.redis import dump
+from tests.kit.savers.redis_threads import fill_plain
 from tests.kit.savers.sessions import ContextState, save
 
 pytestmark = pytest.mark.engines
@@ -42,20 +46,19 @@ def test_the_sessions_of_a_user_are_removed(url: str) -> None:
     assert dump(url) == {name: one for name, one in before.items() if name not in gone}
 
 
-@pytest.mark.parametrize("change", ["later", "gone", "other"])
-def test_a_changed_session_stays_with_all_others(url: str, change: str) -> None:
-    found = sessions_of(url, "ann")
+def test_a_changed_session_stays_with_all_others(url: str) -> None:
+    found, name = sessions_of(url, "ann"), "research_context:ann:s1"
     with redis.Redis.from_url(url) as client:
-        if change == "later":
-            save(url, ContextState("s1", "ann", "trip", current_step=2))
-        elif change == "gone":
-            client.delete("research_context:ann:s1")
-        else:
-            client.set("research_context:ann:s1", "no session")
-    before = dump(url)
-    with open_writable_sessions(parse_url(url)) as writable, pytest.raises(StoreChanged):
-        writable.remove(found)
-    assert dump(url) == before
+        for change in (
+            lambda: save(url, ContextState("s1", "ann", "trip", current_step=2)),
+            lambda: client.delete(name),
+            lambda: client.set(name, "no session"),
+        ):
+            change()
+            before = dump(url)
+            with open_writable_sessions(parse_url(url)) as writable, pytest.raises(StoreChanged):
+                writable.remove(found)
+            assert dump(url) == before
 
 
 def test_a_store_without_sessions(sample: str) -> None:
@@ -75,3 +78,25 @@ def test_sessions_of_a_cluster(cluster_url: str) -> None:
             assert writable.remove(sessions_of(cluster_url, "ann")) == 4
             assert writable.erase_remains().places
         assert list(client.scan_iter()) == [b"other"]
+
+
+def test_sessions_go_with_their_thread_or_their_user(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    fill_plain(redis_url, "trip", "other", "third")
+    save(redis_url, ContextState("s1", CANARY, "trip"))
+    save(redis_url, ContextState("s2", "someone", "other"))
+    before = dump(redis_url)
+    save(redis_url, ContextState("s3", CANARY, None))  # type: ignore[arg-type]
+    configure(tmp_path, redis_url)
+    found = ckpt("-s", "a", "erase", "--subject", CANARY, "--yes", "-o", "json").json
+    numbers = {one["kind"]: one["items"] for one in found["places"] if one["state"] == "erased"}
+    assert numbers == {"sessions": 2, "threads": 1}
+    left = dump(redis_url)
+    assert CANARY not in repr(left)
+    assert left == {name: one for name, one in before.items() if name in left}
+    assert ckpt("-s", "a", "erase", "other", "--yes").code == 0
+    assert "someone" not in repr(dump(redis_url))
+    assert "third" in repr(dump(redis_url))
