@@ -25,11 +25,6 @@ TOKENS = [credentials(seed)["github-token"] for seed in range(8)]
 KIND = "github-token"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
 def put(
     path: Path, thread: str, *states: dict[str, Any], parent: str | None = None, serde: Any = None
 ) -> list[str]:
@@ -64,33 +59,26 @@ def hides(*texts: str) -> None:
         assert not any(token[-12:] in text for token in TOKENS)
 
 
-def test_each_secret_names_its_newest_checkpoint(path: Path) -> None:
+def test_each_secret_is_told_once_with_its_newest_checkpoint(path: Path) -> None:
     old, new = ({"config": {"key": one}} for one in TOKENS[:2])
     ids = put(path, "t", {"a": 1}, old, old, new, new, new)
-    found = [(one["checkpoint_id"], one["checkpoints"]) for one in search(path)]
-    assert sorted(found) == [(ids[2], 2), (ids[5], 3)]
-
-
-def test_a_message_is_followed_when_others_are_removed(path: Path) -> None:
+    # A message is followed when others are removed.
     first = {"role": "user", "content": "hi", "id": "1"}
     leak = {"role": "user", "content": TOKENS[0], "id": "2"}
-    ids = put(path, "t", {"messages": [first, leak]}, {"messages": [leak]})
-    (one,) = search(path)
-    assert (one["path"], one["checkpoint_id"]) == ("messages[0].content", ids[1])
-    assert one["checkpoints"] == 2
-
-
-def test_two_branches_with_the_same_versions_are_both_searched(path: Path) -> None:
-    (root,) = put(path, "t", {"a": 1})
+    of_messages = put(path, "messages", {"messages": [first, leak]}, {"messages": [leak]})
+    # Two branches with the same versions are both searched.
+    (root,) = put(path, "branches", {"a": 1})
     for token in TOKENS[:2]:
-        put(path, "t", {"a": token}, parent=root)
-    assert len(search(path)) == 2
-
-
-def test_equal_secrets_of_one_kind_in_one_text_are_one_line(path: Path) -> None:
-    put(path, "t", {"a": " ".join(TOKENS)})
-    (one,) = search(path)
-    assert one["path"] == "a"
+        put(path, "branches", {"a": token}, parent=root)
+    put(path, "text", {"a": " ".join(TOKENS)})
+    found = search(path)
+    told = [(one["checkpoint_id"], one["checkpoints"]) for one in found if one["thread_id"] == "t"]
+    assert sorted(told) == [(ids[2], 2), (ids[5], 3)]
+    (one,) = (one for one in found if one["thread_id"] == "messages")
+    assert (one["path"], one["checkpoint_id"]) == ("messages[0].content", of_messages[1])
+    assert one["checkpoints"] == 2
+    assert [one["thread_id"] for one in found].count("branches") == 2
+    assert [one["path"] for one in found if one["thread_id"] == "text"] == ["a"]
 
 
 def test_names_that_are_secrets_are_masked(path: Path) -> None:
@@ -99,7 +87,7 @@ def test_names_that_are_secrets_are_masked(path: Path) -> None:
     assert {one["thread_id"] for one in found} == {"user ***"}
     assert {one["path"] for one in found} == {"***", "b"}
     assert {one["value"] for one in found} == {None}
-    for form in ("table", "tsv", "ndjson"):
+    for form in ("table", "tsv"):
         answer = ckpt("-s", path, "secrets", "-o", form, "-v", "--debug")
         hides(answer.out, answer.err)
     answer = ckpt("-s", path, "secrets", f"user {TOKENS[0][:15]}", "--debug")
@@ -131,35 +119,28 @@ def change(path: Path, statement: str, *values: object) -> None:
 
 def test_bytes_that_cannot_be_decoded_are_searched(path: Path) -> None:
     put(path, "t", {"a": 1})
-    stored = b"\xff\x00" + TOKENS[0].encode()
-    change(path, "UPDATE checkpoints SET type = 'zip', checkpoint = ?", stored)
-    (one,) = search(path, code=7)
-    assert (one["place"], one["channel"], one["kind"]) == ("value", None, KIND)
-
-
-def test_the_length_of_a_text_hides_no_secret_in_damaged_bytes(path: Path) -> None:
-    put(path, "t", {"a": 1})
     groq = credentials()["groq-key"]
     stored = packb([groq])
+    # The length of a text looks like a part of the key.
     assert b"8" + groq[:4].encode() in stored
-    change(path, "UPDATE checkpoints SET checkpoint = ?", b"\xc1" + stored)
-    (one,) = search(path, code=7)
-    assert one["kind"] == "groq-key"
+    for tag, data, kind in (
+        ("zip", b"\xff\x00" + TOKENS[0].encode(), KIND),
+        ("msgpack", b"\xc1" + stored, "groq-key"),
+    ):
+        change(path, "UPDATE checkpoints SET type = ?, checkpoint = ?", tag, data)
+        (one,) = search(path, code=7)
+        assert (one["place"], one["channel"], one["kind"]) == ("value", None, kind)
 
 
-def test_a_value_that_is_cut_off_is_searched_to_its_end(path: Path) -> None:
+def test_a_long_or_deep_value_is_searched_to_its_end(path: Path) -> None:
     put(path, "t", {"a": [*range(100), *[0] * 500_000, TOKENS[0]], "b": TOKENS[1]})
-    paths = {one["path"] for one in search(path)}
-    assert paths == {"a[500100]", "b"}
-
-
-def test_a_value_may_be_nested_deeply(path: Path) -> None:
     value: Any = TOKENS[0]
     for n in range(95):
         value = [value] if n % 2 else {"k": value}
-    put(path, "t", {"a": value}, {"a": value})
-    (one,) = search(path)
-    assert one["checkpoints"] == 2
+    put(path, "deep", {"a": value}, {"a": value})
+    found = search(path)
+    assert {one["path"] for one in found if one["thread_id"] == "t"} == {"a[500100]", "b"}
+    assert [one["checkpoints"] for one in found if one["thread_id"] == "deep"] == [2]
 
 
 def test_a_write_without_a_checkpoint_is_searched(path: Path) -> None:
