@@ -249,7 +249,7 @@ def test_hostile_values_are_named_and_nothing_of_them_runs(tmp_path: Path) -> No
     assert ("hostile state: ext 0 os.system", "evil") in named
     assert ("hostile write: pickle 4 os.system", "answer") in named
     assert ("hostile write: lc 2 os.mkdir", "answer") in named
-    assert len(named) > 50
+    assert len(named) > 40
     assert not {"os", "posix"} & {
         module for module, _ in found["answer"]["allowed_msgpack_modules"]
     }

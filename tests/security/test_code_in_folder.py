@@ -108,21 +108,6 @@ def test_neither_does_a_screen_that_is_served(folder: Path) -> None:
     assert executed(folder) == ""
 
 
-@pytest.mark.engines
-def test_neither_do_workers_of_a_script(folder: Path) -> None:
-    script = folder.parent / "elsewhere" / "script.py"
-    script.parent.mkdir()
-    script.write_text(
-        "import ckpt_cli as ckpt\n"
-        "if __name__ == '__main__':\n"
-        "    with ckpt.open('store.db') as store:\n"
-        "        print(len(list(store.doctor(jobs=2))))\n"
-    )
-    done = run(sys.executable, str(script))
-    assert executed(folder) == ""
-    assert done.returncode == 0, done.stderr
-
-
 def test_workers_are_refused_where_python_ignores_the_environment(folder: Path) -> None:
     words = ("-m", "ckpt_cli", "-s", "store.db", "grep", "-F", "a", "--jobs", "2")
     only_ours_can_see(folder)

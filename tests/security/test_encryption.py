@@ -19,17 +19,16 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ckpt_backends.encryption import (
     CHANGED,
     WRONG_KEY,
-    DecryptingStore,
     decrypted,
     encrypted,
     keys_of_environment,
     keys_of_file,
 )
 from ckpt_backends.errors import UsageError
-from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
-from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store, era_python
+from tests.kit.cases import cases
+from tests.kit.command import FIXTURES, ckpt, copy_store, era_python
 
 KEY = "0123456789abcdef"
 OTHER = "fedcba9876543210"
@@ -42,37 +41,44 @@ def store(tmp_path: Path) -> Path:
     return copy_store(FIXTURES / "lg-1.2.22-serde" / "store.db", tmp_path)
 
 
+def private(path: Path, text: str) -> Path:
+    """Write a file of keys."""
+    path.write_bytes(text.encode())
+    path.chmod(0o600)
+    return path
+
+
 def test_the_key_of_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
     answer = ckpt("-s", store, "show", "aes-chat")
     assert "Und auf Deutsch? 你好" in answer.out
     assert answer.err == ""
+    monkeypatch.setitem(sys.modules, "Crypto.Cipher", None)
+    answer = ckpt("-s", store, "show", "aes-chat")
+    assert (answer.code, "pip install 'langgraph-ckpt[aes]'" in answer.err) == (0, True)
+    assert KEY not in answer.out + answer.err
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("end", ["", "\r\n"])
 def test_the_key_of_a_file(store: Path, tmp_path: Path, end: str) -> None:
-    file = tmp_path / "key"
-    file.write_bytes((KEY + end).encode())
-    file.chmod(0o600)
+    file = private(tmp_path / "key", KEY + end)
     answer = ckpt("-s", store, "--aes-key-file", file, "show", "aes-pickle", "-o", "json")
     assert answer.json["values"]["value"]["$type"] == "zoo_types.Unserializable"
     assert answer.json["values"]["value"]["label"] == "made by hand"
     assert {write.get("encrypted") for write in answer.json["writes"]} <= {True}
 
 
-def test_without_a_key_values_are_named_and_one_note_is_printed(store: Path) -> None:
+@cases("key why", (None, NO_KEY), (OTHER, WRONG), ids=["no key", "another key"])
+def test_without_the_key_values_are_named_and_one_note_is_printed(
+    store: Path, monkeypatch: pytest.MonkeyPatch, key: str | None, why: str
+) -> None:
+    if key is not None:
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     answer = ckpt("-s", store, "history", "aes-chat", "-o", "json")
     assert answer.code == 0
-    assert {row["problem"] for row in answer.json} == {NO_KEY}
-    assert answer.err == f"note: values are {NO_KEY}\n"
-
-
-def test_a_key_that_does_not_fit(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", OTHER)
-    answer = ckpt("-s", store, "history", "aes-chat", "-o", "json")
-    assert {row["problem"] for row in answer.json} == {WRONG}
-    assert answer.err == f"note: values are {WRONG}\n"
-    assert OTHER not in answer.out + answer.err
+    assert {row["problem"] for row in answer.json} == {why}
+    assert answer.err == f"note: values are {why}\n"
+    assert OTHER not in answer.out
 
 
 def test_a_key_of_a_wrong_length(
@@ -80,73 +86,42 @@ def test_a_key_of_a_wrong_length(
 ) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", "secret-key")
     answer = ckpt("-s", store, "show", "aes-chat", "--debug")
-    assert answer.code == 2
-    assert "LANGGRAPH_AES_KEY has 10 bytes" in answer.err
+    assert (answer.code, "LANGGRAPH_AES_KEY has 10 bytes" in answer.err) == (2, True)
     assert "secret-key" not in answer.out + answer.err
     assert ckpt("-s", store, "show", "pickle-unused").code == 0
-    file = tmp_path / "key"
-    file.write_text("secret-key")
-    file.chmod(0o600)
-    answer = ckpt("-s", store, "--aes-key-file", file, "show", "pickle-unused")
-    assert answer.code == 2
-    assert "has 10 bytes" in answer.err
-    assert "secret-key" not in answer.err
+    file = private(tmp_path / "key", "secret-key")
+    for path, said in ((file, "has 10 bytes"), (tmp_path / "none", "no such file")):
+        answer = ckpt("-s", store, "--aes-key-file", path, "show", "pickle-unused")
+        assert (answer.code, said in answer.err) == (2, True)
+        assert "secret-key" not in answer.err
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+    monkeypatch.setenv("LANGGRAPH_AES_FALLBACK_KEYS", f"{KEY},secret")
+    answer = ckpt("-s", store, "show", "aes-chat")
+    assert (answer.code, "LANGGRAPH_AES_FALLBACK_KEYS has 6 bytes" in answer.err) == (2, True)
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
 def test_a_key_file_that_others_can_read_is_refused(store: Path, tmp_path: Path, mode: int) -> None:
-    file = tmp_path / "key"
-    file.write_text(KEY)
+    file, link = private(tmp_path / "key", KEY), tmp_path / "link"
     file.chmod(mode)
+    link.symlink_to(file)
     rekey = ("rekey", "aes-chat", "--new-key-file", file, "--dry-run")
     for words in (("--aes-key-file", file, "show", "aes-chat"), rekey):
         answer = ckpt("-s", store, *words)
         assert (answer.code, answer.out) == (5, "")
         assert f"other users can read it (mode {mode:04o})" in answer.err
         assert f"hint: chmod 600 {file}" in answer.err
-    link = tmp_path / "link"
-    link.symlink_to(file)
     assert ckpt("-s", store, "--aes-key-file", link, "show", "aes-chat").code == 5
-
-
-def test_a_key_file_that_is_not_there(store: Path, tmp_path: Path) -> None:
-    answer = ckpt("-s", store, "--aes-key-file", tmp_path / "none", "show", "aes-chat")
-    assert answer.code == 2
-    assert "no such file" in answer.err
 
 
 @pytest.mark.parametrize("size", [16, 24, 32])
 def test_keys_of_each_size(size: int, tmp_path: Path) -> None:
-    key = ("schlüssel" + "x" * 32).encode()[: size - 1] + b"\n"
-    (tmp_path / "key").write_bytes(key)
-    (tmp_path / "key").chmod(0o600)
-    assert keys_of_file(str(tmp_path / "key")) == (key,)
+    key = ("schlüssel" + "x" * 32)[: size - 2] + "\n"
+    assert keys_of_file(str(private(tmp_path / "key", key))) == (key.encode(),)
     text = "ü" + "x" * (size - 2)
     assert keys_of_environment({"LANGGRAPH_AES_KEY": text}) == (text.encode(),)
     with pytest.raises(UsageError):
         keys_of_environment({"LANGGRAPH_AES_KEY": text + "x"})
-
-
-def test_without_the_library_the_extra_is_named(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
-    monkeypatch.setitem(sys.modules, "Crypto.Cipher", None)
-    answer = ckpt("-s", store, "show", "aes-chat")
-    assert answer.code == 0
-    assert "pip install 'langgraph-ckpt[aes]'" in answer.err
-    assert KEY not in answer.out + answer.err
-
-
-def test_a_store_without_encrypted_values_does_not_load_the_library() -> None:
-    words = ["-s", str(SAMPLE), "threads", "list"]
-    script = f"import sys; from ckpt_cli.run import run; run({words!r}); print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert "ckpt_cli" in done.stdout
-    assert "Crypto" not in done.stdout
-    assert "pickletools" not in done.stdout
 
 
 def test_plain_rows_among_encrypted_ones_are_flagged(
@@ -156,45 +131,29 @@ def test_plain_rows_among_encrypted_ones_are_flagged(
     history = ckpt("-s", store, "history", "aes-after-plain", "-o", "json")
     assert {row["step"] for row in history.json if row.get("plaintext")} == {-1, 0, 1, 2, 3}
     assert history.err.startswith("warning: 5 checkpoints stored unencrypted")
-    shown = ckpt("-s", store, "show", "aes-after-plain@step:1", "-o", "json")
-    assert shown.json["plaintext"] is True
     assert "warning  stored unencrypted" in ckpt("-s", store, "show", "aes-after-plain@step:1").out
     assert "plaintext" not in ckpt("-s", store, "show", "aes-after-plain", "-o", "json").json
     for thread in ("pickle-unused", "aes-chat"):
         answer = ckpt("-s", store, "history", thread, "-o", "json")
         assert not any("plaintext" in row for row in answer.json)
         assert answer.err == ""
-
-
-def test_a_plain_head_of_an_encrypted_thread_is_flagged(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with sqlite3.connect(store) as db:
+    # A plain head of an encrypted thread.
+    with closing(sqlite3.connect(store)) as db, db:
         db.execute(
             "INSERT INTO checkpoints SELECT 'aes-chat', '', '1ffe5fb3-2ac5-64af-8009-5d0b6978bc63',"
             " NULL, type, checkpoint, metadata FROM checkpoints WHERE thread_id = 'pickle-unused'"
             " ORDER BY checkpoint_id DESC LIMIT 1"
         )
-    db.close()
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
     assert ckpt("-s", store, "show", "aes-chat", "-o", "json").json["plaintext"] is True
-    assert "unencrypted" in ckpt("-s", store, "show", "aes-chat").out
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *("messages aes-chat", "show aes-chat --path messages[0]", "diff aes-chat"),
-        *("show aes-chat --channel messages", "blame aes-chat messages"),
-    ],
-)
-def test_what_needs_a_value_says_that_the_key_is_missing(store: Path, words: str) -> None:
-    answer = ckpt("-s", store, *words.split(), "-o", "json")
-    assert answer.code == 4
-    assert answer.out == ""
-    error = json.loads(answer.err.splitlines()[-1])
-    assert error["error"] == "unreadable"
-    assert error["hint"] == "set LANGGRAPH_AES_KEY or add --aes-key-file FILE"
+def test_what_needs_a_value_says_that_the_key_is_missing(store: Path) -> None:
+    for words in ("messages aes-chat", "show aes-chat --path messages", "blame aes-chat messages"):
+        answer = ckpt("-s", store, *words.split(), "-o", "json")
+        assert (answer.code, answer.out) == (4, "")
+        error = json.loads(answer.err.splitlines()[-1])
+        assert error["error"] == "unreadable"
+        assert error["hint"] == "set LANGGRAPH_AES_KEY or add --aes-key-file FILE"
 
 
 def test_a_search_that_could_not_read_all_does_not_say_that_nothing_is_there(
@@ -202,23 +161,12 @@ def test_a_search_that_could_not_read_all_does_not_say_that_nothing_is_there(
 ) -> None:
     words = ["grep", "Deutsch", "--match", "aes-chat"]
     for more in ([], ["--head-only"], ["--jobs", "2"]):
-        answer = ckpt("-s", store, *words, *more)
-        assert answer.code == 7
-        assert "could not be read" in answer.err
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
-    for more in ([], ["--head-only"], ["--jobs", "2"]):
-        answer = ckpt("-s", store, *words, *more)
-        assert answer.code == 0
-        assert "Und auf Deutsch?" in answer.out
-    assert ckpt("-s", store, *words[:1], "no such text", *words[2:]).code == 1
-
-
-def test_the_key_is_no_part_of_any_text(store: Path) -> None:
-    notes: list[str] = []
-    with DecryptingStore(open_store(str(store)), lambda: [KEY.encode()], notes.append) as opened:
-        values = [repr(one) for one in opened.checkpoints("aes-chat", body=True, metadata=True)]
-        assert KEY not in json.dumps([*values, repr(opened), str(opened.describe())])
-    assert notes == []
+        monkeypatch.delenv("LANGGRAPH_AES_KEY", raising=False)
+        unread = ckpt("-s", store, *words, *more)
+        assert (unread.code, "could not be read" in unread.err) == (7, True)
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+        found = ckpt("-s", store, *words, *more)
+        assert (found.code, "Und auf Deutsch?" in found.out) == (0, True)
 
 
 OLD = "fedcba9876543210fedcba9876543210"
@@ -346,9 +294,7 @@ def test_keys_before_a_rotation_are_tried(
     if place:
         monkeypatch.setenv(place, f"{'x' * 24},{KEY}" if place.endswith("KEYS") else KEY)
     else:
-        (tmp_path / "keys").write_text(f"{OLD}\n{KEY}\n")
-        (tmp_path / "keys").chmod(0o600)
-        words += ["--aes-key-file", str(tmp_path / "keys")]
+        words += ["--aes-key-file", str(private(tmp_path / "keys", f"{OLD}\n{KEY}\n"))]
     assert ckpt(*words, "show", "chat", "-o", "json").json["metadata"]["user_id"] == "anna"
     assert ckpt(*words, "rollback", "chat", "~2", "--yes").code == 0
     made = max(stored_values(sealed), key=lambda row: row[2] if row[0] == "checkpoints" else 0)
@@ -356,15 +302,7 @@ def test_keys_before_a_rotation_are_tried(
     assert decrypted(b64decode(metadata_of(sealed)[-1]["user_id"][len(FIELD) :]), OLD.encode())[0]
 
 
-def test_a_key_of_a_wrong_length_is_named(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LANGGRAPH_AES_FALLBACK_KEYS", f"{KEY},secret")
-    shown = ckpt("-s", sealed, "show", "chat")
-    assert shown.code == 2
-    assert "LANGGRAPH_AES_FALLBACK_KEYS has 6 bytes" in shown.err
-    assert "secret" not in shown.err
-
-
-def test_a_rollback_stays_in_envelopes(plain: Path, sealed: Path) -> None:
+def test_rollbacks_edits_and_their_undo_stay_in_envelopes(plain: Path, sealed: Path) -> None:
     before = metadata_of(sealed)
     assert ckpt("-s", sealed, "rollback", "chat", "~2", "--yes").code == 0
     added = metadata_of(sealed)[len(before) :]
@@ -379,9 +317,6 @@ def test_a_rollback_stays_in_envelopes(plain: Path, sealed: Path) -> None:
         assert data.startswith(header(KEY))
     known = ckpt("-s", plain, "show", "chat@~2", "-o", "json").json["values"]
     assert ckpt("-s", sealed, "show", "chat", "-o", "json").json["values"] == known
-
-
-def test_an_edit_and_its_undo_stay_in_envelopes(sealed: Path) -> None:
     edit = ("--set", 'messages=[{"role": "user", "content": "edited"}]')
     for words in (["fork", "chat", "~2", *edit], ["undo", "chat"]):
         assert ckpt("-s", sealed, *words, "--yes").code == 0
@@ -391,10 +326,9 @@ def test_an_edit_and_its_undo_stay_in_envelopes(sealed: Path) -> None:
 def test_rekey_puts_all_in_envelopes_of_the_new_key(
     plain: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "new").write_text(OLD)
-    (tmp_path / "new").chmod(0o600)
+    new = private(tmp_path / "new", OLD)
     known = ckpt("-s", plain, "show", "chat", "-o", "json").json["values"]
-    done = ckpt("-s", sealed, "rekey", "--all", "--new-key-file", tmp_path / "new", "--yes")
+    done = ckpt("-s", sealed, "rekey", "--all", "--new-key-file", new, "--yes")
     assert done.code == 0, done.err
     assert all(data.startswith(header(OLD)) for *_, data in stored_values(sealed))
     monkeypatch.setenv("LANGGRAPH_AES_KEY", OLD)

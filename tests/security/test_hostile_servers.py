@@ -3,7 +3,6 @@ silent.
 """
 
 import itertools
-import random
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from tests.kit.hostile.redis import array, bulk
 from tests.kit.hostile.standin import standin
 from tests.kit.hostile.watched import check, here
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis_threads import fill, fill_plain, fill_valkey
+from tests.kit.savers.redis_threads import fill, fill_plain
 from tests.kit.servers import Server, mongodb_database
 
 REDIS = "socket_timeout=0.5&connect_timeout=1"
@@ -72,47 +71,25 @@ def told(wrong: Any, request: Any) -> Any:
 
 WRONG_REDIS: dict[str, Any] = {
     "closed": None,
-    "a number": b":1\r\n",
-    "a negative number": b":-7\r\n",
     "a huge number": b":99999999999999999999999\r\n",
-    "no number": b":1.5\r\n",
     "a word": b"+OK\r\n",
     "nothing": b"$-1\r\n",
-    "no array": b"*-1\r\n",
     "an empty array": b"*0\r\n",
-    "an empty text": b"$0\r\n\r\n",
-    "a text": bulk(b"hi"),
     "texts": array(bulk(b"a"), bulk(b"b")),
     "a negative length": b"$-5\r\n",
-    "a negative array": b"*-7\r\n",
-    "a length without digits": b"$abc\r\n",
     "a length without end": b"$999999999999\r\n",
-    "a length above the limit": b"$600000000\r\n",
     "an array without end": b"*1000000000\r\n",
-    "a text that is too long": b"$3\r\nabcdef\r\n",
     "an error in an array": b"*3\r\n:1\r\n-ERR inside\r\n$2\r\nhi\r\n",
     "nested arrays": b"*1\r\n" * 100_000,
-    "a push": b">2\r\n+message\r\n+x\r\n",
-    "a map": b"%1\r\n+a\r\n:1\r\n",
-    "RESP3's null": b"_\r\n",
-    "an empty line": b"\r\n",
     "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    "a line without end": b"+" + b"x" * 70_000,
     "escape sequences": b"-ERR \x1b[31mred\x1b]0;t\x07\xc2\x9b31m\xe2\x80\xae\r\n",
     "a long error": b"-ERR " + b"x" * 60_000 + b"\r\n",
     "a redirection": b"-MOVED 1 127.0.0.1:1\r\n",
-    "a redirection to nowhere": b"-MOVED x\r\n",
-    "another redirection": b"-ASK 1 ::1:no\r\n",
     "loading": b"-LOADING x\r\n",
-    "no login": b"-NOAUTH x\r\n",
     "no permission": b"-NOPERM x\r\n",
     "a cursor and words": array(bulk(b"0"), array(bulk(b"x"), b":1\r\n")),
     "nested JSON": bulk(b"[" * 100_000),
-    "half of JSON": bulk(b'[{"a":'),
     "JSON of a number": bulk(b"7"),
-    "JSON of a text": bulk(b'"hi"'),
-    "JSON of null": bulk(b"[null]"),
-    "JSON of an object": bulk(b'{"$.thread_id": 7, "$.has_writes": {}, "$.metadata": [[]]}'),
     "not UTF-8": bulk(b"\xff\xfe\x1b[2J"),
 }
 
@@ -139,45 +116,29 @@ def packed(said: Any, **header: int) -> Reply:
 WRONG_MONGODB: dict[str, Any] = {
     "closed": None,
     "nothing": {"ok": 1},
-    "no ok": {"a": 1},
-    "ok of another type": {"ok": "yes", "cursor": 7},
     "an error": {"ok": 0, "code": 13, "errmsg": "\x1b[31mno", "codeName": "\x1b]0;t\x07"},
-    "an error without code": {"ok": 0},
     "an error of other types": {"ok": 0, "code": "x", "errmsg": [7], "codeName": {}},
-    "an error with odd labels": {"ok": 0, "code": 8, "errorLabels": 7},
-    "no cursor": {"ok": 1, "cursor": None},
     "a cursor of another type": {"ok": 1, "cursor": [1, 2]},
     "a cursor without parts": {"ok": 1, "cursor": {}},
-    "a batch of another type": cursor(7),
     "a batch of null": cursor(None),
     "numbers as documents": cursor([1, 2, 3]),
-    "texts as documents": cursor(["\x1b[2J", "b"]),
-    "empty documents": cursor([{}, {}, {}]),
     "documents of other fields": cursor([{"_id": {"$ref": 7}, "number": "x"}]),
     "names of other types": cursor([{"name": 7, "key": 8, "options": 9}]),
     "names with control characters": cursor([{"name": "\x1b[2J", "options": {}}]),
     "heads of other types": cursor([{"_id": [], "head": {}, "newest": 7, "oldest": []}]),
-    "a cursor's number of another type": cursor([{}], "seven"),
     "a cursor's negative number": cursor([{}], Int64(-1)),
     "a deep document": packed(wrapped(100_000)),
     "not BSON": packed(b"\xff" * 40),
     "a document that is too long": packed(b"\xff\xff\xff\x7f\0"),
-    "a document of negative length": packed(b"\xff\xff\xff\xff\0"),
-    "a text that is too long": packed(b"\x11\0\0\0\x02ok\0\xff\xff\xff\x7fa\0\0\0\0"),
     "a document not in UTF-8": packed(b"\x10\0\0\0\x02ok\0\x03\0\0\0\xff\xfe\0\0"),
-    "a length of 0": packed({"ok": 1}, length=0),
-    "a negative length": packed({"ok": 1}, length=-1),
     "a huge length": packed({"ok": 1}, length=2**31 - 1),
-    "a short length": packed({"ok": 1}, length=17),
     "another opcode": packed({"ok": 1}, code=7),
     "another number": lambda asked: Request(asked.number + 1, asked.opcode, {}).packed({"ok": 1}),
     "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4,
-    "compressed": compressed(60_000_000, 1000),
     "compressed too far": compressed(1000, 2**31 - 1),
 }
 
 WRONG = {"redis": WRONG_REDIS, "mongodb": WRONG_MONGODB}
-KINDS = [(engine, kind) for engine, kinds in WRONG.items() for kind in kinds]
 
 
 @pytest.mark.parametrize(
@@ -194,9 +155,7 @@ KINDS = [(engine, kind) for engine, kinds in WRONG.items() for kind in kinds]
 )
 def test_a_wrong_answer_is_an_error(engine: str, name: str, kind: str) -> None:
     server, wrong = ENGINES[engine], WRONG[engine][kind]
-    pretending(
-        engine, lambda one: told(wrong, one) if server.name_of(one) == name else server.honest(one)
-    )
+    pretending(engine, lambda one: told(wrong, one) if name_of(one) == name else server.honest(one))
 
 
 @pytest.mark.nightly
@@ -225,13 +184,11 @@ def slots_at(host: bytes, port: bytes) -> bytes:
 
 
 SLOTS: dict[str, bytes] = {
-    **{name: one for name, one in WRONG_REDIS.items() if one is not None},
+    **{name: WRONG_REDIS[name] for name in ("a redirection", "an empty array", "HTTP")},
     "slots without end": slots(b":0\r\n", b":999999999999\r\n", NODE),
-    "negative slots": slots(b":-9\r\n", b":5\r\n", NODE),
     "texts as slots": slots(bulk(b"0"), bulk(b"9"), NODE),
     "no server": slots(b":0\r\n", b":16383\r\n"),
     "a port without number": slots_at(b"x", bulk(b"\x1b[2J")),
-    "a port that is too high": slots_at(b"127.0.0.1", b":70000\r\n"),
     "a host that is no name": slots_at(b"\xff\x00\x1b[2J", b":1\r\n"),
     "a long host": slots_at(b"x" * 5000, b":1\r\n"),
 }
@@ -251,18 +208,10 @@ def test_a_cluster_that_lies_about_its_servers(kind: str) -> None:
     {"topologyVersion": {"processId": bson.ObjectId("0" * 24), "counter": "x"}},
     {"ok": {}},
     *later(
-        {"maxMessageSizeBytes": -5},
-        {"maxBsonObjectSize": []},
-        {"maxWireVersion": 2**31 - 1, "minWireVersion": 2**31 - 1},
         *({"maxWireVersion": one} for one in ("25", -1)),
         {"setName": 7, "hosts": [1, 2]},
-        {"setName": "x", "hosts": "\x1b[2J:1"},
-        *({"msg": one} for one in ("isdbgrid", ["isdbgrid"])),
-        {"logicalSessionTimeoutMinutes": "x"},
-        *({one: 7} for one in ("topologyVersion", "$clusterTime", "compression", "tags")),
-        *({one: 7} for one in ("saslSupportedMechs", "speculativeAuthenticate", "lastWrite")),
-        {"ok": 0},
-        {"isWritablePrimary": "x", "ismaster": "x"},
+        {"msg": "isdbgrid"},
+        *({one: 7} for one in ("logicalSessionTimeoutMinutes", "$clusterTime", "lastWrite")),
     ),
     ids=str,
 )
@@ -275,9 +224,7 @@ def test_a_server_that_lies_about_itself(claimed: dict[str, Any]) -> None:
 @cases(
     "engine name",
     ("redis", "SCAN"),
-    pytest.param("redis", "PING", marks=pytest.mark.engines),
     pytest.param("mongodb", "aggregate", marks=pytest.mark.engines),
-    pytest.param("mongodb", "listCollections", marks=pytest.mark.engines),
 )
 def test_a_server_that_falls_silent(engine: str, name: str) -> None:
     server = ENGINES[engine]
@@ -323,7 +270,7 @@ def test_a_cursor_that_never_ends(cursors: bytes) -> None:
 SECRET = "hunter2-canary"
 
 
-@pytest.mark.parametrize("rounds", [b"99999999999", b"x", b"-1"])
+@pytest.mark.parametrize("rounds", [b"99999999999", b"x"])
 def test_a_login_of_another_form(rounds: bytes) -> None:
     def reply(request: Request) -> Any:
         if request.name != "saslStart":
@@ -339,15 +286,7 @@ def test_a_login_of_another_form(rounds: bytes) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "MONGODB-OIDC", "MONGODB-AWS"])
-@cases(
-    "query",
-    "",
-    "&tls=false",
-    "&tls=true&tlsInsecure=true",
-    "&tls=true&tlsAllowInvalidCertificates=true",
-    "&tls=true&tlsAllowInvalidHostnames=true",
-    "&tls=false&ssl=true",
-)
+@pytest.mark.parametrize("query", ["", "&tls=true&tlsInsecure=true", "&tls=false&ssl=true"])
 def test_a_secret_is_not_sent_without_verified_tls(mechanism: str, query: str) -> None:
     requests: list[str] = []
 
@@ -364,7 +303,7 @@ def test_a_secret_is_not_sent_without_verified_tls(mechanism: str, query: str) -
     assert SECRET not in answer.err
 
 
-LAYOUTS = ["redis", "redis-hash", "valkey", "mongodb"]
+LAYOUTS = ["redis", "redis-hash", "mongodb"]
 
 
 @pytest.fixture(scope="module")
@@ -373,15 +312,13 @@ def ports(mongodb_server: Server) -> Iterator[dict[str, int]]:
     with (
         redis_of_its_own(modules=True) as stack,
         redis_of_its_own(modules=False) as plain,
-        redis_of_its_own(modules=False) as valkey,
         mongodb_database(mongodb_server) as documents,
     ):
         fill(stack.url, "trip")
         fill_plain(plain.url, "trip")
-        fill_valkey(valkey.url, "trip")
         with pymongo.MongoClient[Any](documents) as client:
             talk(MongoDBSaver(client, "agents"), "trip")
-        urls = (stack.url, plain.url, valkey.url, documents)
+        urls = (stack.url, plain.url, documents)
         yield {name: urlsplit(url).port or 0 for name, url in zip(LAYOUTS, urls, strict=True)}
 
 
@@ -428,7 +365,6 @@ def at_some(layout: str, *names: str) -> list[Any]:
     "layout words",
     *(("redis", words) for words in ON_SERVER),
     *at_some("redis-hash", "threads list", "history", "threads delete"),
-    *at_some("valkey", "threads list", "history", "threads delete"),
     *at_some("mongodb", "threads list", "rollback"),
 )
 def test_a_server_that_closes_early(ports: dict[str, int], layout: str, words: list[str]) -> None:
@@ -440,25 +376,19 @@ def test_a_server_that_closes_early(ports: dict[str, int], layout: str, words: l
 @pytest.mark.nightly
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_wrong_answers_at_any_time(ports: dict[str, int], layout: str, chance: Chance) -> None:
-    for dice in chance.rounds(20):
-        check_wrong_answers(ports, layout, dice.choice(ON_SERVER[:-2]), dice)
-
-
-def check_wrong_answers(
-    ports: dict[str, int], layout: str, words: list[str], dice: random.Random
-) -> None:
     """One answer of a whole conversation is wrong, then all that answer the same command."""
     wrong = WRONG_MONGODB if layout == "mongodb" else WRONG_REDIS
-    seen: list[str] = []
+    for dice in chance.rounds(20):
+        words, seen = dice.choice(ON_SERVER[:-2]), list[str]()
 
-    def see(_: int, request: Any, said: bytes) -> bytes:
-        seen.append(name_of(request))
-        return said
+        def see(_: int, request: Any, said: bytes, seen: list[str] = seen) -> bytes:
+            seen.append(name_of(request))
+            return said
 
-    with tampering(ports, layout, see) as url:
-        asked(url, *words)
-    places: list[int | str] = [dice.randrange(len(seen)) for _ in range(5)]
-    for place in [*places, *sorted(set(seen))]:
-        change = wrong_at(place, wrong[dice.choice(sorted(wrong))])
-        with tampering(ports, layout, change) as url:
+        with tampering(ports, layout, see) as url:
             asked(url, *words)
+        places: list[int | str] = [dice.randrange(len(seen)) for _ in range(5)]
+        for place in [*places, *sorted(set(seen))]:
+            change = wrong_at(place, wrong[dice.choice(sorted(wrong))])
+            with tampering(ports, layout, change) as url:
+                asked(url, *words)

@@ -1,6 +1,5 @@
 """Each printed command, pasted into bash, zsh and fish, runs `ckpt` with the very same id."""
 
-import json
 import os
 import re
 import sqlite3
@@ -9,22 +8,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import ormsgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckpt_backends.errors import Refused
 from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.shell import command, name
-from ckpt_backends.sqlite.journals import unavailable
-from ckpt_cli.core.edit_state import ChannelEdit, _check_item
-from ckpt_cli.queries.memory import ItemOrigin
-from ckpt_cli.render.memory import origin_lines
-from ckpt_cli.render.text import Ui, command_field, folded, safe_text
+from ckpt_backends.shell import command
+from ckpt_cli.render.text import command_field, folded, safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.panes.threads import ThreadFilter
 from tests.kit.command import CommandResult, ckpt, first_now, later
@@ -33,7 +26,7 @@ from tests.kit.savers.deerflow import memory, save
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 TRICKY = st.sampled_from("a'\\\"`$!-=~;&|<>(){}[]*?#^% \n\t\u034f\u3164e\u0301é\udcff")
-THREAD, ITS_CHANNEL = "nightly-report", "summary"
+THREAD = "nightly-report"
 """A thread of the sample that is done, and that nothing went wrong in."""
 
 Words = list[str | Path]
@@ -49,12 +42,6 @@ class Bench:
     folder: Path
     head: str
     """The id of the head of each of these threads."""
-
-    def rows(self) -> set[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.store)) as connection:
-            connection.text_factory = bytes
-            both = ("SELECT * FROM checkpoints", "SELECT * FROM writes")
-            return {row for one in both for row in connection.execute(one)}
 
     def run(self, *words: str | Path) -> CommandResult:
         answer = ckpt("-s", self.store, *words)
@@ -152,22 +139,10 @@ def hints_about_threads(bench: Bench, text: str) -> Iterator[Pasted]:
     yield f"ckpt {after('hint: give the thread alone: ', said)}", [text]
 
 
-def close_matches(bench: Bench, text: str) -> Iterator[Pasted]:
-    said = bench.run("history", *guarded(text[:-1] or "x")).err
-    if "did you mean" in said and text == text.strip() and text[:-1] and name(text) in said:
-        yield f"ckpt show {name(text)}", ["show", text]
-
-
 def replayed(bench: Bench, text: str) -> Iterator[Pasted]:
     said = bench.run("replay", "--verify", *guarded(text)).err
     at = guarded(f"{text}@{bench.head}")
     yield quoted(said), ["-s", bench.store, "diff", "--writes", *at]
-
-
-def values(bench: Bench, text: str) -> Iterator[Pasted]:
-    said = bench.run("fork", "--replace", f"{ITS_CHANNEL}={text}", THREAD, "head").err
-    words = after("hint: for a string, write ", said)
-    yield f"ckpt {words}", ["--replace", f"{ITS_CHANNEL}={json.dumps(text, ensure_ascii=False)}"]
 
 
 def screens(bench: Bench, text: str) -> Iterator[Pasted]:
@@ -184,31 +159,6 @@ def screens(bench: Bench, text: str) -> Iterator[Pasted]:
     yield remembered, [*store, "memory", "show", "--namespace", "a", *guarded(text)]
     known = command_line.thread_memory_command(store, text, text)
     yield known, [*store, "show", "--memory", text, *guarded(text)]
-
-
-def channels(bench: Bench, text: str) -> Iterator[Pasted]:
-    with pytest.raises(Refused) as refused:
-        _check_item("no list", ChannelEdit("append", text, None))
-    words = str(refused.value.hint).removesuffix(" replaces its value")
-    yield f"ckpt {words}", ["--replace", f"{text}=JSON"]
-
-
-def engines(bench: Bench, text: str) -> Iterator[Pasted]:
-    error = sqlite3.DatabaseError("damaged")
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    said = quoted(str(unavailable("cannot read", Path(text), error).hint))
-    assert said.endswith(" .recover | sqlite3 recovered.db")
-    opened = said.replace("sqlite3", "ckpt", 1).partition(" .recover")[0]
-    yield opened, [bench.folder / text]
-
-
-def origins(bench: Bench, text: str) -> Iterator[Pasted]:
-    found = ItemOrigin(text, text, text)
-    (line,) = (
-        one.text for one in origin_lines(found, Ui(NOW, width=80)) if one.text.startswith("read ")
-    )
-    words = ["-s", text, "messages", "--at", text]
-    yield after("read +", line), [*words, *guarded(text)]
 
 
 def files(bench: Bench, text: str) -> Iterator[Pasted]:
@@ -244,8 +194,7 @@ def files(bench: Bench, text: str) -> Iterator[Pasted]:
 
 
 PRINTING: tuple[Callable[[Bench, str], Iterator[Pasted]], ...] = (
-    *(plans, hints_about_threads, close_matches, replayed, values),
-    *(screens, channels, engines, origins, files),
+    *(plans, hints_about_threads, replayed, screens, files),
 )
 
 
@@ -293,36 +242,7 @@ def test_a_command_is_read_by_a_shell_as_it_was_meant(
     check(shell, [(command("ckpt", ids=one), guarded(*one)) for one in words], tmp_path)
 
 
-@pytest.mark.parametrize("shell", first_now(SHELLS))
-@pytest.mark.in_ci("bash")
-def test_what_is_pasted_undoes_the_rollback_of_that_very_thread(
-    shell: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
-    before = bench.rows()
-    lines = []
-    for text in HOSTILE:
-        done = bench.run("rollback", "--steps", "1", "--yes", "-o", "json", *guarded(text))
-        lines.append(done.json["undo"])
-    assert bench.rows() != before
-    for found in paste(shell, lines, tmp_path):
-        store, path, undo, *thread = map(os.fsdecode, found.words)
-        assert ckpt(store, path, undo, "--yes", *thread).code == 0
-    assert bench.rows() == before
-
-
 def test_a_terminal_gets_a_command_in_one_piece() -> None:
     """A terminal wraps a long line itself, and copies it without the line break."""
     undo = command_field("undo", command("ckpt", "undo", ids=["$(touch pwned) " * 20]))
     assert list(folded([undo], 40)) == [undo]
-
-
-def test_a_printed_query_finds_that_very_thread(bench: Bench) -> None:
-    with closing(sqlite3.connect(bench.store)) as connection:
-        connection.text_factory = os.fsdecode
-        for text in HOSTILE:
-            shown = bench.run("show", "--where", "-o", "table", *guarded(text)).out
-            assert safe_text(shown, newlines=True) == shown
-            query, _ = shown.splitlines()
-            ((thread_id, *_),) = connection.execute(query)
-            assert thread_id == text

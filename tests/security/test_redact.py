@@ -60,23 +60,21 @@ def silent(command: str, *lines: str) -> list[Case]:
     return ends(0, command, *lines, says=False)
 
 
-STATE = ["", "--writes --metadata", "--channel notes", "--path notes", "--path notes[]"]
-STATE += ["--path messages[0].content", "--where"]
-NOTHING = ["--path notes.nothing", "--path messages[0].nothing", "--path messages[99]"]
+STATE = ["", "--writes --metadata", "--channel notes", "--path notes[]", "--where"]
+STATE += ["--path messages[0].content"]
+NOTHING = ["--path notes.nothing", "--path messages[99]"]
 APPEND = """--append 'messages={"role": "user", "content": "x"}' --dry-run"""
 CASES = [
-    *ends(0, "threads", "list", "list --all --long", "list --sort step", "delete T --dry-run"),
+    *ends(0, "threads", "list", "list --all --long", "delete T --dry-run"),
     *silent("threads", "list --where metadata.user=x"),
     *ends(0, "show", *(f"{one} {more}" for one in ("T", "T@FIRST") for more in STATE)),
-    *ends(0, "show", "T@OLD", "T@OLD --writes --metadata", "T@OLD --where"),
-    *ends(0, "show", "T --tree", "T --tree --unfold --all-ns", "T --mermaid"),
-    *ends(0, "show", "T --svg --unfold --all-ns", "T --as pytest"),
-    *ends(2, "show", "T --raw", "T@FIRST --raw", "T@OLD --raw"),
-    *ends(3, "show", *(f"{one} {more}" for one in ("T", "T@FIRST") for more in NOTHING)),
-    *ends(3, "show", "T --channel nothing"),
-    *ends(4, "show", *(f"T@OLD {one}" for one in STATE + NOTHING if "path" in one or "ch" in one)),
-    *ends(0, "report", "T --all-ns", "T@FIRST --all-ns", "T@OLD --all-ns"),
-    *ends(0, "history", "T", "T --all-ns"),
+    *ends(0, "show", "T@OLD --writes --metadata", "T@OLD --where", "T --as pytest"),
+    *ends(0, "show", "T --tree --unfold --all-ns", "T --mermaid", "T --svg --unfold --all-ns"),
+    *ends(2, "show", "T --raw", "T@OLD --raw"),
+    *ends(3, "show", *(f"T {one}" for one in NOTHING), "T --channel nothing"),
+    *ends(4, "show", "T@OLD --channel notes", "T@OLD --path notes.nothing"),
+    *ends(0, "report", "T --all-ns", "T@OLD --all-ns"),
+    *ends(0, "history", "T --all-ns"),
     *ends(0, "purge", "--match '*' --dry-run", "--keep-last 1 --dry-run"),
     *ends(0, "gc", "--scope all --dry-run"),
     *ends(0, "erase", "T --dry-run", "--where 'metadata.user = canary' --dry-run"),
@@ -86,52 +84,39 @@ CASES = [
     *ends(2, "export", "T"),
     *ends(4, "import", "nothing.ckpt.gz"),
     # Sessions are those of Redis: they are held to the same in `tests/engines`.
-    *ends(
-        0,
-        "memory",
-        "list",
-        "show k",
-        "search k",
-        "search canary",
-        "export",
-        "delete k --dry-run",
-        "show",
-    ),
+    *ends(0, "memory", "list", "show k", "search canary", "export", "delete k --dry-run", "show"),
     *silent("memory", "list --duplicates", "list --orphans"),
-    *ends(4, "memory", "import nothing.ckpt.gz", "edit k --set text=x", "sessions", "sessions T"),
+    *ends(4, "memory", "import nothing.ckpt.gz", "edit k --set text=x", "sessions T"),
     *ends(0, "diff", "T", "T --stat", "T@FIRST HEAD", "T --channel notes", "T --writes"),
-    *ends(0, "diff", "T@FIRST --writes", "T@OLD --writes", "T --writes --reducer notes=append"),
+    *ends(0, "diff", "T@OLD --writes", "T --writes --reducer notes=append"),
     *ends(4, "diff", "T@FIRST OLD"),
-    *ends(0, "replay", "T", "T --all-steps", "T --verify", "T@HEAD --verify", "--all --verify"),
+    *ends(0, "replay", "T", "T --all-steps", "T@HEAD --verify", "--all --verify"),
     *ends(0, "replay", "T --verify --reducer notes=dict_merge"),
-    *ends(0, "stats", "", "T", "--since 5y --jobs 2", "--by channel", "T --by node,channel"),
-    *ends(0, "stats", "--by model", "--by user", "T --by model,node,thread,day,user"),
-    *ends(0, "timeline", "T", "T@FIRST", "T@OLD", "T --ascii"),
+    *ends(0, "stats", "", "T --by node,channel", "--since 5y --jobs 2"),
+    *ends(0, "stats", "T --by model,node,thread,day,user"),
+    *ends(0, "timeline", "T", "T@OLD"),
     *ends(0, "interrupts", "", "T"),
-    *ends(0, "errors", "", "T", "--history", "--summary", "--by error", "--by node"),
-    *ends(0, "messages", *(f"{at} {more}" for at in ("T", "T@FIRST") for more in ("", "--full"))),
-    *ends(0, "messages", "T --stat", "T@FIRST --stat"),
+    *ends(0, "errors", "T", "--history", "--summary", "--by error"),
+    *ends(0, "messages", "T", "T --full", "T@FIRST --full", "T --stat"),
     *ends(3, "messages", "T --channel notes", "T --channel nothing"),
-    *ends(4, "messages", "T@OLD", "T@OLD --full", "T@OLD --stat"),
+    *ends(4, "messages", "T@OLD", "T@OLD --stat"),
     *ends(0, "sql", *(f"'SELECT * FROM {one}'" for one in ("checkpoints", "tasks", "writes"))),
     *ends(0, "sql", *(f"'SELECT * FROM {one}'" for one in ("messages", "interrupts", "errors"))),
     *ends(0, "sql", "'SELECT * FROM \"values\"'", "'SELECT title FROM threads'"),
     *silent("sql", "'SELECT * FROM usage'"),
     *ends(0, "grep", ".", ". --head-only", "-F canary4711 --jobs 2"),
     *ends(7, "grep", "'nothing fits this'", "after --channel messages"),
-    *ends(0, "blame", "T notes", "T number", "T messages[0]", "T messages[0].content", "T notes.n"),
+    *ends(0, "blame", "T notes", "T number", "T messages[0].content"),
     *ends(3, "blame", "T nothing"),
-    *ends(0, "bisect", "T 'step > 0'", "T 'values.number != null'"),
-    *ends(0, "bisect", "T@FIRST 'values.messages[].content ~ e' --binary"),
+    *ends(0, "bisect", "T 'step > 0'", "T@FIRST 'values.messages[].content ~ e' --binary"),
     *ends(1, "bisect", "T 'not metadata.user = null and values.notes = null'"),
     *ends(2, "bisect", "T --exec 'cat >&2; exit 1'"),
-    *ends(0, "du", "", "T", "--by thread", "--by channel", "--by ns", "--by type", "--by table"),
+    *ends(0, "du", "", "T", "--by thread", "--by channel", "--by type"),
     # It goes on until it is stopped, and has a test of its own.
     *ends(2, "tail", "--no-such-option"),
-    *ends(0, "rollback", "T FIRST --dry-run", "T@HEAD --dry-run --root-only"),
-    *ends(0, "rollback", "--match '*' --last-good --dry-run", "--match '*' --at FIRST --dry-run"),
+    *ends(0, "rollback", "T FIRST --dry-run", "--match '*' --last-good --dry-run"),
     *ends(3, "rollback", "T nothing --dry-run"),
-    *ends(0, "fork", "T FIRST --dry-run", "T FIRST --set 'notes={\"x\": 1}' --dry-run"),
+    *ends(0, "fork", "T FIRST --set 'notes={\"x\": 1}' --dry-run"),
     *ends(5, "fork", f"T HEAD {APPEND}"),
     *silent("fork", "--match '*' --at FIRST --append 'messages=\"x\"' --dry-run"),
     *ends(3, "undo", "T --dry-run", "--dry-run"),
@@ -140,23 +125,20 @@ CASES = [
     *ends(2, "apply", "nothing.ndjson"),
     *silent("ops", "list"),
     *ends(3, "ops", "show nothing"),
-    *ends(0, "copy", "--all --to new.db --create --dry-run", "--all --to new/ --create --dry-run"),
-    *ends(0, "copy", "T --as new --dry-run"),
-    *ends(0, "copy", "--match '*' --at head --as {thread}-new --dry-run"),
+    *ends(0, "copy", "--all --to new.db --create --dry-run", "T --as new --dry-run"),
     *ends(4, "copy", "T@OLD --as new --dry-run"),
     *ends(0, "compat", "GRAPH", "GRAPH --from GRAPH"),
     *ends(0, "migrate", "T --rename-node asks=other --rename-channel notes=other --dry-run"),
     *ends(5, "migrate", "T --to GRAPH --dry-run"),
     *ends(0, "rekey", "--all --decrypt --aes-key-file KEY --dry-run"),
     *ends(0, "secrets", "--kinds"),
-    *ends(7, "secrets", "", "T", "--jobs 2"),
+    *ends(7, "secrets", "", "T --jobs 2"),
     *silent("doctor", "", "T"),
     *ends(7, "doctor", "--deep", "T --deep --strict"),
     *silent("repair", *(f"{one} --all --dry-run" for one in ("messages", "values", "writes"))),
-    *ends(3, "repair", *(f"{one} T --dry-run" for one in ("messages", "values", "writes"))),
-    *ends(3, "repair", "values T --reducer notes=append --dry-run"),
+    *ends(3, "repair", "messages T --dry-run", "values T --reducer notes=append --dry-run"),
     *ends(5, "repair", "values T@FIRST --dry-run"),
-    *ends(0, "metrics", "", "--fast", "--since 5y"),
+    *ends(0, "metrics", "", "--fast"),
     *ends(0, "stores", ""),
 ]
 """Every command, in every way that shows a part of a store.
@@ -199,12 +181,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _body(checkpoint_id: str, text: str, *, more: bool = False) -> bytes:
-    said: dict[str, Any] = {
-        "content": f"{text} {CANARY}",
-        "type": "human",
-        "id": CANARY,
-        "name": CANARY,
-    }
+    said: dict[str, Any] = {"content": f"{text} {CANARY}", "type": "human"}
+    said |= {"id": CANARY, "name": CANARY}
     said["tool_calls"] = [{"name": CANARY, "args": {CANARY: CANARY}, "id": CANARY}]
     message = Ext(5, packb(["langchain_core.messages.human", "HumanMessage", said, "x"]))
     values = {
@@ -214,17 +192,9 @@ def _body(checkpoint_id: str, text: str, *, more: bool = False) -> bytes:
         **({"added": {CANARY: CANARY}} if more else {"gone": CANARY}),
         **{f"branch:to:{node}": CANARY for node in ("asks", "fails", "node")},
     }
-    return packb(
-        {
-            "v": 4,
-            "ts": "2026-04-07T10:00:00+00:00",
-            "id": checkpoint_id,
-            "channel_values": values,
-            "channel_versions": dict.fromkeys(values, f"{1:032}.0.5"),
-            "versions_seen": {},
-            "pending_sends": [[CANARY, CANARY]],
-        }
-    )
+    body = {"v": 4, "ts": "2026-04-07T10:00:00+00:00", "id": checkpoint_id}
+    body |= {"channel_values": values, "channel_versions": dict.fromkeys(values, f"{1:032}.0.5")}
+    return packb({**body, "versions_seen": {}, "pending_sends": [[CANARY, CANARY]]})
 
 
 def _task_id(checkpoint_id: str, node: str) -> str:
@@ -234,17 +204,9 @@ def _task_id(checkpoint_id: str, node: str) -> str:
 
 
 def _metadata() -> str:
-    return json.dumps(
-        {
-            "source": "loop",
-            "step": 1,
-            "parents": {},
-            "user": CANARY,
-            "writes": {"node": {CANARY: CANARY}},
-            "forked_from": CANARY,
-            "score": [4711, CANARY],
-        }
-    )
+    kept = {"source": "loop", "step": 1, "parents": {}}
+    own = {"user": CANARY, "writes": {"node": {CANARY: CANARY}}, "score": [4711, CANARY]}
+    return json.dumps({**kept, **own, "forked_from": CANARY})
 
 
 def _writes() -> list[tuple[str, str, bytes]]:
@@ -299,17 +261,11 @@ def test_no_command_shows_a_value(
 def test_tail_shows_no_value(store: Path) -> None:
     with RedactedStore(open_store(str(store))) as redacted:
         entries = Tail(redacted, THREAD, None, all_ns=True).last(9)
-    assert len(entries) == 3
-    assert CANARY not in json.dumps(list(map(ENTRY.record, entries)))
-
-
-def test_tail_of_the_store_shows_no_value(store: Path) -> None:
-    with RedactedStore(open_store(str(store))) as redacted:
         found = list(StoreTail(None, None, all_ns=True).last(redacted, 9))
-    assert len(found) == 3
-    records = list(map(movement_record, found))
-    assert CANARY not in json.dumps(records)
-    assert all(CANARY not in movement_line(one, UTC).text for one in records)
+    assert len(entries) == len(found) == 3
+    movements = list(map(movement_record, found))
+    assert CANARY not in json.dumps([*map(ENTRY.record, entries), *movements])
+    assert all(CANARY not in movement_line(one, UTC).text for one in movements)
 
 
 def test_every_command_is_tried() -> None:
@@ -317,15 +273,6 @@ def test_every_command_is_tried() -> None:
     # tests/doors/test_mcp.py; the others open no store.
     tried = {one.words[0] for one in CASES}
     assert tried | {"tui", "mcp", "trust", "completion", "demo"} == set(root().commands)
-
-
-def test_the_canary_would_be_seen(store: Path) -> None:
-    for words in (
-        ["show", THREAD],
-        ["history", THREAD, "-o", "json"],
-        ["diff", f"{THREAD}@{HEAD}"],
-    ):
-        assert CANARY in ckpt("-s", store, *words).out
 
 
 def test_what_is_kept(store: Path) -> None:

