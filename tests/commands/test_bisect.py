@@ -174,6 +174,15 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped(job: Path, path: Path) -> N
     assert "1 checkpoint before it could not be judged" in found.err
 
 
+def test_the_first_checkpoint_with_an_error_is_found(path: Path) -> None:
+    run(path, GRAPH, {"log": ["a"]}, thread="job")
+    with pytest.raises(ZeroDivisionError):
+        run(path, chain(Plan, {"work": lambda _: {"count": 1 // 0}}), {"log": []}, thread="job")
+    found = bisect(path, "error ~ zero", "-o", "json").json
+    assert (found["step"], found["before"]) == (3, {"error": None})
+    assert found["after"]["error"].startswith("work: ZeroDivisionError(")
+
+
 LOOK = """
 import json, os, sys
 state = json.load(sys.stdin)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from tests.commands.words import refusals
+from tests.kit.agents.small import joined, run
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 TRIP = "trip-to-kyoto"
@@ -53,6 +55,20 @@ def test_no_reason_is_told_when_values_are_redacted(sample: Path) -> None:
     answer = ckpt("-s", sample, "--redact", "blame", TRIP, "destination", "-o", "json")
     assert (answer.json["by"], "wrong city" in answer.out) == ("fork", False)
     assert "Nara" not in answer.out
+
+
+@cases(
+    "step place node told",
+    (1, "join:stock+price:offer", None, "by       price, stock\n"),
+    (2, "join:stock+price:offer", "offer", "emptied when offer ran"),
+    (0, "branch:to:price", "__start__", "by       __start__\n"),
+)
+def test_edges_have_writers(path: Path, step: int, place: str, node: str | None, told: str) -> None:
+    run(path, joined(["stock", "price"]), {"log": [], "pick": ["stock", "price"]})
+    words = ("-s", path, "blame", f"t@step:{step}", place, "-o")
+    found = ckpt(*words, "json").json
+    assert (found["step"], found["by"], found["node"]) == (step, "task", node)
+    assert told in ckpt(*words, "table").out
 
 
 test_wrong_words_are_refused = refusals(

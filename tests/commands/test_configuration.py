@@ -21,11 +21,6 @@ from tests.kit.command import FIXTURES, SAMPLE, ckpt
 from tests.kit.hostile.standin import standin
 
 URL = "postgresql://u:hunter2@127.0.0.1:{port}/agents"
-PYMONGO = (
-    *("appName", "authMechanism", "authSource", "directConnection", "maxPoolSize", "replicaSet"),
-    *("readConcernLevel", "readPreference", "retryReads", "retryWrites", "tls", "tlsCAFile"),
-    *("serverSelectionTimeoutMS", "socketTimeoutMS", "connectTimeoutMS", "loadBalanced"),
-)
 X = "[stores.x]\nurl = 'store.db'\n"
 
 
@@ -306,7 +301,7 @@ def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str
 
 def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
     libpq = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-    names = libpq.union(MONGODB, MYSQL, POSTGRES, REDIS, PYMONGO)
+    names = libpq.union(MONGODB, MYSQL, POSTGRES, REDIS, ["replicaSet", "tlsCAFile"])
     lines = [f"{name} = 'value'\n" for name in sorted(names)]
     (project / "ckpt.toml").write_text(X + "".join(lines))
     ckpt("trust", "--yes")
@@ -329,6 +324,17 @@ def test_the_hints_of_a_profile_are_about_its_name_and_its_server(project: Path)
 def test_an_unknown_parameter_of_a_url_is_refused(project: Path, url: str) -> None:
     answer = ckpt("-s", f"{url}?colour=1", "threads", "list")
     assert (answer.code, "colour" in answer.err, "\nhint: known: " in answer.err) == (2, True, True)
+
+
+def test_a_server_cannot_be_copied() -> None:
+    answer = ckpt("-s", "postgresql://u@127.0.0.1:1/db", "--copy", "threads", "list")
+    assert answer.code == 2
+    assert answer.err.startswith("ckpt: --copy reads SQLite files only, not postgresql://")
+
+
+def test_a_project_file_of_others_is_passed_over(project: Path) -> None:
+    (project / "pyproject.toml").write_text("= broken")
+    assert threads() == threads("-s", "store.db") == 8
 
 
 def test_what_a_variable_puts_into_a_url_is_quoted() -> None:

@@ -1,12 +1,17 @@
 """`--debug` prints the traceback wherever a hint says so, also where parsing fails."""
 
+import asyncio
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ckpt_backends.servers import understood
 from ckpt_backends.url import parse_url
+from ckpt_cli.commands import tui
+from ckpt_cli.tui import app
+from ckpt_cli.tui.context import ScreenContext
 from tests.kit.command import ckpt
 
 BUG = "hint: this is a bug in ckpt; run again with --debug and report what it prints"
@@ -64,3 +69,28 @@ def test_an_error_in_the_options_or_the_configuration(
     assert (plain.code, answer.code) == (2, 2)
     assert answer.err.startswith(TRACEBACK)
     assert answer.err.endswith(plain.err)
+
+
+class BrokenScreen:
+    """A screen with a query that fails; it shows the error and goes on."""
+
+    ended_by = None
+
+    def __init__(self, context: ScreenContext, *_: object) -> None:
+        self._context = context
+
+    def run(self) -> None:
+        with pytest.raises(RuntimeError):
+            asyncio.run(self._context.detail.ask(broken))
+        self._context.close()
+
+
+def test_errors_on_the_screen_are_printed(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(tui, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
+    monkeypatch.setattr(app, "CkptApp", BrokenScreen)
+    assert ckpt("-s", sample, "tui").err == ""
+    answer = ckpt("-s", sample, "tui", "--debug")
+    assert answer.code == 0
+    assert answer.err.startswith(TRACEBACK)
+    assert answer.err.endswith("RuntimeError: planted\n")

@@ -1,7 +1,5 @@
 """`du` tells what takes room in a store."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +29,6 @@ def test_channels_come_with_what_is_no_value(sample: Path) -> None:
     assert {"bookkeeping", "metadata", "channel"} <= {one["part"] for one in rows}
     assert 0.95 < sum(one["share"] for one in rows) <= 1
     assert {one["channel"] for one in rows} > {"messages", "offers", None}
-
-
-def test_a_row_counts_once_for_each_type(sample: Path) -> None:
-    counted = {one["type"]: one["rows"] for one in du(sample, "--by", "type")}
-    with closing(sqlite3.connect(sample)) as connection:
-        ((bodies, writes),) = connection.execute(
-            "SELECT (SELECT count(*) FROM checkpoints), (SELECT count(*) FROM writes)"
-        )
-        assert counted["json"] == bodies
-        assert sum(counted.values()) == 2 * bodies + writes
-        connection.execute("UPDATE checkpoints SET type = 'json', checkpoint = '{}'")
-        connection.commit()
-    assert {one["type"]: one["rows"] for one in du(sample, "--by", "type")}["json"] == bodies
 
 
 test_wrong_words_are_refused = refusals(

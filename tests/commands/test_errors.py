@@ -102,6 +102,13 @@ def test_the_exit_code_tells_whether_a_task_failed(store: Path) -> None:
     assert (ended.code, ended.err) == (0, "note: no task of the chosen threads failed\n")
 
 
+def test_show_names_the_innermost_node_with_its_error_on_one_line(store: Path) -> None:
+    (task_,) = ckpt("-s", store, "show", "inner", "-o", "json").json["tasks"]
+    assert task_["failed_in"] == ["research", "inner", "crash"]
+    shown = ckpt("-s", store, "show", "inner", "-o", "table").out
+    assert "research > inner > crash: TimeoutError('crash: no answer after 1 s')\n" in shown
+
+
 def test_a_function_that_failed_at_once_is_named(path: Path) -> None:
     """Its name comes from the error or from another thread, and only if the task's id proves it."""
 

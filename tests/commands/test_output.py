@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.output import Output
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
-from ckpt_cli.render.text import Ui, line
+from ckpt_cli.render.text import Ui
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
@@ -49,24 +48,6 @@ def test_json_ndjson_and_tsv_tell_the_same(sample: Path) -> None:
     none = (*words, "--match", "nothing")
     assert (ckpt(*none, "-o", "json").out, ckpt(*none, "-o", "ndjson").out) == ("[]\n", "")
     assert (ckpt(*none, "--exit-code").code, ckpt(*words, "--exit-code").code) == (0, 1)
-
-
-def test_what_is_followed_arrives_at_once() -> None:
-    class Pipe(io.StringIO):
-        arrived = ""
-
-        def flush(self) -> None:
-            self.arrived = self.getvalue()
-
-    stream, arrived = Pipe(), list[str]()
-
-    def rows() -> Iterator[Record]:
-        for number in range(2):
-            yield {"n": number}
-            arrived.append(stream.arrived)
-
-    Output("ndjson", color="never", pager=False, stream=stream).live(rows(), [], lambda _: line())
-    assert arrived == ['{"n":0}\n', '{"n":0}\n{"n":1}\n']
 
 
 def test_global_options_stand_anywhere(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +126,14 @@ def test_a_row_that_no_table_can_hold_is_a_block() -> None:
     assert table(rows, columns, 40) == [
         *("namespace:", "  planner:", f"  {UUID(int=1)}", f"id: {key}", "node: plan", ""),
         *(f"id: {key}", "node: book"),
+    ]
+    short = [{"id": "short", "node": "plan"}] * 200
+    lines = table([*short, {"id": "a" * 30, "node": "writer"}], columns[1:], 36)
+    assert lines[:2] + lines[201:] == [
+        "ID     NODE",
+        "short  plan",
+        "id: " + "a" * 30,
+        "node: writer",
     ]
 
 

@@ -58,3 +58,9 @@ def test_a_server_is_not_contacted_before_its_file_is_trusted() -> None:
 def test_scripts_get_the_list_of_stores(here: Path) -> None:
     copy_store(SAMPLE, here)
     assert ckpt("-o", "tsv").out == ckpt("stores", "-o", "tsv").out
+
+
+def test_a_named_store_is_summed_up_or_its_error_told(here: Path) -> None:
+    copy_store(SAMPLE, here).rename("other.txt")
+    assert typed(ckpt("-s", "other.txt").out)[0] == "ckpt -s other.txt threads list"
+    assert ckpt("-s", "none.db").code == 4

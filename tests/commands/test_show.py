@@ -10,17 +10,14 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import MessagesState
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
 from ckpt_cli.render.show import literal
 from tests.commands.words import refusals
-from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, beside, chain, joined, run, saver_of
-from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.reports import data_of
 
-THREAD = "the 'first' \"thread\" \\ of\nanna"
 NS = "gather:327f5b0c-fb49-2f94-f06b-bcf8dbedd1ac"
 INNER = NS + "|search_web:e58bae74-7f73-bd9f-19d7-17113e0f48e8"
 
@@ -58,6 +55,14 @@ def test_json_has_what_needs_more_than_the_head_only_with_long(sample: Path) -> 
     assert (spaces, long["all_writes"]) == ([("", 16), ("planner", 4)], 48)
 
 
+def test_an_unknown_status_has_a_reason(tmp_path: Path) -> None:
+    old = copy_store(FIXTURES / "lg-0.2.14" / "store.db", tmp_path)
+    said = "next     unknown: this store does not say which nodes read the last values"
+    assert said in shown(old, "linear")
+    said = "         runs the failed task again; the store does not say whether others run"
+    assert said in shown(old, "error")
+
+
 def test_raw_gives_the_stored_bytes(sample: Path) -> None:
     assert show(sample, "trip-to-kyoto", "step:3") == show(sample, "trip-to-kyoto@step:3")
     answer = ckpt("-s", sample, "show", "refund-4711", "--raw")
@@ -85,41 +90,6 @@ def test_a_thread_without_a_root_names_its_namespaces(path: Path) -> None:
     named = ("-o", "json", "--", "-named")
     assert ckpt("-s", path, "show", "--ns", "worker", *named).json["checkpoint_ns"] == "worker"
     assert len(ckpt("-s", path, "history", "--all-ns", *named).json) == 2
-
-
-def _printed(store: Path, thread: str = THREAD) -> dict[str, str]:
-    """The labels of `show`, with the text of each."""
-    lines = ckpt("-s", store, "show", thread).out.splitlines()
-    return {line[:9].strip(): line[9:] for line in reversed(lines) if line[:9].strip()}
-
-
-def _resumed(graph: Any, printed: dict[str, str]) -> dict[str, Any]:
-    """Run the printed call as somebody would who pastes it; each `...` becomes an answer."""
-    call = printed["resume"].replace(": ...", ": 'yes'").replace("=...", "='yes'")
-    names = {"graph": graph, "Command": Command, "config": eval(printed["config"], {})}
-    result: dict[str, Any] = eval(call, names)
-    return result
-
-
-@cases(
-    "build marks does log",
-    (agents.crashed, 1, "runs crash again", ["crash"]),
-    (agents.question, 1, "answers the question", ["yes"]),
-    (agents.two_questions, 2, "answers the 2 questions", ["yes", "yes"]),
-    (agents.error_and_question, 2, "runs ask, crash again", ["yes", "crash"]),
-    ids=lambda one: one.__name__ if callable(one) else "",
-)
-def test_the_printed_call_resumes_the_thread(
-    path: Path, build: agents.Build, marks: int, does: str, log: list[str]
-) -> None:
-    world = agents.fill(path, build, THREAD, marks=marks)
-    assert does in ckpt("-s", path, "show", THREAD).out
-    world.is_down, world.others = False, 0
-    with agents.running(path, build, world) as graph:
-        result = _resumed(graph, _printed(path))
-    assert sorted(result["log"]) == sorted(log)
-    (row,) = ckpt("-s", path, "threads", "list", "-o", "json").json
-    assert row["status"] == "done"
 
 
 def test_a_hostile_interrupt_id_is_only_text_in_the_printed_call() -> None:
@@ -180,6 +150,8 @@ def test_an_input_is_shown_by_each_command(inputs: Path) -> None:
         assert said in str(show(inputs, at)["input"])
     first = ckpt("-s", inputs, "messages", f"t@{rows[0]['checkpoint_id']}", "-o", "json")
     assert (first.json[-1]["content"], "the next step takes in" in first.err) == ("hi", True)
+    table = ckpt("-s", _without_writes(inputs), "history", "t", "-o", "table").out
+    assert [one for one in TEXTS if one not in table] == []
 
 
 def test_an_input_is_taken_from_the_metadata(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from langgraph.graph import MessagesState
 from langgraph.graph.message import add_messages
 
 from tests.commands.words import refusals
-from tests.kit.agents.small import chain, run, saver_of
+from tests.kit.agents.small import chain, nested, run, saver_of
 from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
 
@@ -104,6 +104,8 @@ def test_one_table_has_all_that_is_known_of_a_node() -> None:
     assert (dug["runs"], dug["writes"]) == (2, 2)
     for key in ("runs", "writes", "bytes", "tokens"):
         assert sum(one[key] for one in nodes.values()) == found[key]
+    none = stats(SAMPLE, "--until", "2001-01-01")
+    assert none["writes"] == none["checkpoints"] == 0
     took = [one["seconds"] or 0.0 for one in nodes.values()]
     assert took == sorted(took, reverse=True)
 
@@ -168,6 +170,21 @@ def test_each_call_of_a_model_counts_once(path: Path) -> None:
     }
     assert nodes["research > dig"] == spent("small")
     assert tokens(path, "thread").keys() == {"t"}
+
+
+def test_a_message_that_got_its_id_in_a_merge_counts_once(path: Path) -> None:
+    usage: Any = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
+    dig = {"dig": lambda _: {"messages": [AIMessage("x", usage_metadata=usage)]}}
+    run(path, nested(Chat, chain(Chat, dig), "research"), ONE, TWO)
+    counted = {"messages": 2, "input": 18, "output": 2, "total": 20}
+    assert tokens(path, "thread")["t"] == dict.fromkeys(KINDS, 0) | counted
+
+
+def test_a_state_tells_what_no_write_does(path: Path) -> None:
+    with saver_of(path) as saver:
+        graph = chain(Chat, {"one": talk("big"), "two": talk("big")}).compile(checkpointer=saver)
+        graph.invoke(ONE, CONFIG, durability="exit")
+    assert tokens(path, "model") == {"big": spent("big")}
 
 
 @pytest.fixture

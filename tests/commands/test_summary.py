@@ -10,7 +10,7 @@ from ckpt_cli.core.retention import PurgeReport, PurgeSums, RemovalSum
 from ckpt_cli.core.tasks import Question
 from ckpt_cli.queries.incidents import Failure, Waiting
 from ckpt_cli.render.purge import PURGE_SUMMARY, PurgeSummary
-from ckpt_cli.render.summaries import doctor_summary, error_class, errors_summary
+from ckpt_cli.render.summaries import doctor_summary, errors_summary
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
@@ -76,17 +76,6 @@ def test_failed_tasks_and_questions_are_summed_up() -> None:
     text = errors_summary(last_year, [], NOW, UTC)["summary"]
     assert text == "errors: 1 thread failed since Nov 22 2025 09:30"
     assert errors_summary([], [], NOW, UTC)["summary"] == "errors: none"
-
-
-@cases(
-    "text name",
-    ("ValueError('a: b')", "ValueError"),
-    ("botocore.exceptions.ClientError: x", "ClientError"),
-    ("no class here: x", "other"),
-    ("Ä" * 90 + "()", "other"),
-)
-def test_the_class_of_an_error_is_found(text: str, name: str) -> None:
-    assert error_class(text) == name
 
 
 @cases(

@@ -97,6 +97,8 @@ def test_the_table_fits_and_never_cuts_an_id(store: Path, width: int) -> None:
     assert ("answer: Connec" in text) is ("WHY" in lines[0] and "NEXT" not in lines[0])
     assert ("TITLE" in lines[0]) is (width >= 120)
     assert ("  Send another one?  " in text) is (width == 200)
+    other = _table([one | {"question": {"n": 1}} for one in rows if "question" in one], 200)
+    assert "{n: 1}" in "\n".join(other)
     assert ("  ConnectionError('no route to payments …" in text) is (width == 200)
 
 

@@ -16,7 +16,7 @@ from langgraph.types import Command, interrupt
 import ckpt_cli
 from ckpt_cli.queries import timeline as step_times
 from tests.commands.words import refusals
-from tests.kit.agents.small import Log, chain, saver_of
+from tests.kit.agents.small import Log, beside, chain, saver_of
 from tests.kit.command import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -151,6 +151,46 @@ def test_the_wait_after_a_rollback_is_idle(job: Job) -> None:
     last = job.measured()["steps"][-1]
     assert (last["nodes"], last["kind"], last["cause"]) == (["write"], "idle", "resume")
     assert "resumed after a pause" in job.shown()
+
+
+def test_a_stateful_subgraph_is_inside_the_step_that_called_it(job: Job) -> None:
+    graph = job.compiled({"keep": chain(Log, {"dig": napping("dig")}).compile(checkpointer=True)})
+    for _ in range(2):
+        job.run(graph)
+    found = job.measured()
+    outer, digs = (
+        [one for one in found["steps"] if one["nodes"] == [name]] for name in ("keep", "dig")
+    )
+    for one, around in zip(digs, outer, strict=True):
+        assert around["started_at"] <= one["started_at"] < one["ended_at"] <= around["ended_at"]
+    assert found["nodes"]["keep > dig"]["runs"] == len(digs) == 2
+
+
+def test_a_pause_before_a_call_is_no_part_of_the_call(job: Job) -> None:
+    inner, tries = chain(Log, {"work": napping("work")}).compile(), iter([1, 0])
+
+    def call(state: Any) -> Any:
+        if next(tries):
+            raise KeyboardInterrupt
+        return {"log": inner.invoke(state)["log"][-1:]}
+
+    graph = job.compiled({"call": call})
+    with pytest.raises(KeyboardInterrupt):
+        job.run(graph)
+    job.run(graph, None)
+    inside = [one for one in job.measured()["steps"] if one["depth"]]
+    assert [one["kind"] for one in inside] == ["idle", "run", "run"]
+
+
+def test_a_retry_names_the_node_that_ran_again(job: Job) -> None:
+    """What the other one had stored was applied."""
+    tries = iter([1, 0])
+    nodes = {"fine": lambda _: {}, "fails": lambda _: {"log": [str(0 / (1 - next(tries)))]}}
+    graph = beside(Log, nodes).compile(checkpointer=job.saver)
+    with pytest.raises(ZeroDivisionError):
+        job.run(graph)
+    job.run(graph, None)
+    assert "fails failed, run again" in job.shown()
 
 
 test_wrong_words_are_refused = refusals(

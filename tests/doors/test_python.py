@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import ckpt_cli
-from ckpt_backends.errors import ParseError
+from ckpt_backends.errors import ParseError, UsageError
 from ckpt_cli import Answer, AnswerList, CheckpointHandle, MemoryHandle, StoreHandle, ThreadHandle
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.memory.benches import SqliteBench
@@ -169,6 +169,11 @@ def test_a_handle_raises_at_once_what_the_command_reports(
     assert json.loads(printed.err) == said
 
 
+def test_no_threads_are_not_all_threads(store: StoreHandle) -> None:
+    assert (list(store.interrupts([])), list(store.replay_all([]))) == ([], [])
+    assert store.stats(iter(()))["threads"] == 0
+
+
 def test_a_search_counts_what_it_cannot_read(tmp_path: Path) -> None:
     path = copy_store(FIXTURES / "lg-1.2.22-serde" / "store.db", tmp_path)
     with ckpt_cli.open(path) as encrypted:
@@ -273,10 +278,14 @@ def test_threads_and_memory_in_one_file(file: Path) -> None:
         memory_of.get("users/anna/profile")
 
 
-def test_a_store_without_memory_says_so(sample: Path) -> None:
-    with ckpt_cli.open(sample) as store, pytest.raises(ckpt_cli.UnknownLayout) as error:
+def test_what_a_store_does_not_hold_is_refused(store: StoreHandle) -> None:
+    with pytest.raises(ckpt_cli.UnknownLayout, match="no long-term memory"):
         _ = store.memory
-    assert "no long-term memory" in str(error.value)
+    with pytest.raises(UsageError, match="cannot group by 'colour'"):
+        store.du_by("colour")  # type: ignore[arg-type]
+    for ask in (store.sessions, lambda: store.session("s1")):
+        with pytest.raises(ckpt_cli.CkptError):
+            ask()
 
 
 def test_stores_and_layouts_are_listed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -79,6 +80,20 @@ def test_days_begin_in_the_zone_of_the_user(monkeypatch: pytest.MonkeyPatch) -> 
     assert ckpt("-s", SAMPLE, "sql", query, "--utc", "-o", "json").json == [{"day": "2026-01-01"}]
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     assert ckpt("-s", SAMPLE, "sql", query, "-o", "json").json == [{"day": "2026-01-02"}]
+
+
+def test_several_stores(tmp_path: Path) -> None:
+    (tmp_path / "ckpt.toml").write_text(
+        f'default = "prod"\n[stores.prod]\nurl = "{SAMPLE}"\n[stores.staging]\nurl = "{SAMPLE}"\n'
+    )
+    words = ("--config", tmp_path / "ckpt.toml", "-s", "prod", "sql", "-o", "json", "--attach")
+    query = """
+        SELECT count(*) AS n FROM prod.threads JOIN staging.threads USING (thread_id)
+        JOIN threads USING (thread_id)
+    """
+    assert ckpt(*words, "staging", query).json == [{"n": 8}]
+    twice = ckpt(*words, "prod", query)
+    assert (twice.code, "two stores are named 'prod'" in twice.err) == (2, True)
 
 
 class Typed:
@@ -292,6 +307,11 @@ def test_a_long_list_of_ids_is_not_cut(planner: QueryPlanner) -> None:
     listed = ", ".join(f"'{one}'" for one in names)
     found = need(planner, f"SELECT count(*) FROM writes WHERE thread_id IN ({listed})")
     assert found.bounds.thread_ids == frozenset(names)
+
+
+def test_dates_without_a_zone_mean_the_zone_of_the_run() -> None:
+    with QueryPlanner(zone=ZoneInfo("America/New_York")) as one:
+        assert need(one, "FROM checkpoints WHERE ts < '2026-01-01 07:00'").bounds.until == NOON
 
 
 SECRET = "text of a file"

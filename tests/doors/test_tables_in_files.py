@@ -68,6 +68,9 @@ def test_a_run_that_was_stopped_goes_on(lake: Path) -> None:
     assert len(whole) == len(json.loads((lake / "manifest.json").read_text())["files"])
     other = ckpt("-s", SAMPLE, "export", "--all", "--format", "csv", "--to", lake)
     assert (other.code, "holds another export" in other.err) == (5, True)
+    (lake.parent / "mine.txt").write_text("x")
+    found = ckpt("-s", SAMPLE, "export", "--all", "--format", "parquet", "--to", lake.parent)
+    assert (found.code, "not empty" in found.err) == (5, True)
 
 
 @pytest.mark.nightly
