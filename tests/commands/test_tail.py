@@ -26,6 +26,8 @@ from tests.commands.words import refusals
 from tests.kit.agents import small
 from tests.kit.agents.small import beside, chain, saver_of
 from tests.kit.command import ckpt
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.opening import empty_store
 from tests.kit.tailing import tailing, take
 
 HELLO: Any = {"messages": [("user", "hello")]}
@@ -280,6 +282,34 @@ def test_a_lost_connection_is_opened_again(
         "the connection is lost; trying again: cannot read: the server is gone",
         "connected again",
     ]
+
+
+@pytest.mark.engines
+def test_a_connection_that_the_server_ends_is_opened_again(
+    request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 4:
+            raise Stopped
+        with harness.saver() as saver:
+            graph = chain(MessagesState, {"answer": answer}).compile(checkpointer=saver)
+            graph.invoke(HELLO, {"configurable": {"thread_id": f"pause-{len(waits)}"}})
+            if len(waits) == 2:
+                saver.conn.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+                )
+
+    with empty_store(PostgresHarness, request, tmp_path) as harness:
+        with harness.saver() as saver:
+            saver.setup()
+        with open_handle(harness.url) as handle:
+            names = _threads(handle.tail(0, interval=0.1, wait=wait))
+    assert names == [f"pause-{number}" for number in (1, 2, 3) for _ in range(3)]
+    assert caplog.messages[-1] == "connected again"
 
 
 def test_it_starts_with_the_last_ones_and_goes_on_with_the_new_ones(live: Path) -> None:

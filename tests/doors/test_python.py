@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import redis
 
 import ckpt_cli
 from ckpt_backends.errors import ParseError, UsageError
@@ -16,6 +17,8 @@ from tests.kit.memory.benches import SqliteBench
 from tests.kit.memory.contents import ITEMS, fill
 from tests.kit.savers.deerflow import fact, make, memory
 from tests.kit.savers.deerflow import save as save_memory
+from tests.kit.savers.redis_threads import fill_plain
+from tests.kit.savers.sessions import ContextState, save
 
 TRIP, REFUND, RESEARCH = "trip-to-kyoto", "refund-4711", "research-agent"
 Ask: TypeAlias = Callable[[StoreHandle], Any]
@@ -276,6 +279,19 @@ def test_threads_and_memory_in_one_file(file: Path) -> None:
         memory_of = store.memory
     with pytest.raises(ckpt_cli.StoreUnavailable):
         memory_of.get("users/anna/profile")
+
+
+def test_sessions_are_those_of_the_command(redis_url: str) -> None:
+    fill_plain(redis_url, "trip")
+    for name, user in (("s1", "ann"), ("s2", "bob")):
+        save(redis_url, ContextState(name, user, "trip"))
+    with redis.Redis.from_url(redis_url) as client:  # servers round the time to live
+        for key in client.scan_iter("research_context:*"):
+            client.persist(key)
+    words = ("-s", redis_url, "-o", "json", "memory", "sessions")
+    with ckpt_cli.open(redis_url) as store:
+        assert as_json(store.sessions(user="ann")) == ckpt(*words, "--user", "ann").json != []
+        assert as_json(store.session("s1")) == ckpt(*words, "s1").json
 
 
 def test_what_a_store_does_not_hold_is_refused(store: StoreHandle) -> None:

@@ -50,7 +50,10 @@ class _Tags(HTMLParser):
     def forbidden(self, data: str) -> None:
         pytest.fail(f"a comment, a declaration or an instruction: {data!r}")
 
-    handle_comment = handle_decl = unknown_decl = handle_pi = forbidden
+    handle_comment = unknown_decl = handle_pi = forbidden
+
+    def handle_decl(self, decl: str) -> None:
+        self.forbidden(decl)
 
 
 def parsed(shown: Any) -> _Tags:
