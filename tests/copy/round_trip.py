@@ -82,9 +82,8 @@ def check_round_trip(
         sent = {name: records_for(source, layout, name) for name in names}
     assert sent
     receive(url, *(Arrival(name, parts) for name, parts in sent.items()))
-    with open_store(str(url)) as target:
-        for name, parts in sent.items():
-            assert in_order(stored_records(target, name)) == in_order(parts), name
+    for name, parts in sent.items():
+        check_stored(url, name, parts)
     return names
 
 
@@ -120,19 +119,6 @@ def check_told(store: Store, thread_id: str, records: list[Record]) -> None:
     )
 
 
-def check_only_heads(store: Store, thread_id: str) -> None:
-    """Check that the parts of a thread without history are its heads and their writes."""
-    records = stored_records(store, thread_id)
-    told = {one.key: one.body for one in store.checkpoints(thread_id, body=True)}
-    found = {one.key: one.value for one in records if one.kind is Kind.CHECKPOINT}
-    assert found.keys() == told.keys()
-    for key, body in told.items():
-        assert body is not None
-        assert json.loads(found[key].data) == json.loads(body.data)
-    writes = [one.key for one in records if one.kind is Kind.WRITE]
-    assert sorted(writes) == sorted(one.key for one in store.writes(thread_id) if one.key in told)
-
-
 def in_order(records: Iterable[Record]) -> list[tuple[Any, ...]]:
     """All that parts hold, and the digests by which a copy is verified.
 
@@ -147,6 +133,12 @@ def in_order(records: Iterable[Record]) -> list[tuple[Any, ...]]:
 def _held(record: Record) -> str:
     is_respelled = "redis-json" in {getattr(record.value, "type", ""), record.metadata.type}
     return "" if is_respelled else repr(record._replace(order=""))
+
+
+def check_stored(url: object, thread_id: str, records: Iterable[Record]) -> None:
+    """Check that a store has these parts of a thread, and no others."""
+    with open_store(str(url)) as store:
+        assert in_order(stored_records(store, thread_id)) == in_order(records)
 
 
 def newest_of(records: Iterable[Record]) -> str:

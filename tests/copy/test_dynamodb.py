@@ -18,7 +18,7 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.copying import Arrival, record_key
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
-from tests.copy.round_trip import in_order, receive, records_for, stored_records
+from tests.copy.round_trip import check_stored, receive, records_for, stored_records
 from tests.kit.command import ckpt
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.servers import Server
@@ -89,8 +89,7 @@ def test_long_payloads_go_to_the_bucket_or_are_compressed(
     name, _, _ = place.url.partition("&bucket=")
     receive(name, Arrival(ASKING, records))
     assert place.objects() == {}
-    with open_store(place.url) as store:
-        assert in_order(stored_records(store, ASKING)) == in_order(records)
+    check_stored(place.url, ASKING, records)
     place.forget(ASKING)
     records[at] = records[at]._replace(value=TypedBytes("bytes", texts[1]))
     with pytest.raises(CannotHold, match="too long"):
@@ -98,8 +97,7 @@ def test_long_payloads_go_to_the_bucket_or_are_compressed(
     assert place.items() == []
     receive(place.url, Arrival(ASKING, records))
     assert len(place.objects()) == 1
-    with open_store(place.url) as store:
-        assert in_order(stored_records(store, ASKING)) == in_order(records)
+    check_stored(place.url, ASKING, records)
 
 
 def long_thread(records: list[Record]) -> list[Record]:
@@ -147,8 +145,7 @@ def test_killed_runs_are_completed_by_the_next_one(
             receive(place.url, Arrival("long", missing, {"": head} if head else {}))
     # Nothing is seen until all payloads and writes are there, then the oldest hundred.
     assert sorted({*seen}) == [0, 100, LONG]
-    with open_store(place.url) as store:
-        assert in_order(stored_records(store, "long")) == in_order(records)
+    check_stored(place.url, "long", records)
 
 
 def test_a_payload_that_is_missing_is_not_copied(scenes: Path, place: DynamoDbHarness) -> None:

@@ -1,9 +1,12 @@
 """Archives are portable: `ckpt import` restores them into a store of another layout."""
 
 import sqlite3
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,13 +15,23 @@ from hypothesis import strategies as st
 
 from ckpt_backends.archive import check_bundle, write_bundle
 from ckpt_backends.declaration import known_backends
+from ckpt_backends.errors import CkptError
+from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Cell, Row
+from ckpt_backends.testing.chance import Chance
+from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.library import graph_of
+from ckpt_backends.testing.official import config_of
+from ckpt_backends.transfer.copying import RecordsSum
+from tests.copy.round_trip import records_for, stored_records, sum_of
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.differing import difference
 from tests.kit.harness import HARNESSES
+from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.killing import run_and_kill, seconds_of
 from tests.kit.official import Source, what_follows, what_is_read
-from tests.kit.pairs import Places, Sources, count_alike, creating
+from tests.kit.pairs import PYTHON, Places, Sources, count_alike, creating
 
 _KINDS = {one.name: one for one in HARNESSES}
 FEW = frozenset({"chat", "interrupt-parallel", "subgraph", "fork-update"})
@@ -35,11 +48,14 @@ def imported(archives: Path, harness: Harness, *words: str) -> CommandResult:
     return ckpt("import", archives, "--to", harness.url, "--yes", "-o", "json", *words)
 
 
-LATER = ("postgres", "mysql", "mongodb", "redis", "langgraph-dev")
 ENDS = [
-    *(pytest.param("sqlite", one, marks=pytest.mark.engines) for one in LATER),
     ("postgres", "sqlite"),
-    *(pytest.param(one, "sqlite", marks=pytest.mark.engines) for one in ("mongodb", "redis")),
+    *(
+        pytest.param(*ends, marks=pytest.mark.engines)
+        for one in ("postgres", "mysql", "mongodb", "redis", "langgraph-dev")
+        for ends in (("sqlite", one), (one, "sqlite"))
+        if ends != ("postgres", "sqlite")
+    ),
 ]
 
 
@@ -87,79 +103,51 @@ def restored(path: Path, target: str, *words: str) -> CommandResult:
     return ckpt("import", path, "--to", target, "--create", "--yes", *words)
 
 
-def test_the_header_tells_what_is_needed_elsewhere(archive: Path) -> None:
-    header = check_bundle(archive).header
-    assert (header.layout, header.language) == ("postgres", "python")
-    assert header.saver
-    assert header.ckpt
-
-
-def test_an_archive_of_an_earlier_release_is_restored(
-    archive: Path, target: str, tmp_path: Path
-) -> None:
+def changed(archive: Path, folder: Path, rows: Any = None, **header: str) -> Path:
+    """Return an archive with another header or other rows."""
     bundle = check_bundle(archive)
-    path = tmp_path / "old.ckpt.gz"
-    write_bundle(path, replace(bundle.header, language="", ckpt=""), bundle.rows())
-    assert check_bundle(path).header.ckpt == ""
-    assert restored(path, target).code == 0
+    path = folder / "changed.ckpt.gz"
+    write_bundle(path, replace(bundle.header, **header), rows or bundle.rows())
+    return path
 
 
-def test_a_thread_that_went_on_is_left_alone(archive: Path, target: str) -> None:
-    assert restored(archive, target).code == 0
+def test_a_thread_that_went_on_is_left_alone(archive: Path, target: str, tmp_path: Path) -> None:
+    of_an_earlier_release = changed(archive, tmp_path, language="", ckpt="")
+    assert restored(of_an_earlier_release, target).code == 0
     with closing(sqlite3.connect(target)) as db, db:
         db.execute("UPDATE checkpoints SET metadata = '{}'")
     before = Path(target).read_bytes()
     for words in ([], ["--dry-run"]):
         refused = restored(archive, target, *words)
-        assert refused.code == 6
-        assert "went its own way" in refused.err
+        assert (refused.code, "went its own way" in refused.err) == (6, True)
     assert Path(target).read_bytes() == before
-
-
-def test_a_layout_without_a_way_is_refused_with_the_reason(
-    archive: Path, target: str, tmp_path: Path
-) -> None:
-    bundle = check_bundle(archive)
-    assert restored(archive, target).code == 0
-    without = [name for one in known_backends() for name in one.layouts if not one.forms.get(name)]
-    for layout in (*without[:1], "unheard-of"):
-        path = tmp_path / f"{layout}.ckpt.gz"
-        write_bundle(path, replace(bundle.header, layout=layout), bundle.rows())
-        refused = restored(path, target)
-        assert refused.code == 5
-        assert f"its layout is '{layout}'" in refused.err
 
 
 def test_nothing_is_made_for_an_archive_that_is_refused(
     archive: Path, target: str, tmp_path: Path
 ) -> None:
-    bundle = check_bundle(archive)
-    path = tmp_path / "foreign.ckpt.gz"
-    write_bundle(path, replace(bundle.header, thread_id="other"), bundle.rows())
-    refused = restored(path, target)
-    assert refused.code == 5
-    assert "belongs to thread 'interrupt-parallel', not to 'other'" in refused.err
-    assert not Path(target).exists()
-    asked = ckpt("import", archive, "--to", target, "--create")
-    assert asked.code == 5
-    assert not Path(target).exists()
-
-
-def test_a_pickle_in_the_archive_of_another_layout_needs_permission(
-    archive: Path, target: str, tmp_path: Path
-) -> None:
-    bundle = check_bundle(archive)
+    without = [name for one in known_backends() for name in one.layouts if not one.forms.get(name)]
+    code = b"\x80\x04K\x01."
     rows = [
-        Row(one.table, {**one.cells, "type": "pickle", "blob": b"\x80\x04K\x01."})
+        Row(one.table, {**one.cells, "type": "pickle", "blob": code})
         if "blob" in one.cells
         else one
-        for one in bundle.rows()
+        for one in check_bundle(archive).rows()
     ]
-    path = tmp_path / "pickled.ckpt.gz"
-    write_bundle(path, bundle.header, rows)
-    refused = restored(path, target)
-    assert refused.code == 5
-    assert "--allow-pickle" in refused.err
+    refusals: list[tuple[Any, str]] = [
+        ({"thread_id": "other"}, "belongs to thread 'interrupt-parallel', not to 'other'"),
+        ({"rows": rows}, "--allow-pickle"),
+    ]
+    for changes, why in refusals:
+        refused = restored(changed(archive, tmp_path, **changes), target)
+        assert (refused.code, why in refused.err) == (5, True), refused.err
+        assert not Path(target).exists()
+    assert ckpt("import", archive, "--to", target, "--create").code == 5
+    assert not Path(target).exists()
+    assert restored(archive, target).code == 0
+    for layout in (without[0], "unheard-of"):
+        refused = restored(changed(archive, tmp_path, layout=layout), target)
+        assert (refused.code, f"its layout is '{layout}'" in refused.err) == (5, True), refused.err
 
 
 def spoiled(cell: Cell, place: int, byte: int) -> Cell:
@@ -231,3 +219,105 @@ def test_damage_in_each_cell_ends_in_a_clear_error(
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )(given(st.lists(st.tuples(places, REPLACED | SPOILED), min_size=1, max_size=2))(check))()
+
+
+THREADS = [f"t{number}" for number in range(30)]
+ONE_BY_ONE = {"redis", "valkey"}
+"""Where each thread is stored for itself. Elsewhere, one transaction adds many small threads."""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteHarness]:
+    """A file with some threads, each of which waits for an answer."""
+    with SqliteHarness(tmp_path_factory.mktemp("killed")) as harness, quiet():
+        graph = graph_of(harness.kept_saver)
+        asking = graph_of(harness.kept_saver, asks=True)
+        for thread_id in THREADS:
+            graph.invoke({"items": ["x" * 20_000]}, config_of(thread_id))
+            asking.invoke({"items": ["y"]}, config_of(thread_id))
+        yield harness
+
+
+def stored(target: Harness) -> dict[str, RecordsSum]:
+    """Return what a store has of each thread that it lists or loads."""
+    try:
+        with open_store(target.url) as store:
+            ids = [one for one in THREADS if store.thread(one) is not None]
+            assert sorted(one.thread_id for one in store.threads()) == sorted(ids)
+            found = {one: sum_of(stored_records(store, one)) for one in ids}
+    except CkptError:  # nothing is there yet
+        found = {}
+    saver = target.kept_saver
+    assert {one for one in THREADS if saver.get_tuple(config_of(one)) is not None} == {*found}
+    return found
+
+
+def check_round(source: Harness, target: Harness, dice: Random, longest: float) -> str:
+    """Kill a copy to an empty place, and run it again. Return how far it came.
+
+    It is killed at most `longest` seconds after its start; in some rounds, between two threads.
+    """
+    words = words_for(source, target)
+    if target.name in ONE_BY_ONE and dice.random() < 0.5:
+        newest = config_of(THREADS[-1])  # which is copied first
+        begun = lambda: target.kept_saver.get_tuple(newest) is not None  # noqa: E731
+        ended = run_and_kill(words, dice, 0, begun)
+    else:
+        ended = run_and_kill(words, dice, longest)
+    whole = {one: sum_of(records_for(source.url, target.name, one)) for one in THREADS}
+    found = stored(target)
+    assert found.items() <= whole.items()
+    again = finished(words)
+    assert again["verified"]
+    assert (again["threads"], again["skipped"]) == (len(THREADS), [])
+    assert stored(target) == whole
+    return "ended" if ended else "middle" if 0 < len(found) < len(THREADS) else "killed"
+
+
+def words_for(source: Harness, target: Harness) -> list[str | Path]:
+    """Return the command line of a copy to a new place."""
+    return ["-s", source.url, "copy", "--all", "--to", target.url, "--yes", *creating(target)]
+
+
+def finished(words: list[str | Path]) -> Any:
+    """Run a copy until it has copied everything.
+
+    MongoDB ends the transaction of a killed client a minute later; until then, another one that
+    writes the same thread fails.
+    """
+    end = time.monotonic() + 90
+    while True:
+        done = ckpt(*words, "-o", "json")
+        if done.code == 0 or "changed meanwhile" not in done.err or time.monotonic() > end:
+            return done.json
+        time.sleep(2)
+
+
+def outcomes(name: str, source: Harness, places: Places, rounds: Iterable[Random]) -> set[str]:
+    """Kill copies at random moments of the time that one takes. Return how far they came."""
+    with places(PYTHON[name]) as target:
+        longest = seconds_of(words_for(source, target))
+    found = set()
+    for dice in rounds:
+        with places(PYTHON[name]) as target:
+            outcome = check_round(source, target, dice, longest)
+        if outcome == "ended":  # This one was faster than the first.
+            longest /= 2
+        found.add(outcome)
+    return found
+
+
+@pytest.mark.engines
+def test_a_killed_copy_is_finished_by_the_next_run(source: SqliteHarness, places: Places) -> None:
+    assert {"killed", "middle"} & outcomes("sqlite", source, places, map(Random, range(8)))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "name", ["sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", *sorted(ONE_BY_ONE)]
+)
+def test_many_killed_copies_are_finished(
+    name: str, source: SqliteHarness, places: Places, chance: Chance
+) -> None:
+    wanted = {"middle"} if name in ONE_BY_ONE else {"killed", "middle"}
+    assert wanted & outcomes(name, source, places, chance.rounds(at_least=4))

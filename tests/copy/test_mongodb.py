@@ -1,7 +1,9 @@
 """`ckpt copy` to and from MongoDB: what is stored, in one go or by way of staged documents."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Timer
 from typing import Any
 
@@ -16,15 +18,16 @@ from ckpt_backends.mongodb.engine.store import staged_id
 from ckpt_backends.open_for_writing import create_store, open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Restored
-from ckpt_backends.transfer.copying import Arrival, record_key
+from ckpt_backends.transfer.copying import Arrival, record_key, records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import newest_of, receive, stored_records
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import FIXTURES, ckpt
+from tests.kit.savers.kaflow import MongoDBCheckpointer
 from tests.kit.savers.mongodb import Place
 from tests.kit.servers import Server, mongodb_database, start_mongodb
-from tests.kit.stores import restore_documents, restore_javascript_documents
+from tests.kit.stores import restore_javascript_documents
 
 TABLES = ("checkpoints", "checkpoint_writes")
 JS = FIXTURES / "js-1.7.3" / "mongodb.bson.gz"
@@ -103,8 +106,8 @@ def history(place: Place, thread_id: str) -> list[Any]:
 
 def test_a_new_store_is_as_the_saver_sets_it_up(place: Place, target: Place) -> None:
     place.saver()
-    assert indexes(target) == indexes(place)
     before = indexes(target)
+    assert before == indexes(place)
     create(target.url)
     target.saver()
     assert indexes(target) == before
@@ -122,64 +125,37 @@ def test_a_new_store_of_langgraph_js_has_its_indexes(empty: Place, place: Place)
         assert store.describe().layout == "mongodb-js"
 
 
-def test_the_url_names_the_collections_of_a_new_store(empty: Place) -> None:
+def test_a_new_store_has_the_collections_of_its_url_and_none_beside_others(empty: Place) -> None:
     url = f"{empty.url}?collection=mine&writes_collection=mine_writes"
+    empty.database["customers"].insert_one({"name": "anna"})
+    with pytest.raises(Refused, match="collections such as 'customers'"):
+        create(url)
+    assert empty.database.list_collection_names() == ["customers"]
+    empty.database.drop_collection("customers")
     create(url)
     assert sorted(empty.database.list_collection_names()) == ["mine", "mine_writes"]
     with open_store(url) as store:
         assert store.describe().layout == "mongodb"
 
 
-def test_no_store_is_made_beside_anything_else(empty: Place) -> None:
-    empty.database["customers"].insert_one({"name": "anna"})
-    with pytest.raises(Refused, match="collections such as 'customers'"):
-        create(empty.url)
-    assert empty.database.list_collection_names() == ["customers"]
-
-
 def test_a_thread_is_stored_as_the_saver_stores_it(place: Place, target: Place) -> None:
     place.fill("trip", "other")
     move(place.url, target.url, "trip", "other")
-    stored, given = documents(target), documents(place)
+    first, stored, given = documents(target), documents(target), documents(place)
     for one in (*stored, *given):
         assert isinstance(one.pop("_id"), ObjectId)
     assert sorted(map(in_any_order, stored)) == sorted(map(in_any_order, given))
     assert history(target, "trip") == history(place, "trip")
+    # The same thread becomes the same documents.
+    assert ckpt("-s", target.url, "threads", "delete", "trip", "--yes").code == 0
+    move(place.url, target.url, "trip")
+    assert documents(target) == first
     again = graph_of(target.saver()).invoke({"items": ["more"]}, config_of("trip"))
     assert again["items"] == ["in trip", "from a", "from b", "more", "from a", "from b"]
 
 
-def test_the_same_thread_becomes_the_same_documents(place: Place, target: Place) -> None:
-    place.fill("trip")
-    move(place.url, target.url, "trip")
-    first = documents(target)
-    assert ckpt("-s", target.url, "threads", "delete", "trip", "--yes").code == 0
-    move(place.url, target.url, "trip")
-    assert documents(target) == first != []
-
-
 def in_any_order(document: Any) -> str:
     return str(sorted(document.items()))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("era", ["lg-0.2.70", "lg-0.6.11", "lg-1.0.10"])
-def test_threads_of_old_releases(era: str, place: Place, target: Place) -> None:
-    restore_documents(FIXTURES / "mongodb" / era / "store.bson.gz", place.url)
-    with open_store(place.url) as store:
-        names = [one.thread_id for one in store.threads()]
-    move(place.url, target.url, *names)
-    saver = target.saver()
-    for name in names:
-        head = saver.get_tuple(config_of(name))
-        assert isinstance(head.metadata["step"], int)
-        assert isinstance(head.metadata["source"], str)
-    # What ckpt adds to such a thread has the form of new releases.
-    answer = ckpt("-s", target.url, "fork", names[0], "head", "--yes")
-    assert answer.code == 0, answer.err
-    assert saver.get_tuple(config_of(names[0])).metadata["source"] == "fork"
-    # A second copy is not refused.
-    receive(target.url, Arrival("none", ()))
 
 
 def test_an_old_release_could_not_read_what_is_copied(place: Place, target: Place) -> None:
@@ -221,47 +197,42 @@ def test_a_document_that_is_there_is_found_without_a_unique_index(
     assert documents(empty) == before
 
 
-def test_a_value_too_large_for_a_document_is_named(place: Place, target: Place) -> None:
-    place.fill("trip")
-    given = parts(place.url, "trip")
+def test_what_a_document_cannot_hold_is_named(place: Place, target: Place) -> None:
+    place.fill("trip", "42")
+    given, numbered = parts(place.url, "trip"), parts(place.url, "42")
     at = next(n for n, one in enumerate(given) if one.kind is Kind.CHECKPOINT)
     given[at] = large = given[at]._replace(value=TypedBytes("msgpack", b"\0" * (17 << 20)))
     with pytest.raises(CannotHold, match=rf"{large.key.checkpoint_id}' takes 17\.0 MiB"):
         receive(target.url, Arrival("trip", given))
     assert documents(target) == []
-
-
-def test_a_thread_id_that_an_old_saver_stored_as_a_number(place: Place, target: Place) -> None:
-    place.fill("42")
     target.fill("42")
     for name in TABLES:
         target.database[name].update_many({}, {"$set": {"thread_id": 42}})
     with pytest.raises(CannotHold, match="thread '42' is stored under a number"):
-        receive(target.url, Arrival("42", parts(place.url, "42")))
-
-
-def test_an_unknown_field_is_not_dropped(place: Place) -> None:
-    place.fill("trip")
-    place.database["checkpoints"].update_one({}, {"$set": {"tenant": 7}})
+        receive(target.url, Arrival("42", numbered))
+    place.database["checkpoints"].update_many({}, {"$set": {"tenant": 7}})
     with pytest.raises(CannotHold, match="'tenant'"):
         parts(place.url, "trip")
 
 
-class Watched:
-    """What is stored under a thread's id just before its documents are turned."""
+def watch(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[str]:
+    """Return the threads that are turned; just before, nothing may be stored under their ids."""
+    turned: list[str] = []
+    turn = receiving.Receiver._turn
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
-        self.times = 0
-        turn = receiving.Receiver._turn
+    def watched(receiver: Any, listed: Any, session: Any) -> None:
+        for one in listed:
+            assert rows_of(place, one) == 0
+        turned.extend(listed)
+        turn(receiver, listed, session)
 
-        def watched(receiver: Any, listed: Any, session: Any) -> None:
-            self.times += 1
-            for one in listed:
-                for name in TABLES:
-                    assert place.database[name].count_documents({"thread_id": one}) == 0
-            turn(receiver, listed, session)
+    monkeypatch.setattr(receiving.Receiver, "_turn", watched)
+    return turned
 
-        monkeypatch.setattr(receiving.Receiver, "_turn", watched)
+
+def rows_of(place: Place, thread_id: str) -> int:
+    found = [place.database[name].count_documents({"thread_id": thread_id}) for name in TABLES]
+    return sum(found)
 
 
 @pytest.mark.parametrize("kind", ["target", "alone"])
@@ -274,9 +245,9 @@ def test_a_large_thread_appears_at_once(
     if kind == "target":
         monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
         monkeypatch.setattr(receiving, "_PER_COMMAND", 1000)
-    watched = Watched(monkeypatch, there)
+    turned = watch(monkeypatch, there)
     move(place.url, there.url, "trip", "other")
-    assert watched.times == 1
+    assert sorted(turned) == ["other", "trip"]
     assert history(there, "trip") == history(place, "trip")
     place.fill("trip")
     known = parts(there.url, "trip")
@@ -314,32 +285,47 @@ def test_a_large_archive_appears_at_once(
     expected, present = history(place, "trip"), sorted(map(repr, documents(place)))
     assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
     monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
-    watched = Watched(monkeypatch, place)
+    turned = watch(monkeypatch, place)
     with open_writable(parse_url(place.url)) as writable:
         assert writable.restore(rows) == Restored(len(rows), 0)
-        assert watched.times == 1
+        assert turned == ["trip"]
         assert history(place, "trip") == expected
         assert sorted(map(repr, documents(place))) == present
         monkeypatch.undo()
         assert writable.restore(rows) == Restored(0, len(rows))
 
 
+@pytest.fixture
+def given(place: Place) -> list[Record]:
+    """The parts of a thread that `place` has."""
+    place.fill("trip")
+    return parts(place.url, "trip")
+
+
+def at_first(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[Any], None]) -> None:
+    """Do something before the first call of a step of a receiver."""
+    step = getattr(receiving.Receiver, name)
+
+    def late(self: Any, *words: Any) -> None:
+        monkeypatch.setattr(receiving.Receiver, name, step)
+        act(self)
+        step(self, *words)
+
+    monkeypatch.setattr(receiving.Receiver, name, late)
+
+
 def test_what_another_run_removed_on_its_way_makes_no_part_of_a_thread(
-    place: Place, alone: Place, monkeypatch: pytest.MonkeyPatch
+    given: list[Record], alone: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.fill("lost")
-    publish = receiving.Receiver._publish
-
-    def late(self: Any, ids: Sequence[str]) -> None:
-        staged = {"thread_id": staged_id(self._run, "lost")}
+    def remove(receiver: Any) -> None:
+        staged = {"thread_id": staged_id(receiver._run, "trip")}
         alone.database["checkpoints"].delete_one(staged)
-        publish(self, ids)
 
-    monkeypatch.setattr(receiving.Receiver, "_publish", late)
+    alone.saver().delete_thread("trip")
+    at_first(monkeypatch, "_publish", remove)
     with pytest.raises(StoreChanged):
-        receive(alone.url, Arrival("lost", parts(place.url, "lost")))
-    for name in TABLES:
-        assert alone.database[name].count_documents({"thread_id": "lost"}) == 0
+        receive(alone.url, Arrival("trip", given))
+    assert rows_of(alone, "trip") == 0
 
 
 def stage(target: Place, given: list[Record]) -> None:
@@ -356,11 +342,12 @@ def stage(target: Place, given: list[Record]) -> None:
             receive(target.url, Arrival("trip", given))
 
 
-def test_what_a_killed_copy_leaves_is_no_thread(place: Place, target: Place) -> None:
-    place.fill("trip")
+def test_what_a_killed_copy_leaves_is_no_thread(
+    place: Place, target: Place, given: list[Record]
+) -> None:
     target.fill("other")
     before = documents(target)
-    stage(target, parts(place.url, "trip"))
+    stage(target, given)
     assert len(documents(target)) > len(before)
     with open_store(target.url) as store:
         assert [one.thread_id for one in store.threads()] == ["other"]
@@ -377,45 +364,35 @@ def test_what_a_killed_copy_leaves_is_no_thread(place: Place, target: Place) -> 
 
 
 def test_what_a_killed_copy_leaves_goes_with_its_thread_or_after_an_hour(
-    place: Place, target: Place
+    target: Place, given: list[Record]
 ) -> None:
-    place.fill("trip")
-    stage(target, parts(place.url, "trip"))
+    stage(target, given)
     target.fill("trip", "other")
     hour_ago = ObjectId.from_datetime(datetime.now(UTC) - timedelta(hours=1, seconds=5))
-    one = {"thread_id": staged_id(hour_ago, "third"), "checkpoint_ns": "", "checkpoint_id": "1"}
-    target.database["checkpoints"].insert_one(dict(one))
-    young = {**one, "thread_id": staged_id(ObjectId(), "third")}
-    target.database["checkpoints"].insert_one(dict(young))
+    old, young = staged_id(hour_ago, "third"), staged_id(ObjectId(), "third")
+    for one in (old, young):
+        key = {"thread_id": one, "checkpoint_ns": "", "checkpoint_id": "1"}
+        target.database["checkpoints"].insert_one(key)
     assert ckpt("-s", target.url, "threads", "delete", "trip", "--yes").code == 0
     left = [one["thread_id"] for one in documents(target)]
     assert {one for one in left if isinstance(one, str)} == {"other"}
-    assert [one for one in left if not isinstance(one, str)] == [young["thread_id"]]
+    assert [one for one in left if not isinstance(one, str)] == [young]
 
 
 def test_two_copies_of_a_thread_at_once(
-    place: Place, target: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, target: Place, given: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.fill("trip")
-    given = parts(place.url, "trip")
     monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
-    publish = receiving.Receiver._publish
-
-    def late(self: Any, listed: Any) -> None:
-        monkeypatch.setattr(receiving.Receiver, "_publish", publish)
-        receive(target.url, Arrival("trip", given))
-        publish(self, listed)
-
-    monkeypatch.setattr(receiving.Receiver, "_publish", late)
+    at_first(monkeypatch, "_publish", lambda _: receive(target.url, Arrival("trip", given)))
     with pytest.raises(StoreChanged):
         receive(target.url, Arrival("trip", given))
     assert parts(target.url, "trip") == given
     assert history(target, "trip") == history(place, "trip")
 
 
-def test_the_transaction_of_a_killed_run_is_waited_for(place: Place, target: Place) -> None:
-    place.fill("trip")
-    given = parts(place.url, "trip")
+def test_the_transaction_of_a_killed_run_is_waited_for(
+    place: Place, target: Place, given: list[Record]
+) -> None:
     with target.client.start_session() as session:
         session.start_transaction()
         key = next(one.key for one in given if one.kind is Kind.CHECKPOINT)
@@ -428,11 +405,10 @@ def test_the_transaction_of_a_killed_run_is_waited_for(place: Place, target: Pla
     assert history(target, "trip") == history(place, "trip")
 
 
+@pytest.mark.parametrize("size", [1000, 16 << 20])
 def test_an_agent_that_starts_the_thread_meanwhile(
-    place: Place, target: Place, monkeypatch: pytest.MonkeyPatch
+    target: Place, given: list[Record], size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.fill("trip")
-    given = parts(place.url, "trip")
     insert = receiving.Receiver._insert
 
     def late(self: Any, some: Any, session: Any) -> None:
@@ -440,11 +416,43 @@ def test_an_agent_that_starts_the_thread_meanwhile(
         target.fill("trip")
 
     monkeypatch.setattr(receiving.Receiver, "_insert", late)
-    for size in (1000, 16 << 20):
-        monkeypatch.setattr(receiving, "_AT_ONCE", size)
-        with pytest.raises(StoreChanged):
-            receive(target.url, Arrival("trip", given))
-        assert {one["thread_id"] for one in documents(target)} == {"trip"}
-        stored = {one["checkpoint_id"] for one in documents(target)}
-        assert not stored & {one.key.checkpoint_id for one in given if one.kind is Kind.CHECKPOINT}
-        target.saver().delete_thread("trip")
+    monkeypatch.setattr(receiving, "_AT_ONCE", size)
+    with pytest.raises(StoreChanged):
+        receive(target.url, Arrival("trip", given))
+    assert {one["thread_id"] for one in documents(target)} == {"trip"}
+    stored = {one["checkpoint_id"] for one in documents(target)}
+    assert not stored & {one.key.checkpoint_id for one in given if one.kind is Kind.CHECKPOINT}
+
+
+KAFLOW = "anna_4f0c_agent"
+
+
+def test_what_no_other_layout_holds_of_kaflow_is_named(place: Place, tmp_path: Path) -> None:
+    saver = MongoDBCheckpointer(place.url, place.name)
+    place.fill(KAFLOW, KAFLOW, saver=saver)
+    saver.client.close()
+    with open_store(place.url) as store:
+        rows = list(store.rows(KAFLOW))
+    assert len(list(records_of_rows("kaflow", rows))) > 6
+    with pytest.raises(CannotHold, match="older than the one before it"):
+        list(records_of_rows("kaflow", reversed(rows)))
+    checkpoints = place.database["checkpoints"]
+    newest = checkpoints.find_one({}, sort=[("created_at", -1)])["created_at"]
+    oldest = checkpoints.find_one({}, sort=[("created_at", 1)])
+    for change, why in (
+        ({"username": "bert"}, "its user 'bert' is not part of the thread id"),
+        ({"metadata.at": newest}, "not plain JSON"),
+        (
+            {"created_at": newest + timedelta(seconds=1)},
+            rf"newest checkpoint '{oldest['checkpoint_id']}' has",
+        ),
+    ):
+        checkpoints.replace_one({"_id": oldest["_id"]}, oldest)
+        checkpoints.update_one({"_id": oldest["_id"]}, {"$set": change})
+        with pytest.raises(CannotHold, match=why):
+            parts(place.url, KAFLOW)
+    more = ("--to", tmp_path / "new.db", "--create", "--yes", "-o", "json")
+    answer = ckpt("-s", place.url, "copy", KAFLOW, *more)
+    assert answer.code == 4
+    (skipped,) = json.loads(answer.out)["skipped"]
+    assert "which other layouts would load" in skipped["reason"]

@@ -1,31 +1,36 @@
 """What a store of any layout receives, it reads back part for part."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ckpt_backends.errors import StoreChanged
-from ckpt_backends.model import Kind
+from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, Unsupported
+from ckpt_backends.langgraph_dev import files
+from ckpt_backends.model import Kind, Record
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.transfer.bodies import close_body, open_body
 from ckpt_backends.transfer.copying import Arrival
-from ckpt_backends.transfer.form import Language
+from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
     check_round_trip,
+    check_stored,
     half,
-    in_order,
     newest_of,
     receive,
     records_for,
-    stored_records,
+    run_scenarios,
 )
+from tests.kit.command import ckpt
 from tests.kit.pairs import PYTHON, Places, creating, form_of
+from tests.kit.savers.dev import FileSaver, stored
 
 FEW = ("interrupt-nested", "fanout-send", "two\nlines")
 """Threads for DynamoDB, whose test server takes 10 ms of CPU time for each request."""
@@ -81,9 +86,9 @@ def test_a_thread_that_went_on_gets_the_rest_and_only_that(scenes: Path, place: 
     for heads in ({}, {"": "another"}):
         with pytest.raises(StoreChanged):
             receive(url, Arrival(thread, late, heads))
-    assert read_back(url, thread) == in_order(early)
+    check_stored(url, thread, early)
     receive(url, Arrival(thread, late, {"": newest}))
-    assert read_back(url, thread) == in_order(records)
+    check_stored(url, thread, records)
     with open_store(url) as store:
         found = store.thread(thread)
         assert found is not None
@@ -91,6 +96,113 @@ def test_a_thread_that_went_on_gets_the_rest_and_only_that(scenes: Path, place: 
         assert list(store.thread_faults(thread)) == []
 
 
-def read_back(url: str, thread_id: str) -> list[Any]:
-    with open_store(url) as store:
-        return in_order(stored_records(store, thread_id))
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+FILES = files.NAMES
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with empty files."""
+    found = tmp_path / "project" / ".langgraph_api"
+    create(found)
+    return found
+
+
+def create(path: Path) -> None:
+    create_store(parse_url(f"langgraph-dev:///{path}"), Language.PYTHON)
+
+
+def test_a_new_folder_is_as_the_server_makes_it(folder: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    FileSaver(theirs).sync()
+    assert stored(folder) == stored(theirs)
+    assert not {*os.listdir(folder)} - {*FILES}
+    before = stored(folder)
+    create(folder)
+    create(folder.parent)
+    assert stored(folder) == before
+    assert ckpt("-s", folder, "threads", "list", "-o", "json").json == []
+
+
+def test_a_folder_is_made_only_where_nothing_else_is(tmp_path: Path) -> None:
+    (tmp_path / ".langgraph_api").mkdir()
+    (tmp_path / ".langgraph_api" / "notes.txt").write_text("mine")
+    with pytest.raises(Refused, match=r"notes\.txt"):
+        create(tmp_path)
+    (tmp_path / ".langgraph_api" / "notes.txt").unlink()
+    (tmp_path / ".langgraph_api" / "store.pckl").write_text("theirs")
+    with pytest.raises(StoreUnavailable, match="is running"):
+        create(tmp_path)
+    os.utime(tmp_path / ".langgraph_api" / "store.pckl", (0, 0))
+    create(tmp_path)
+    assert {*os.listdir(tmp_path / ".langgraph_api")} == {*FILES, "store.pckl"}
+
+
+def test_nothing_is_received_while_the_server_runs(scenes: Path, folder: Path) -> None:
+    before = stored(folder)
+    (folder / ".langgraph_ops.pckl").write_bytes(b"")
+    result = ckpt("-s", scenes, "copy", "--all", "--to", folder, "--yes")
+    assert result.code != 0
+    assert "langgraph dev is running" in result.err
+    (folder / ".langgraph_ops.pckl").unlink()
+    assert stored(folder) == before
+
+
+def test_all_threads_of_a_call_are_added_or_none(scenes: Path, folder: Path) -> None:
+    first, second = (records_for(scenes, "langgraph-dev", one) for one in ("chat", "zoo-nested"))
+    before = stored(folder)
+    write = next(one for one in first if one.kind is Kind.WRITE)
+    far = Record.write(write.key, write.task_id, "", 1 << 40, write.channel, write.value)
+    with pytest.raises(CannotHold, match="has the index"):
+        receive(folder, Arrival("zoo-nested", second), Arrival("chat", [*first, far]))
+    assert stored(folder) == before
+
+
+def test_versions_keep_the_type_that_bodies_have(scenes: Path, folder: Path) -> None:
+    """Releases of LangGraph before 0.2 counted versions in integers."""
+    records = records_for(scenes, "langgraph-dev", "chat")
+    texts = sorted({one.version for one in records if one.kind is Kind.VALUE})
+    for at, record in enumerate(records):
+        if record.kind is Kind.VALUE:
+            records[at] = record._replace(version=str(texts.index(record.version) + 1))
+        elif record.kind is Kind.CHECKPOINT:
+            body = open_body(record.value, "")
+            versions = body.fields["channel_versions"]
+            body.fields["channel_versions"] = {
+                name: texts.index(one) + 1 for name, one in versions.items()
+            }
+            value = close_body(body, "msgpack", "", has_values=False)
+            records[at] = record._replace(value=value)
+    receive(folder, Arrival("chat", records))
+    with pytest.raises(StoreChanged):  # what is there is not added again
+        receive(folder, Arrival("chat", records, {"": newest_of(records)}))
+    saver = FileSaver(folder)
+    assert {type(key[3]) for key in saver.blobs} == {int}
+    newest = saver.get_tuple({"configurable": {"thread_id": "chat"}})
+    assert newest is not None
+    assert newest.checkpoint["channel_values"]
+    # The saver makes namespaces by asking for them.
+    assert saver.storage["chat"]["a namespace that is new"] == {}
+    check_stored(folder, "chat", records)
+
+
+def test_old_folders_are_read_and_not_written(scenes: Path, tmp_path: Path, folder: Path) -> None:
+    """langgraph-checkpoint before 2.1 stored values in bodies, and had no third file."""
+    old = tmp_path / "old" / ".langgraph_api"
+    saver = FileSaver(old)
+    run_scenarios(saver, "chat")
+    config: Any = {"configurable": {"thread_id": "chat", "checkpoint_ns": ""}}
+    values = {one.checkpoint["id"]: one.checkpoint["channel_values"] for one in saver.list(config)}
+    rows = saver.storage["chat"][""]
+    for one in list(saver.list(config)):
+        _, metadata, parent = rows[one.checkpoint["id"]]
+        rows[one.checkpoint["id"]] = saver.serde.dumps_typed(one.checkpoint), metadata, parent
+    saver.sync()
+    (old / FILES[2]).unlink()
+    assert ckpt("-s", old, "copy", "chat", "--to", folder, "--yes").code == 0
+    there = FileSaver(folder)
+    found = {one.checkpoint["id"]: one.checkpoint["channel_values"] for one in there.list(config)}
+    assert found == values
+    with pytest.raises(Unsupported, match=r"before 2\.1"):
+        check_round_trip(scenes, old, "langgraph-dev")

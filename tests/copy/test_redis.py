@@ -1,54 +1,59 @@
-"""`ckpt copy` to and from Redis: documents of RedisSaver, hashes, and those of plainredis."""
+"""`ckpt copy` to and from Redis: documents of RedisSaver and LangGraph.js, hashes, and Valkey."""
 
 import json
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import langgraph_checkpoint_plainredis
 import pytest
 import redis
-from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
+from langgraph.checkpoint.redis import RedisSaver
 
-from ckpt_backends.errors import Refused, StoreChanged, Unsupported
+from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import CheckpointKey, Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.redis.engine import changes as receiving
 from ckpt_backends.registry import open_store
-from ckpt_backends.rows import Row
-from ckpt_backends.testing.filling import quiet
-from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.testing.scenarios.running import ScenarioRun
-from ckpt_backends.transfer.copying import Arrival, records_of_rows
+from ckpt_backends.rows import Cell, Row
+from ckpt_backends.transfer.convert import Conversion
+from ckpt_backends.transfer.copying import Arrival, records_of_rows, route
 from ckpt_backends.transfer.form import CannotHold, Language
+from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
-    check_only_heads,
     check_round_trip,
+    check_stored,
     check_told,
     half,
-    in_order,
     newest_of,
     receive,
     records_for,
     run_scenarios,
+    sqlite_source,
     stored_records,
     sum_of,
 )
-from tests.kit.command import FIXTURES, later
+from tests.kit.cases import cases
+from tests.kit.command import FIXTURES, ckpt, later
+from tests.kit.harness.valkey import ValkeyHarness
+from tests.kit.opening import empty_store
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import PlainRedisSaver, dump
+from tests.kit.savers.redis import dump
 from tests.kit.savers.redis_threads import client
-from tests.kit.stores import restore_keys
+from tests.kit.stores import restore_javascript_keys, restore_keys
 
 SCENES = (
     *("chat", "interrupt-nested", "fanout-send", "subgraph-stateful", "delta-often"),
     "two\nlines",
 )
+ID = "1f1e5ee4-fcba-6c9b-800{}-111938b50809"
 
 
 @pytest.fixture(scope="module")
-def source(request: pytest.FixtureRequest) -> Iterator[str]:
+def source() -> Iterator[str]:
     """A Redis with threads of RedisSaver."""
     with redis_of_its_own(modules=True) as server:
         with RedisSaver.from_conn_string(server.url) as saver:
@@ -69,15 +74,23 @@ def client_url(url: str) -> str:
     return url.partition("?")[0]
 
 
-def test_the_keys_are_those_of_the_saver(source: str, target: str) -> None:
+@pytest.mark.parametrize("most", [None, 2000])
+def test_the_keys_are_those_of_the_saver(
+    most: int | None, source: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a large thread come in one piece, too."""
+    if most is not None:
+        monkeypatch.setattr(receiving, "_AT_ONCE", most)
     check_round_trip(source, target, "redis")
+    # Nothing is left of the names that documents had first, nor of their times to live.
     assert contents(target) == contents(source)
+    assert listed(target) == listed(source)
 
 
 def contents(url: str) -> dict[bytes, Any]:
     """The contents of all keys that the saver wrote, without times and the flag of writes."""
     found: dict[bytes, Any] = {}
-    for name, (value, expires_at) in dump(url.partition("?")[0]).items():
+    for name, (value, expires_at) in dump(client_url(url)).items():
         if name.startswith(b"checkpoint:"):
             fields = json.loads(value)
             del fields["has_writes"], fields["checkpoint_ts"]
@@ -91,16 +104,6 @@ def contents(url: str) -> dict[bytes, Any]:
     return found
 
 
-def test_a_large_thread_comes_in_one_piece_too(
-    source: str, target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
-    check_round_trip(source, target, "redis")
-    # Nothing is left of the names that documents had first, nor of their times to live.
-    assert contents(target) == contents(source)
-    assert listed(target) == listed(source)
-
-
 def listed(url: str) -> set[str]:
     """The checkpoints that RedisSaver lists."""
     with RedisSaver.from_conn_string(client_url(url)) as saver:
@@ -111,19 +114,14 @@ def listed(url: str) -> set[str]:
 
 @pytest.mark.parametrize("layout", ["redis", *later("valkey")])
 def test_a_stopped_copy_of_a_large_thread_shows_nothing(
-    layout: str,
-    source: str,
-    scenes: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
+    layout: str, scenes: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receiving, "_AT_ONCE", 2000)
     if layout == "redis":
         url = request.getfixturevalue("target")
-        records = records_for(source, layout, "chat")
     else:
         url = f"{request.getfixturevalue('redis_url')}?layout=valkey"
-        records = records_for(scenes, layout, "chat")
+    records = records_for(scenes, layout, "chat")
 
     def stopping() -> Iterator[Record]:
         yield from records[:-2]
@@ -145,18 +143,6 @@ def test_a_stopped_copy_of_a_large_thread_shows_nothing(
         assert not list(connected.scan_iter("ckpt-copy:*"))
 
 
-def test_a_second_run_moves_the_pointer(source: str, target: str) -> None:
-    records = records_for(source, "redis", "chat")
-    early, late = half(records)
-    receive(target, Arrival("chat", early))
-    pointer = b"checkpoint_latest:chat:__empty__"
-    assert contents(target)[pointer][0].endswith(newest_of(early).encode())
-    with pytest.raises(StoreChanged):
-        receive(target, Arrival("chat", records))
-    receive(target, Arrival("chat", late, {"": newest_of(early)}))
-    assert contents(target)[pointer][0].endswith(newest_of(records).encode())
-
-
 def test_all_keys_of_a_thread_expire_if_its_parts_do(source: str, target: str) -> None:
     at = 4_000_000_000_000
     found = records_for(source, "redis", "fanout-send")
@@ -165,23 +151,20 @@ def test_all_keys_of_a_thread_expire_if_its_parts_do(source: str, target: str) -
     with client(client_url(target)) as connected:
         names = list(connected.scan_iter())
         assert {connected.execute_command("PEXPIRETIME", name) for name in names} == {at}
+    check_stored(target, "fanout-send", records)
     with open_store(target) as store:
-        assert in_order(stored_records(store, "fanout-send")) == in_order(records)
         assert list(store.thread_faults("fanout-send")) == []
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (b"[" * 120 + b"]" * 120, "127 levels"),
-        (b"18446744073709551616", "64 bits"),
-        (b'"\\ud800"', "surrogate"),
-    ],
+@cases(
+    "value words",
+    (b"[" * 128 + b"]" * 128, "127 levels"),
+    (b"18446744073709551616", "64 bits"),
+    (b'"\\ud800"', "surrogate"),
 )
 def test_what_the_engine_would_change_is_refused(target: str, value: bytes, words: str) -> None:
-    key = CheckpointKey("t", "", "1f1e5ee4-fcba-6c9b-8002-111938b50809")
-    deep = value * 1 if value[:1] != b"[" else b"[" * 8 + value + b"]" * 8
-    body = TypedBytes("redis-json", b'{"v":4,"channel_values":{"x":' + deep + b"}}")
+    body = TypedBytes("redis-json", b'{"v":4,"channel_values":{"x":' + value + b"}}")
+    key = CheckpointKey("t", "", ID.format(2))
     part = Record.checkpoint(key, None, body, TypedBytes("redis-json", b"{}"))
     with pytest.raises(CannotHold, match=words):
         receive(target, Arrival("t", [part]))
@@ -199,32 +182,13 @@ def test_records_of_older_releases_are_what_the_store_tells(redis_stack_url: str
             check_told(store, name, stored_records(store, name))
 
 
-def test_a_thread_without_history_has_one_checkpoint_and_its_writes(redis_stack_url: str) -> None:
-    with ShallowRedisSaver.from_conn_string(redis_stack_url) as saver:
-        saver.setup()
-        run_scenarios(saver, "interrupt-nested")
-    with open_store(redis_stack_url) as store:
-        check_only_heads(store, "interrupt-nested")
-
-
-def test_a_field_without_a_place_is_refused() -> None:
-    cells = {"key": "checkpoint:t:__empty__:1", "type": "ReJSON-RL", "expires_at": None}
-    document: dict[str, Any] = {"thread_id": "t", "checkpoint_ns": "__empty__"}
-    document |= {"checkpoint_id": "1", "checkpoint": {}, "metadata": "{}", "has_writes": False}
-    for extra in ({"tenant": "a"}, {"run_id": "r1"}):
-        row = Row("checkpoint", {**cells, "value": json.dumps({**document, **extra})})
-        with pytest.raises(CannotHold, match=r"tenant|run id"):
-            list(records_of_rows("redis", [row]))
-
-
 def test_new_indexes_are_those_of_the_saver(redis_stack_url: str, source: str) -> None:
     create_store(parse_url(redis_stack_url), Language.PYTHON)
     assert indexes(redis_stack_url) == indexes(source)
     with open_store(redis_stack_url) as store:
         assert store.describe().layout == "redis"
         assert list(store.threads()) == []
-    create_store(parse_url(redis_stack_url), Language.PYTHON)
-    check_round_trip(source, redis_stack_url, "redis")
+    receive(redis_stack_url, Arrival("chat", records_for(source, "redis", "chat")))
     create_store(parse_url(redis_stack_url), Language.PYTHON)
     with pytest.raises(Refused, match="layout 'redis'"):
         create_store(parse_url(redis_stack_url), Language.JAVASCRIPT)
@@ -239,15 +203,14 @@ def indexes(url: str) -> dict[bytes, Any]:
         }
 
 
-def test_no_indexes_are_made_beside_other_keys(redis_stack_url: str) -> None:
+def test_no_indexes_are_made_beside_other_keys_or_without_a_search_module(
+    redis_stack_url: str, redis_url: str
+) -> None:
     with client(redis_stack_url) as connected:
         connected.set("session:1", "x")
         with pytest.raises(Refused, match="not empty"):
             create_store(parse_url(redis_stack_url), Language.PYTHON)
         assert connected.execute_command("FT._LIST") == []
-
-
-def test_without_a_search_module_no_store_is_made(redis_url: str) -> None:
     with pytest.raises(Unsupported, match="RediSearch"):
         create_store(parse_url(redis_url), Language.PYTHON)
 
@@ -258,91 +221,327 @@ def test_a_cluster_takes_threads_whose_keys_share_a_slot(source: str, cluster_ur
     records = records_for(source, "redis", "chat")
     with pytest.raises(Unsupported, match="cluster"):
         receive(url, Arrival("chat", records))
-    with open_store(url) as store:
-        assert stored_records(store, "chat") == []
+    check_stored(url, "chat", [])
     together = [one._replace(key=one.key._replace(thread_id="{chat}")) for one in records]
     receive(url, Arrival("{chat}", together))
-    with open_store(url) as store:
-        assert in_order(stored_records(store, "{chat}")) == in_order(together)
+    check_stored(url, "{chat}", together)
 
 
-PLAIN_SCENES = ("interrupt-nested", "fanout-send", "chat")
+# Hashes
 
 
-@pytest.fixture(params=["redis-hash", "redis-hash-colon", "redis-plain"])
-def rows(request: pytest.FixtureRequest, redis_url: str) -> Iterator[dict[str, list[Row]]]:
-    """The rows of some threads of a layout; the last one is `a:b`."""
-    with redis.Redis.from_url(redis_url) as client:
-        saver: Any = PlainRedisSaver(client, "$" if request.param == "redis-hash" else ":")
-        if request.param == "redis-plain":
-            saver = langgraph_checkpoint_plainredis.RedisSaver(url=redis_url)
-        with quiet():
-            for name in (*PLAIN_SCENES, "a:b"):
-                one = SCENARIOS.get(name) or SCENARIOS["interrupt-nested"]
-                config = one.thread_config()
-                config["configurable"] = {**config["configurable"], "thread_id": name}
-                one.drive(ScenarioRun(one.build(saver), config, {}))
-    with open_store(redis_url) as store:
-        assert store.describe().layout == request.param
-        yield {name: list(store.rows(name)) for name in (*PLAIN_SCENES, "a:b")}
-
-
-def test_records_are_what_the_store_tells(
-    rows: dict[str, list[Row]], redis_url: str, request: pytest.FixtureRequest
-) -> None:
-    with open_store(redis_url) as store:
-        layout = store.describe().layout
-        for name, some in rows.items():
-            records = list(records_of_rows(layout, some))
-            check_told(store, name, records)
-            blobs = {key for key, _ in store.blobs(name)}
-            assert len(blobs) == sum(one.kind is Kind.VALUE for one in records)
-
-
-def plain_rows(redis_url: str) -> list[Row]:
+@pytest.fixture
+def rows(redis_url: str) -> list[Row]:
     """The rows of a thread of langgraph-checkpoint-plainredis."""
-    saver = langgraph_checkpoint_plainredis.RedisSaver(url=redis_url)
-    run_scenarios(saver, "chat")
+    run_scenarios(langgraph_checkpoint_plainredis.RedisSaver(url=redis_url), "chat")
     with open_store(redis_url) as store:
         return list(store.rows("chat"))
 
 
-def test_archives_with_the_registry_at_another_place_are_read(redis_url: str) -> None:
-    rows = plain_rows(redis_url)
+def test_archives_with_the_registry_at_another_place_are_read(rows: list[Row]) -> None:
     early = [one for one in rows if one.table in {"checkpoint_blobs", "writes"}]
     late = [one for one in rows if one not in early]
     expected = list(records_of_rows("redis-plain", rows))
     assert list(records_of_rows("redis-plain", [*early, *late])) == expected
 
 
-def test_a_head_that_others_would_not_find_is_refused(redis_url: str) -> None:
-    rows = plain_rows(redis_url)
-    (at,) = [number for number, one in enumerate(rows) if one.table == "idx"]
-    cells = dict(rows[at].cells)
-    oldest = min(name for name in cells if name.startswith("."))
-    rows[at] = Row("idx", {**cells, oldest: "1000"})
-    with pytest.raises(CannotHold, match="stored last"):
-        list(records_of_rows("redis-plain", rows))
+def test_rows_that_others_would_read_in_another_way_are_refused(rows: list[Row]) -> None:
+    def other(table: str, told: Any) -> Cell:
+        if table == "idx":
+            return "1000"
+        return json.dumps({**json.loads(told), "ns": "other"}).encode()
+
+    for table, why in (("idx", "stored last"), ("threads", "no namespace")):
+        changed = list(rows)
+        for number, one in enumerate(rows):
+            if one.table == table:
+                own = min(name for name in one.cells if name.startswith("."))
+                changed[number] = Row(table, {**one.cells, own: other(table, one.cells[own])})
+        with pytest.raises(CannotHold, match=why):
+            list(records_of_rows("redis-plain", changed))
 
 
-def test_a_value_of_no_namespace_is_refused(redis_url: str) -> None:
-    rows = plain_rows(redis_url)
-    for number, one in enumerate(rows):
-        if one.table == "threads":
-            ((own, told),) = ((n, c) for n, c in one.cells.items() if n.startswith("."))
-            assert isinstance(told, bytes)
-            other = json.dumps({**json.loads(told), "ns": "other"}).encode()
-            rows[number] = Row("threads", {**one.cells, own: other})
-    with pytest.raises(CannotHold, match="no namespace"):
-        list(records_of_rows("redis-plain", rows))
-
-
-def test_an_unknown_field_of_a_hash_is_refused() -> None:
+def test_a_field_without_a_place_is_refused() -> None:
+    cells = {"key": "checkpoint:t:__empty__:1", "type": "ReJSON-RL", "expires_at": None}
+    document: dict[str, Any] = {"thread_id": "t", "checkpoint_ns": "__empty__"}
+    document |= {"checkpoint_id": "1", "checkpoint": {}, "metadata": "{}", "has_writes": False}
+    for extra in ({"tenant": "a"}, {"run_id": "r1"}):
+        row = Row("checkpoint", {**cells, "value": json.dumps({**document, **extra})})
+        with pytest.raises(CannotHold, match=r"tenant|run id"):
+            list(records_of_rows("redis", [row]))
     cells = {"key": "checkpoint$t$$1", "type": "hash", "expires_at": None}
     known = {".type": b"msgpack", ".checkpoint": b"\x80", ".metadata": b"{}"}
     (found,) = records_of_rows("redis-hash", [Row("checkpoint", {**cells, **known})])
     assert found.kind is Kind.CHECKPOINT
+    cells_of_write = {**cells, "key": "writes$t$$1$task$0", ".channel": b"a", ".type": b"null"}
+    (found,) = records_of_rows("redis-hash", [Row("writes", cells_of_write)])
+    assert (found.kind, found.task_id, found.channel) == (Kind.WRITE, "task", "a")
+    row = Row("checkpoint", {**cells, **known, ".tenant": b"a"})
     with pytest.raises(CannotHold, match="'tenant'"):
-        list(
-            records_of_rows("redis-hash", [Row("checkpoint", {**cells, **known, ".tenant": b"a"})])
-        )
+        list(records_of_rows("redis-hash", [row]))
+
+
+# LangGraph.js
+
+JS_SCENES = ("chat", "interrupt-nested", "interrupt-parallel", "fanout-send", "delta-often")
+
+
+@pytest.fixture
+def javascript(redis_stack_url: str) -> str:
+    """A Redis with the indexes of LangGraph.js, and no thread."""
+    create_store(parse_url(redis_stack_url), Language.JAVASCRIPT)
+    return redis_stack_url
+
+
+@pytest.mark.engines
+def test_documents_are_those_of_langgraph_js_in_their_order(javascript: str) -> None:
+    with redis_of_its_own(modules=True) as server:
+        restore_javascript_keys(FIXTURES / "js-1.7.3" / "redis.jsonl.gz", server.url)
+        for name in JS_SCENES:
+            records = records_for(server.url, "redis-js", name, Language.JAVASCRIPT)
+            receive(javascript, Arrival(name, records))
+            orders = []
+            for url in (server.url, javascript):
+                with open_store(url) as store:
+                    assert sum_of(stored_records(store, name)) == sum_of(records), name
+                    orders.append([(one.key, one.task_id, one.idx) for one in store.writes(name)])
+            assert orders[0] == orders[1]
+        check_documents(*(of_threads(url, JS_SCENES) for url in (server.url, javascript)))
+
+
+def check_documents(here: dict[bytes, Any], there: dict[bytes, Any]) -> None:
+    """Check that documents are equal but for times. Those that have writes say so, and no other."""
+    assert here.keys() == there.keys()
+    for name, (value, expires_at) in here.items():
+        if name.startswith(b"write_keys_zset:"):
+            assert {one for one, _ in value} == {one for one, _ in there[name][0]}
+            continue
+        ours, theirs = json.loads(there[name][0]), json.loads(value)
+        if name.startswith(b"checkpoint:"):
+            has_writes = name.replace(b"checkpoint:", b"write_keys_zset:") in there
+            assert ours.pop("has_writes") == ("true" if has_writes else "false")
+            del theirs["has_writes"]  # `put` may overwrite what `putWrites` set
+        for changed in ("checkpoint_ts", "timestamp", "global_idx", "checkpoint", "checkpoint_id"):
+            ours.pop(changed, None)
+            theirs.pop(changed, None)
+        assert (ours, there[name][1]) == (theirs, expires_at)
+
+
+def of_threads(url: str, names: Iterable[str]) -> dict[bytes, Any]:
+    starts = tuple(f":{name}:".encode() for name in names)
+    return {name: found for name, found in dump(url).items() if any(one in name for one in starts)}
+
+
+def _checkpoint(number: int, values: Any) -> Record:
+    key = CheckpointKey("t", "", ID.format(number))
+    body = {"v": 4, "id": key.checkpoint_id, "channel_values": values}
+    body |= {"channel_versions": {"a": 3}, "versions_seen": {}}
+    data = TypedBytes("json", json.dumps(body).encode())
+    return Record.checkpoint(key, None, data, TypedBytes("json", b"{}"))
+
+
+@pytest.mark.engines
+def test_what_redis_cannot_hold_of_langgraph_js_is_refused(javascript: str) -> None:
+    one, other = _checkpoint(1, {"a": [1]}), _checkpoint(2, {"a": [2]})
+    write = Record.write(one.key, "task", "", 0, "a", TypedBytes("bytes", b"x"))
+    for parts, why in (
+        ([one, other], "channel 'a'"),
+        ([one, _checkpoint(2, {})], "channel 'a'"),
+        ([_checkpoint(1, {}), other], "channel 'a'"),
+        ([one, write], r"write to 'a'.*'bytes'"),
+    ):
+        with pytest.raises(CannotHold, match=why):
+            receive(javascript, Arrival("t", parts))
+        check_stored(javascript, "t", [])
+    with pytest.raises(CannotHold, match="thread id"):
+        receive(javascript, Arrival("t*", [one._replace(key=one.key._replace(thread_id="t*"))]))
+    receive(javascript, Arrival("t", [one]))
+    with pytest.raises(CannotHold, match="channel 'a'"):
+        receive(javascript, Arrival("t", [other], {"": one.key.checkpoint_id}))
+    with open_store(javascript) as store:
+        assert len(list(store.checkpoints("t"))) == 1
+
+
+@pytest.mark.engines
+def test_new_indexes_are_those_of_langgraph_js(javascript: str) -> None:
+    found = {}
+    with redis.Redis.from_url(javascript, protocol=2) as connected:
+        for name in connected.execute_command("FT._LIST"):
+            about = connected.execute_command("FT.INFO", name)
+            fields = {one[3].decode(): one[5].decode() for one in about[7]}
+            found[name.decode()] = (about[5][3][0].decode(), fields)
+    place = dict.fromkeys(("thread_id", "checkpoint_ns", "checkpoint_id"), "TAG")
+    of_checkpoints = {"parent_checkpoint_id": "TAG", "checkpoint_ts": "NUMERIC"}
+    of_checkpoints |= {"has_writes": "TAG", "source": "TAG", "step": "NUMERIC"}
+    of_writes = {"task_id": "TAG", "idx": "NUMERIC", "channel": "TAG", "type": "TAG"}
+    of_blobs = {"channel": "TAG", "version": "TAG", "type": "TAG"}
+    assert found == {
+        "checkpoints": ("checkpoint:", place | of_checkpoints),
+        "checkpoint_blobs": ("checkpoint_blob:", place | of_blobs),
+        "checkpoint_writes": ("checkpoint_write:", place | of_writes),
+    }
+    with open_store(javascript) as store:
+        assert store.describe().layout == "redis-js"
+
+
+@pytest.mark.engines
+def test_a_thread_of_langgraph_js_without_history_has_records(redis_stack_url: str) -> None:
+    restore_javascript_keys(FIXTURES / "js-1.7.3" / "redis-shallow.jsonl.gz", redis_stack_url)
+    with open_store(redis_stack_url) as store:
+        for one in store.threads():
+            kinds = [record.kind for record in stored_records(store, one.thread_id)]
+            assert Kind.CHECKPOINT in kinds
+
+
+@pytest.mark.engines
+@cases("first second", ({"a": [1]}, {}), ({}, {"a": [1]}))
+def test_other_layouts_refuse_a_version_with_and_without_a_value(first: Any, second: Any) -> None:
+    way = route("redis-js", "postgres", Language.JAVASCRIPT)
+    conversion = Conversion(way.source, way.target, AsStored())
+    with pytest.raises(CannotHold, match="channel 'a'"):
+        list(conversion.of_thread([_checkpoint(1, first), _checkpoint(2, second)]))
+    snapshot = {"a": {"lg_name": "DeltaSnapshot", "value": [1]}}
+    found = [_checkpoint(n, snapshot if one else {}) for n, one in ((1, first), (2, second))]
+    assert len(list(conversion.of_thread(found))) == 3
+
+
+# Valkey
+
+THREAD = "fanout-send"
+START = "{fanout-send}:"
+
+
+@pytest.fixture(scope="module")
+def valkey(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ValkeyHarness]:
+    with empty_store(ValkeyHarness, request, tmp_path_factory.mktemp("valkey")) as made:
+        yield made
+
+
+@pytest.fixture
+def place(valkey: ValkeyHarness) -> ValkeyHarness:
+    """An empty server."""
+    valkey.client.flushall()
+    return valkey
+
+
+def url_of(place: ValkeyHarness) -> str:
+    """The URL of a store that may be empty."""
+    return f"{place.url}?layout=valkey"
+
+
+@pytest.mark.engines
+def test_a_copy_is_made_in_an_empty_database_only(scenes: Path, place: ValkeyHarness) -> None:
+    words = ("-s", scenes, "copy", THREAD, "--yes", "--to")
+    assert ckpt(*words, place.url).code == 4
+    for _ in range(2):
+        assert ckpt(*words, place.url, "--create").code == 0
+    assert ckpt("-s", place.url, "threads", "list", "-o", "json").json[0]["thread_id"] == THREAD
+    place.client.flushall()
+    place.client.set("session:1", "x")
+    with pytest.raises(Refused, match="has other keys"):
+        create_store(parse_url(place.url), Language.PYTHON)
+    assert place.client.dbsize() == 1
+
+
+@pytest.mark.engines
+def test_writes_are_in_the_order_of_the_tasks(scenes: Path, place: ValkeyHarness) -> None:
+    """The saver stores no paths. So the order in which it returns writes is that of the paths."""
+    records = records_for(scenes, "valkey", THREAD)
+    random.Random(2).shuffle(records)
+    receive(url_of(place), Arrival(THREAD, records))
+    wanted: dict[str, list[tuple[str, int]]] = {}
+    with open_store(str(scenes)) as store:
+        for one in store.writes(THREAD):
+            wanted.setdefault(one.key.checkpoint_id, []).append((one.task_id, one.idx))
+    assert any(len({task for task, _ in some}) > 1 for some in wanted.values())
+    for own, some in wanted.items():
+        stored = json.loads(place.client.get(f"writes:{START}:{own}"))
+        assert [(one["task_id"], one["idx"]) for one in stored] == some
+
+
+@pytest.mark.engines
+def test_times_to_live_are_kept(scenes: Path, place: ValkeyHarness) -> None:
+    ends = round(time.time() + 3600) * 1000
+    records = [one._replace(expires_at=ends) for one in records_for(scenes, "valkey", THREAD)]
+    receive(url_of(place), Arrival(THREAD, records))
+    assert {place.client.pexpiretime(name) for name in place.client.scan_iter()} == {ends}
+    check_stored(place.url, THREAD, records)
+    at = next(n for n, one in enumerate(records) if one.kind is Kind.CHECKPOINT)
+    records[at] = records[at]._replace(expires_at=None)
+    place.client.flushall()
+    receive(url_of(place), Arrival(THREAD, records))
+    assert place.client.pttl(f"thread:{START}") == -1
+
+
+@pytest.mark.engines
+def test_what_the_saver_cannot_read_or_finds_in_other_threads_is_refused(
+    scenes: Path, place: ValkeyHarness
+) -> None:
+    records = records_for(scenes, "valkey", THREAD)
+    at = next(n for n, record in enumerate(records) if record.kind is Kind.CHECKPOINT)
+    refused = [
+        [one._replace(key=one.key._replace(checkpoint_ns=ns)) for one in records]
+        for ns in ("b}:c", "\ud800")
+    ]
+    for data in (b'{"score": NaN}', b'{"n": 18446744073709551616}', rb'"\ud800"'):
+        odd = records[at]._replace(metadata=TypedBytes("json", data))
+        refused.append([*records[:at], odd, *records[at + 1 :]])
+    for parts in refused:
+        with pytest.raises(CannotHold):
+            receive(url_of(place), Arrival(THREAD, parts))
+        assert place.client.dbsize() == 0
+
+
+@pytest.mark.engines
+def test_a_list_in_another_order_is_refused(scenes: Path, place: ValkeyHarness) -> None:
+    """The saver loads another head than those of other layouts would."""
+    receive(url_of(place), Arrival(THREAD, records_for(scenes, "valkey", THREAD)))
+    newest = place.client.lpop(f"thread:{START}")
+    place.client.rpush(f"thread:{START}", newest)
+    with open_store(place.url) as store, pytest.raises(CannotHold, match="order of their ids"):
+        stored_records(store, THREAD)
+    place.client.lpush(f"thread:{START}", newest)
+    place.client.delete(f"checkpoint:{START}:{newest.decode()}")
+    with open_store(place.url) as store, pytest.raises(CannotHold, match="has expired"):
+        stored_records(store, THREAD)
+
+
+@pytest.mark.engines
+def test_an_order_that_another_layout_would_change_is_refused(
+    place: ValkeyHarness, tmp_path: Path
+) -> None:
+    """The saver keeps the order of arrival; a DeltaChannel is rebuilt in this order."""
+    name = "delta-rarely"
+    records = records_for(sqlite_source(tmp_path / "delta.db", [name]), "valkey", name)
+    receive(url_of(place), Arrival(name, records))
+    for is_turned in (False, True):
+        several = 0
+        for key in place.client.scan_iter("writes:*"):
+            stored = json.loads(place.client.get(key))
+            stored.sort(key=lambda one: (one["task_id"], one["idx"]), reverse=is_turned)
+            place.client.set(key, json.dumps(stored))
+            several += len({one["task_id"] for one in stored if one["channel"] == "items"}) > 1
+        assert several
+        with open_store(place.url) as store:
+            assert records_for(store, "valkey", name)
+            if not is_turned:
+                assert records_for(store, "sqlite", name)
+                continue
+            with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
+                records_for(store, "sqlite", name)
+
+
+@pytest.mark.engines
+def test_a_large_thread_goes_on_in_a_cluster(
+    scenes: Path, cluster_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All keys of a thread are in one slot."""
+    url = f"{cluster_url.replace('redis://', 'valkey://')}?layout=valkey"
+    records = records_for(scenes, "valkey", THREAD)
+    early, late = half(records)
+    receive(url, Arrival(THREAD, early))
+    monkeypatch.setattr(receiving, "_AT_ONCE", 100)
+    receive(url, Arrival(THREAD, late, {"": newest_of(early)}))
+    check_stored(url, THREAD, records)

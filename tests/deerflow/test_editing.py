@@ -1,5 +1,6 @@
 """Edits of memory.json: whole or not at all, never over what DeerFlow wrote meanwhile."""
 
+import fcntl
 import inspect
 import json
 import os
@@ -12,13 +13,15 @@ from typing import Any
 import pytest
 
 from ckpt_backends.apps.deerflow import memory as replace_file
-from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.changes import Remains
+from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.memory import Item
 from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
-from tests.kit.savers.deerflow import BODY, FRONT, fact, memory, read, save, write_fact
+from tests.kit.savers.deerflow import BODY, FRONT, THREAD, fact, memory, read, save, write_fact
 
 KEY = "fact_a1b2c3d4"
 
@@ -57,6 +60,29 @@ def test_an_edit_changes_its_field_and_nothing_else(path: Path) -> None:
     assert sum(one != other for one, other in lines) == 3
     assert path.stat().st_mode & 0o777 == 0o640
     assert os.listdir(path.parent) == ["memory.json"]
+    assert edit(path, "user/workContext", "--set", "summary=写 Go。", "--write").code == 0
+    section = load(path)["user"]["workContext"]
+    assert section["summary"] == "写 Go。"
+    assert section["updatedAt"] > before["user"]["workContext"]["updatedAt"]
+
+
+@cases(
+    "words code",
+    (["--set", "confidence=2"], 2),
+    (["--set", "confidence=nan"], 2),
+    (["--set", "content= "], 2),
+    (["--set", "source=x"], 2),
+    (["--set", "category=context"], 0),
+    (["--set", "content=计划将团队 ci/cd 迁移到 GitHub Actions "], 5),
+)
+def test_what_may_not_be_set_or_is_so_already_is_not_written(
+    path: Path, words: list[str], code: int
+) -> None:
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    planned = edit(path, KEY, "--set", "content=新的", "-o", "json").json
+    assert (planned["changes"]["content"]["after"], planned["written"]) == ("新的", False)
+    assert edit(path, KEY, *words, "--write").code == code
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
 
 
 @pytest.mark.parametrize("stands", [False, True], ids=["the clock goes", "the clock stands"])
@@ -72,44 +98,9 @@ def test_deerflow_itself_notices_an_edit(
 
     if stands:
         monkeypatch.setattr(os, "fsync", fsync)
-    for number in range(1 if stands else 5):
-        before = path.stat().st_mtime
-        assert edit(path, KEY, "--set", f"confidence=0.{number}", "--write").code == 0
-        assert path.stat().st_mtime != before
-
-
-def test_a_section_is_set_with_its_time_and_nothing_without_write(path: Path) -> None:
-    before = path.read_bytes()
-    answer = edit(path, KEY, "--set", "content=新的", "-o", "json")
-    assert answer.json["changes"]["content"]["after"] == "新的"
-    assert answer.json["written"] is False
-    assert path.read_bytes() == before
-    before = load(path)["user"]["workContext"]["updatedAt"]
-    assert edit(path, "user/workContext", "--set", "summary=写 Go。", "--write").code == 0
-    section = load(path)["user"]["workContext"]
-    assert section["summary"] == "写 Go。"
-    assert section["updatedAt"] > before
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["--set", "confidence=2"], 2),
-        (["--set", "confidence=nan"], 2),
-        (["--set", "content= "], 2),
-        (["--set", "source=x"], 2),
-        (["--set", "category"], 2),
-        ([], 2),
-        (["--set", "category=context"], 0),
-        (["--set", "content=计划将团队 ci/cd 迁移到 GitHub Actions "], 5),
-    ],
-)
-def test_what_may_not_be_set_or_is_so_already_is_not_written(
-    path: Path, words: list[str], code: int
-) -> None:
-    before = path.read_bytes(), path.stat().st_mtime_ns
-    assert edit(path, KEY, *words, "--write").code == code
-    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    before = path.stat().st_mtime
+    assert edit(path, KEY, "--set", "confidence=0.1", "--write").code == 0
+    assert path.stat().st_mtime != before
 
 
 def test_the_newer_layout_is_only_read(tmp_path: Path) -> None:
@@ -125,10 +116,6 @@ def test_the_newer_layout_is_only_read(tmp_path: Path) -> None:
     with open_writable_memory(parse_url(str(base))) as writable, pytest.raises(Unsupported):
         writable.remove(items(base))
     assert (found.read_bytes(), manifest.read_bytes()) == before
-
-
-def test_other_stores_are_not_edited(sample: Path) -> None:
-    assert ckpt("-s", sample, "memory", "edit", "x", "--set", "content=y", "--write").code == 4
 
 
 @contextmanager
@@ -241,24 +228,6 @@ def items(path: Path, *keys: str) -> list[Item]:
     return [one for one in read(path) if not keys or one.key.key in keys]
 
 
-def test_what_was_removed_is_put_back(path: Path) -> None:
-    before = load(path)
-    gone = items(path, KEY, "topOfMind")
-    with open_memory(parse_url(str(path))) as store:
-        rows = [row for one in gone for row in store.rows(one.key)]
-    with open_writable_memory(parse_url(str(path))) as writable:
-        assert writable.remove(gone) == 2
-        left = load(path)
-        assert [one["id"] for one in left["facts"]] == ["fact_e5f6g7h8"]
-        assert list(left["user"]) == ["workContext"]
-        with pytest.raises(StoreChanged):
-            writable.remove(gone)
-        assert (writable.restore(rows).added, writable.restore(rows).there) == (2, 2)
-    after = load(path)
-    assert sorted(after["facts"], key=lambda one: str(one["id"])) == before["facts"]
-    assert after["user"] == before["user"]
-
-
 def test_of_two_facts_alike_the_one_that_is_meant_goes(tmp_path: Path) -> None:
     data = memory()
     data["facts"] = ["x", "x", {"id": "a"}, {"id": "a"}]
@@ -293,26 +262,21 @@ def test_all_files_are_changed_or_none(
     assert not list(base.rglob("*.part"))
 
 
-def test_where_names_cannot_be_swapped_a_file_is_replaced(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+def test_where_names_cannot_be_swapped_a_file_is_replaced_and_a_link_stays(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    link = tmp_path / "memory.json"
+    link.symlink_to(path)
     monkeypatch.setattr(replace_file, "exchange", lambda *_: False)
-    assert edit(path, KEY, "--set", "category=goal", "--write").code == 0
+    assert edit(link, KEY, "--set", "category=goal", "--write").code == 0
+    assert link.is_symlink()
     assert load(path)["facts"][0]["category"] == "goal"
     assert os.listdir(path.parent) == ["memory.json"]
 
 
-def test_a_link_stays_a_link(tmp_path: Path, path: Path) -> None:
-    link = tmp_path / "memory.json"
-    link.symlink_to(path)
-    assert edit(link, KEY, "--set", "category=goal", "--write").code == 0
-    assert link.is_symlink()
-    assert load(path)["facts"][0]["category"] == "goal"
-
-
-def test_facts_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Path) -> None:
+def test_items_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Path) -> None:
     before = load(path)
-    line: list[str | Path] = ["-s", path, "memory", "delete", KEY, "--yes"]
+    line: list[str | Path] = ["-s", path, "memory", "delete", KEY, "user/topOfMind", "--yes"]
     refused = ckpt(*line)
     assert (refused.code, "--write" in refused.err) == (5, True)
     assert load(path) == before
@@ -320,36 +284,160 @@ def test_facts_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Pa
     (bundle,) = (tmp_path / "kept").iterdir()
     assert done.code == 0
     assert f"archive  {bundle}; `ckpt memory import {bundle}` restores it" in done.out
-    assert [one["id"] for one in load(path)["facts"]] == ["fact_e5f6g7h8"]
+    left = load(path)
+    assert [one["id"] for one in left["facts"]] == ["fact_e5f6g7h8"]
+    assert list(left["user"]) == ["workContext"]
     back: list[str | Path] = ["-s", path, "memory", "import", bundle, "--yes"]
     assert ckpt(*back).code == 5
-    assert ckpt(*back, "--write").code == 0
-    assert load(path)["facts"] == before["facts"][::-1]
-
-
-def test_a_fact_that_a_person_changed_in_place_is_not_removed(path: Path) -> None:
-    # Of the same length, and without a time: a fact of the first release has none of changes.
-    url = parse_url(str(path))
-    with open_memory(url) as memory:
-        (item,) = memory.items(key=KEY)
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("0.95", "0.11"), encoding="utf-8")
-    with open_writable_memory(url) as writable, pytest.raises(StoreChanged):
-        writable.remove([item])
-    assert load(path)["facts"][0]["confidence"] == 0.11
+    for _ in range(2):  # what is there is not added again
+        assert ckpt(*back, "--write").code == 0
+        after = load(path)
+        assert (after["facts"], after["user"]) == (before["facts"][::-1], before["user"])
 
 
 def test_what_changes_while_a_person_reads_the_plan_stays(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Of the same length, and without a time: a fact of the first release has none of changes.
     changed = path.read_text(encoding="utf-8").replace("0.95", "0.11")
-
-    def read_for_a_while(_: str) -> None:
-        path.write_text(changed, encoding="utf-8")
-
-    monkeypatch.setattr("ckpt_cli.commands.memory.confirm", read_for_a_while)
+    monkeypatch.setattr("ckpt_cli.commands.memory.confirm", lambda _: path.write_text(changed))
     answer = ckpt("-s", path, "--redact", "memory", "delete", KEY, "--write")
-    assert answer.code == 6
-    assert "changed" in answer.err
-    assert "context" not in answer.out
+    assert (answer.code, "changed" in answer.err, "context" in answer.out) == (6, True, False)
     assert path.read_text(encoding="utf-8") == changed
+
+
+CANARY = "canary8f3a"
+OLD = (0, 0)
+"""The times of a file that nobody writes any more."""
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    """The memory of two users: facts as Markdown with all that DeerFlow keeps about them, and the
+    memory.json of an older release."""
+    base = tmp_path / ".deer-flow"
+    user = base / "users" / "anna"
+    for ident in (CANARY, "fact_two"):
+        write_fact(base, "anna", "coder", ident, FRONT, BODY.replace("第二行", f"{ident} said so"))
+    summaries = {
+        "topOfMind": {"summary": f"{CANARY} likes tea", "updatedAt": ""},
+        "workContext": {},
+    }
+    save(user / "memory.json", {"version": "2.0", "revision": 3, "user": summaries})
+    content = f"计划将团队 CI/CD 迁移到 GitHub Actions\n\n{CANARY} said so"
+    before = {**memory(), "facts": [fact("x", content, "goal", 1), fact(CANARY, "", "", 1)]}
+    save(user / "memory.json.v1.bak", before)
+    metadata = user / "agents" / "coder" / ".metadata"
+    evicted = [{"factId": CANARY}, {"factId": "fact_two"}]
+    shadow = {"wouldEvict": [CANARY, "fact_two"], "disagrees": False}
+    metadata.mkdir()
+    (metadata / "fact-usage.json").write_text(json.dumps({CANARY: {"accessCount": 1}}))
+    audit = [{"evicted": evicted, "shadow": shadow}]
+    (metadata / "eviction-audit.json").write_text(json.dumps(audit))
+    left = user / ".memory.json.0123.tmp"
+    left.write_text(CANARY)
+    os.utime(left, OLD)
+    bert = {**memory(), "facts": [fact("fact_b", f"{CANARY} is a friend", "context", 1)]}
+    save(base / "users" / "bert" / "memory.json", bert)
+    return base
+
+
+@contextmanager
+def watched(base: Path) -> Iterator[list[bytes]]:
+    """Yield what all files of the beginning hold at the end, under any name."""
+    kept = [os.open(one, os.O_PATH) for one in sorted(base.rglob("*")) if one.is_file()]
+    found: list[bytes] = []
+    yield found
+    for one in kept:
+        found.append(Path(f"/proc/self/fd/{one}").read_bytes())
+        os.close(one)
+
+
+def erase(base: Path) -> Remains:
+    """Erase all items in which the canary is."""
+    url = parse_url(str(base))
+    with open_memory(url) as store:
+        items = [one for one in store.items(values=True) if CANARY in f"{one.key} {one.value}"]
+    with open_writable_memory(url) as writable:
+        writable.begin_erasure()
+        assert writable.remove(items) == len(items)
+        return writable.erase_remains()
+
+
+def test_no_file_holds_an_erased_item(users: Path) -> None:
+    user = users / "users" / "anna"
+    (user / ".recovery").mkdir()
+    (user / "memory.tmp").write_text("fresh")
+    with watched(users) as files:
+        remains = erase(users)
+    assert len(files) == 9
+    assert not any(CANARY.encode() in one for one in files)
+    named = [one for one in users.rglob("*") if one.is_file()]
+    assert not any(CANARY in f"{one} {one.read_text()}" for one in named)
+    left = [one.key for one in read(users)]
+    assert [one.key for one in left if "anna" in one.namespace] == ["fact_two", "workContext"]
+    assert [one.key for one in left if "bert" in one.namespace] == ["topOfMind", "workContext"]
+    assert json.loads((user / "memory.json").read_text())["revision"] == 4
+    assert json.loads((user / "memory.json.v1.bak").read_text())["facts"] == []
+    (event,) = json.loads((user / "agents/coder/.metadata/eviction-audit.json").read_text())
+    assert event == {
+        "evicted": [{"factId": "fact_two"}],
+        "shadow": {"wouldEvict": ["fact_two"], "disagrees": False},
+    }
+    assert CANARY not in f"{remains}"
+    assert remains.done[0] == "overwrite Markdown facts"
+    assert [one.place for one in remains.places] == [
+        *(
+            "'.recovery'",
+            "unfinished files of DeerFlow (.tmp)",
+            "memory of a running DeerFlow",
+            "free blocks of the disk",
+            "backups",
+        )
+    ]
+
+
+def test_nothing_is_erased_after_a_change_by_deerflow(users: Path) -> None:
+    url = parse_url(str(users))
+    items = [one for one in read(users) if one.key.key in {CANARY, "topOfMind", "fact_b"}]
+    write_fact(users, "anna", "coder", CANARY, FRONT, "# later\n\nsomething else\n")
+    with open_writable_memory(url) as writable, watched(users) as files:
+        writable.begin_erasure()
+        with pytest.raises(StoreChanged):
+            writable.remove(items)
+    assert sum(CANARY.encode() in one for one in files) == 6
+    # Nor while a change of DeerFlow is unfinished.
+    (users / "users" / "anna" / ".memory.journal.json").write_text("{}")
+    with pytest.raises(Refused, match="not finished"):
+        erase(users)
+    assert CANARY in [one.key.key for one in read(users)]
+
+
+def test_the_lock_of_deerflow_is_heeded(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ckpt_backends.files._LOCK_SECONDS", 0.1)
+    with (users / "users" / "anna" / ".memory.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StoreUnavailable, match="another process is writing"):
+            erase(users)
+
+
+def bytes_below(folder: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file())
+
+
+def test_facts_go_with_their_thread(base: Path, store: Path) -> None:
+    front = f"id: fact_1\nsource:\n  type: thread\n  threadId: {THREAD}"
+    mine = write_fact(base, "anna", "coder", "fact_1", front, "She works at Canary Ltd.")
+    front = "id: fact_2\nsource:\n  type: thread\n  threadId: another"
+    other = write_fact(base, "anna", "coder", "fact_2", front, "Likes tea.")
+    before = other.read_bytes()
+    found = ckpt("-s", store, "erase", THREAD, "--yes", "-o", "json", "--no-mentions").json
+    items = {one["kind"]: one["items"] for one in found["places"] if one["state"] == "erased"}
+    assert items == {"memory": 3, "threads": 1}
+    assert found["complete"] is True
+    assert not mine.exists()
+    assert other.read_bytes() == before
+    assert json.loads((base / "memory.json").read_text())["facts"] == []
+    left = bytes_below(base)
+    for text in ("Canary Ltd", "fact_a1b2c3d4", "在字节跳动担任后端开发工程师", THREAD):
+        assert text.encode() not in left, text

@@ -2,24 +2,34 @@
 
 import json
 import os
+import shlex
+import sqlite3
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from langgraph.store.sqlite import SqliteStore
+from langgraph.checkpoint.postgres import PostgresSaver
 
+import ckpt_cli
 from ckpt_backends.errors import UnknownLayout, Unreadable
 from ckpt_backends.memory import Source
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
-from ckpt_cli.api.opening import open_memory as open_memory_of
-from ckpt_cli.queries.memory import FoundItem
-from ckpt_cli.render.memory import tree_lines
-from ckpt_cli.render.text import Ui, cell_len
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
-from tests.kit.savers.deerflow import BODY, FRONT, fact, memory, read, save, write_fact
+from tests.kit.savers.deerflow import (
+    BODY,
+    FRONT,
+    LATER,
+    THREAD,
+    TURNS,
+    fact,
+    memory,
+    read,
+    save,
+    write_fact,
+)
 
 
 def test_every_place_has_a_namespace_of_its_own(tmp_path: Path) -> None:
@@ -77,7 +87,6 @@ def test_a_fact_as_markdown_is_read_whole(tmp_path: Path, created: str) -> None:
     ("a: !!python/object/apply:os.system ['true']", "is not allowed"),
     ("- " * 3000, "nested too deeply"),
     ("a: [", "not YAML at line 1"),
-    ("just text", "not a map"),
     ("id: " + "x" * (1 << 21), "too long"),
 )
 def test_a_hostile_fact_is_shown_for_what_it_is(tmp_path: Path, front: str, why: str) -> None:
@@ -97,7 +106,6 @@ def test_a_hostile_fact_is_shown_for_what_it_is(tmp_path: Path, front: str, why:
     "text why",
     ("", "the file is empty"),
     ("[]", "neither facts"),
-    ('{"facts": []', "not JSON at line 1 column 13"),
     ('{"facts": [], "facts": [1]}', "duplicate key"),
     ('{"facts": ' + "[" * 100_000, "nested too deeply"),
     ('{"facts": [' + "9" * 5000 + "]}", "digits"),
@@ -174,21 +182,6 @@ def test_threads_of_a_memory_are_refused_with_where_they_are(root: Path, store: 
     assert ckpt("-s", f"deerflow:///{root}?x=1", "memory", "list").code == 2
 
 
-def test_facts_that_say_the_same_are_found(base: Path) -> None:
-    data = memory()
-    data["facts"] += [
-        fact("fact_new", "  计划将团队 ci/cd 迁移到 github actions ", "goal", 0.8),
-        fact("fact_empty", "  ", "goal", 0.8),
-        fact("fact_void", "", "goal", 0.8),
-    ]
-    save(base / "memory.json", data)
-    save(base / "agents/coder/memory.json", memory())
-    found = ckpt("-s", base, "memory", "list", "--duplicates", "-o", "json").json
-    assert [(one["key"], one["duplicate_of"]) for one in found] == [("fact_new", "fact_e5f6g7h8")]
-    text = ckpt("-s", base, "memory", "list", "--duplicates", "-o", "table").out
-    assert "duplicate of fact_e5f6g7h8" in text
-
-
 def test_without_a_reader_of_yaml_all_else_is_read(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,12 +205,18 @@ def test_a_list_has_the_text_of_facts_and_sections(base: Path) -> None:
     hidden = ckpt("--redact", "-s", base, "memory", "list", "-o", "json").json
     assert not any("text" in one for one in hidden)
     assert "字节跳动" not in ckpt("--redact", "-s", base, "memory", "list").out
-    with open_memory(parse_url(str(base))) as store:
-        items = [FoundItem(one, is_expired=False) for one in store.items()]
-    long = [one.text for one in tree_lines(items, Ui(datetime.now(UTC), width=100))]
-    assert any("计划将团队 CI/CD" in one for one in long)
-    assert any(one.endswith("…") for one in long)
-    assert max(map(cell_len, long)) <= 100
+    # Of facts that say the same, the newer one is told.
+    data = memory()
+    data["facts"] += [
+        fact("fact_new", "  计划将团队 ci/cd 迁移到 github actions ", "goal", 0.8),
+        *(fact(ident, "", "goal", 0.8) for ident in ("fact_empty", "fact_void")),
+    ]
+    save(base / "memory.json", data)
+    save(base / "agents/coder/memory.json", memory())
+    found = ckpt("-s", base, "memory", "list", "--duplicates", "-o", "json").json
+    assert [(one["key"], one["duplicate_of"]) for one in found] == [("fact_new", "fact_e5f6g7h8")]
+    text = ckpt("-s", base, "memory", "list", "--duplicates", "-o", "table").out
+    assert "duplicate of fact_e5f6g7h8" in text
 
 
 def test_secrets_are_found_in_a_memory_without_threads(base: Path, store: Path) -> None:
@@ -233,18 +232,259 @@ def test_secrets_are_found_in_a_memory_without_threads(base: Path, store: Path) 
         assert (one["kind"], one["place"], one["key"]) == ("github-token", "memory", "fact_token")
         assert token not in found.out + found.err
     assert "searched long-term memory: 1 secret" in ckpt("-s", base, "secrets").err
+    (base / "songs.db").write_bytes(b"")
+    assert ckpt("-s", base / "songs.db", "secrets").code == 4
     refused = ckpt("-s", base, "secrets", "trip")
     assert refused.code == 4
     assert "the file of its threads is not there" in refused.err
 
 
-def test_secrets_of_a_place_that_is_no_store_are_an_error(tmp_path: Path) -> None:
-    (tmp_path / "songs.db").write_bytes(b"")
-    assert ckpt("-s", tmp_path / "songs.db", "secrets").code == 4
-    with SqliteStore.from_conn_string(str(tmp_path / "store.db")) as store:
-        store.setup()
-        store.put(("users",), "a", {"key": "sk-ant-api03-" + "A" * 93 + "-" + "A" * 8})
-    found = ckpt("-s", tmp_path / "store.db", "secrets", "-o", "json")
-    assert [one["namespace"] for one in found.json] == [["users"]]
-    with open_memory_of(tmp_path / "store.db") as kept:
-        assert [one.found.key for one in kept.secrets()] == ["a"]
+GO, MOVE = "fact_a1b2c3d4", "fact_e5f6g7h8"
+
+
+def origin(root: Path, key: str = GO, *more: str) -> Any:
+    return ckpt("-s", root, "memory", "show", key, *more, "-o", "json").json["origin"]
+
+
+def keys(root: Path, *words: str) -> list[str]:
+    """The facts of a list."""
+    found = ckpt("-s", root, "memory", "list", *words, "-o", "json").json
+    return [one["key"] for one in found]
+
+
+@cases("key turn words", (GO, 0, ["--min-confidence", "0.93"]), (MOVE, 2, ["--category", "goal"]))
+def test_a_fact_is_selected_and_leads_to_the_message_that_caused_it(
+    root: Path, store: Path, key: str, turn: int, words: list[str]
+) -> None:
+    found = origin(root, key)
+    assert (found["thread_id"], found["store"]) == (THREAD, str(store))
+    message = found["message"]
+    assert (message["content"], message["assumed"]) == (TURNS[turn], True)
+    assert message["index"] == turn * 2
+    assert keys(root, "--source", THREAD, *words) == [key]
+    assert keys(root, "--source", "another") == keys(root, "--orphans") == []
+
+
+def test_the_checkpoint_is_as_of_the_creation_of_the_fact(root: Path, store: Path) -> None:
+    then = ckpt(
+        "-s", store, "messages", f"{THREAD}@{origin(root)['checkpoint_id']}", "-o", "json"
+    ).json
+    assert [one["content"] for one in then if one["role"] == "human"] == list(TURNS)
+    now = ckpt("-s", store, "messages", THREAD, "-o", "json").json
+    assert LATER in [one["content"] for one in now]
+    # The text shows the sentence, and a command that reads on.
+    answer = ckpt("-s", root, "memory", "show", MOVE)
+    assert f"said     {TURNS[2]}" in answer.out
+    assert "assumed" in answer.out
+    (command,) = [one for one in answer.out.splitlines() if one.startswith("read ")]
+    words = shlex.split(command)[1:]
+    assert words[0] == "ckpt"
+    again = ckpt(*words[1:])
+    assert (again.code, TURNS[2] in again.out, LATER in again.out) == (0, True, False)
+
+
+SQLITE = "checkpointer:\n  type: sqlite\n  connection_string: "
+
+
+@cases(
+    "settings",
+    f"{SQLITE}data/deerflow.db\n",
+    f"{SQLITE}.deer-flow/data/deerflow.db\n",
+    f"{SQLITE}$CHECKPOINTS\ndatabase: {{backend: memory}}\n",
+    "models: []\n",
+    "a: &a [1, 2]\nb: [*a, *a]\ndatabase: {backend: sqlite, sqlite_dir: ./.deer-flow/data}\n",
+    None,
+)
+def test_deerflows_own_settings_name_the_checkpoints(
+    root: Path, store: Path, settings: str | None
+) -> None:
+    (root / ".env").write_text(f"# a comment\nexport CHECKPOINTS='{store}'\n")
+    config = root / "config.yaml"
+    if settings is None:
+        config.unlink()
+    else:
+        config.write_text(settings)
+    found = origin(root)
+    assert Path(found["store"]).resolve() == store
+    assert "message" in found
+
+
+def test_the_settings_may_lie_above_the_folder_or_be_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = root / "backend"
+    inner.mkdir()
+    (root / ".deer-flow").rename(inner / ".deer-flow")
+    assert "message" in origin(inner)
+    elsewhere = root / "elsewhere.yaml"
+    (root / "config.yaml").rename(elsewhere)
+    monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", str(elsewhere))
+    elsewhere.write_text("checkpointer: {type: memory}\n")
+    assert "in memory only" in origin(inner)["remark"]
+
+
+@cases(
+    "settings why",
+    ("checkpointer: {type: memory}\n", "in memory only"),
+    ("checkpointer: {type: sqlite, connection_string: $NOT_SET}\n", "'NOT_SET' is not set"),
+    ("database: {backend: postgres}\n", "no connection string"),
+    ("checkpointer: {type: oracle, connection_string: x}\n", "unknown type 'oracle'"),
+    ("- " * 3000, "nested too deeply"),
+    ("checkpointer: {type: sqlite, connection_string: gone.db}\n", "no such file"),
+)
+def test_what_cannot_be_told_is_said(root: Path, settings: str, why: str) -> None:
+    (root / "config.yaml").write_text(settings)
+    found = origin(root)
+    assert found["checkpoint_id"] is None
+    assert why in found["remark"]
+    assert ckpt("-s", root, "memory", "show", GO).code == 0
+
+
+def test_threads_that_are_not_found_are_asked_for_by_the_right_option(root: Path) -> None:
+    (root / "config.yaml").write_text("database: {backend: postgres}\n")
+    threads = ckpt("-s", root, "threads", "list").err
+    assert ("with -s" in threads, "--threads" in threads) == (True, False)
+    orphans = ckpt("-s", root, "memory", "list", "--orphans").err
+    assert orphans.count("--threads STORE") == 1
+
+
+def test_checkpoints_on_postgres_are_found_by_the_settings(
+    root: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+    (root / "config.yaml").write_text(
+        "database:\n  backend: postgres\n  postgres_url: $DATABASE_URL\n  postgres_schema: public\n"
+    )
+    monkeypatch.setenv("DATABASE_URL", postgres_url)
+    assert "'DATABASE_URL' is not set in .env" in origin(root)["remark"]
+    (root / ".env").write_text(f"DATABASE_URL={postgres_url}\n")
+    assert "names a server" in origin(root)["remark"]
+    monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", str(root / "config.yaml"))
+    found = origin(root)
+    assert found["store"].startswith("postgresql://")
+    assert f"no thread '{THREAD}'" in found["remark"]
+
+
+def test_another_store_of_threads_can_be_named(root: Path, store: Path, tmp_path: Path) -> None:
+    (root / "config.yaml").unlink()
+    moved = tmp_path / "moved.db"
+    store.rename(moved)
+    assert "message" not in origin(root)
+    assert "message" in origin(root, GO, "--threads", str(moved))
+    profiles = tmp_path / "ckpt.toml"
+    profiles.write_text(
+        f'[stores.mem]\nurl = "{root}"\nthreads = "moved.db"\n'
+        f'[stores.thr]\nurl = "moved.db"\nmemory = "mem"\n'
+    )
+    line: list[str | Path] = ["--config", profiles, "-o", "json"]
+    assert "message" in ckpt("-s", "mem", *line, "memory", "show", GO).json["origin"]
+    shown = ckpt("-s", "thr", *line, "show", "--long", THREAD).json
+    assert [one["key"] for one in shown["memories"]] == [GO, MOVE]
+    missing = ckpt("-s", root, "memory", "show", GO, "--threads", "no.db")
+    assert missing.code == 4
+
+
+def test_a_thread_that_is_gone_is_told_and_found(root: Path, store: Path) -> None:
+    assert ckpt("-s", store, "threads", "delete", THREAD, "--yes").code == 0
+    assert f"no thread '{THREAD}'" in origin(root)["remark"]
+    found = ckpt("-s", root, "memory", "list", "--orphans", "-o", "json").json
+    assert [(one["key"], one["orphan"]) for one in found] == [(GO, True), (MOVE, True)]
+    assert "thread missing" in ckpt("-s", root, "memory", "list", "-o", "table", "--orphans").out
+
+
+def test_facts_whose_message_cannot_be_told_say_why(base: Path) -> None:
+    data = memory()
+    data["facts"][0]["createdAt"] = "2020-01-01T00:00:00Z"
+    del data["facts"][1]["createdAt"]
+    save(base / "memory.json", data)
+    old, timeless = origin(base), origin(base, MOVE)
+    assert (old["checkpoint_id"], timeless["step"]) == (None, 10)
+    assert "had no checkpoint at 2020" in old["remark"]
+    assert "no creation time" in timeless["remark"]
+    data = memory()
+    data["facts"][0]["content"] = "zzz"
+    data["facts"][1]["source"] = "manual"
+    save(base / "memory.json", data)
+    unsaid = origin(base)
+    assert ("message" in unsaid, unsaid["human_messages"]) == (False, 4)
+    assert "shares a word" in unsaid["remark"]
+    # Without a thread, a fact has no origin and is no orphan.
+    assert "origin" not in ckpt("-s", base, "memory", "show", MOVE, "-o", "json").json
+    assert keys(base, "--orphans") == []
+
+
+def test_a_thread_shows_what_is_remembered_from_it(root: Path, store: Path) -> None:
+    shown = ckpt("-s", store, "show", "--long", THREAD, "-o", "json").json
+    assert [one["key"] for one in shown["memories"]] == [GO, MOVE]
+    text = ckpt("-s", store, "show", "--long", THREAD).out
+    assert "在字节跳动担任后端开发工程师" in text
+    assert ckpt("-s", store, "show", "--long", "another", "-o", "json").json["memories"] == []
+    elsewhere = root / "copy.db"
+    elsewhere.write_bytes(store.read_bytes())
+    assert "memories" not in ckpt("-s", elsewhere, "show", "--long", THREAD, "-o", "json").json
+    named = ckpt("-s", elsewhere, "show", "--long", THREAD, "--memory", root, "-o", "json").json
+    assert named["memories"] == shown["memories"]
+    with ckpt_cli.open(elsewhere) as opened:
+        assert opened[THREAD].memories() is None
+        assert opened[THREAD].memories(str(root)) == shown["memories"]
+
+
+def test_a_purge_reports_the_memories_whose_source_it_removes(base: Path, store: Path) -> None:
+    before = (base / "memory.json").read_bytes()
+    dry = ckpt("-s", store, "purge", "--match", "*", "--dry-run", "-o", "json").json
+    assert [one["key"] for one in dry["memories"]] == [GO, MOVE]
+    protecting = ["purge", "--match", "*", "--protect", "thread_*", "--dry-run", "-o", "json"]
+    assert ckpt("-s", store, *protecting).json["memories"] == []
+    pruned = ckpt("-s", store, "purge", "--keep-last", "1", "--dry-run", "-o", "json").json
+    assert pruned["memories"] == []
+    answer = ckpt("-s", store, "threads", "delete", "another", "--yes", "-o", "json").json
+    assert answer["memories"] == []
+    done = ckpt("-s", store, "purge", "--match", "thread_*", "--yes")
+    assert "fact_a1b2c3d4 came from thread_abc123" in done.out
+    assert (base / "memory.json").read_bytes() == before
+
+
+def test_a_broken_memory_beside_the_threads_stops_nothing(base: Path, store: Path) -> None:
+    (base / "memory.json").write_text("{")
+    answer = ckpt("-s", store, "show", "--long", THREAD, "-o", "json")
+    assert answer.code == 0
+    assert "memories" not in answer.json
+    assert "cannot read the memory next to this store" in answer.err
+    assert ckpt("-s", store, "show", "--long", THREAD, "--memory", base).code == 4
+
+
+def test_values_are_not_shown_with_redact(root: Path, store: Path) -> None:
+    lines: list[list[str | Path]] = [
+        ["-s", root, "memory", "show"],
+        ["-s", root, "memory", "show", GO],
+        ["-s", root, "memory", "list", "--orphans"],
+        ["-s", root, "memory", "edit", GO, "--set", "category=goal"],
+        ["-s", store, "show", "--long", THREAD],
+        ["-s", store, "purge", "--match", "*", "--dry-run"],
+    ]
+    for line in lines:
+        for form in ("table", "json", "tsv"):
+            answer = ckpt(*line, "--redact", "-o", form)
+            assert answer.code == 0, answer.err
+            for secret in ("字节", "后端", "context"):
+                assert secret not in answer.out + answer.err, line
+
+
+def test_the_threads_of_a_langgraph_store_are_in_the_same_file(tmp_path: Path, store: Path) -> None:
+    """Where an item of a Store names a thread in its value, that is its source."""
+    from langgraph.store.sqlite import SqliteStore
+
+    with SqliteStore.from_conn_string(str(store)) as items:
+        items.setup()
+        items.put(("users", "anna"), "job", {"content": "后端开发", "thread_id": THREAD})
+        items.put(("users", "anna"), "tea", {"content": "likes tea"})
+    shown = ckpt("-s", store, "show", THREAD, "-o", "json").json
+    with sqlite3.connect(store) as connection:  # the second of the head, which dropped its fraction
+        when = shown["ts"][:19].replace("T", " ")
+        connection.execute("UPDATE store SET created_at = ? WHERE key = 'job'", (when,))
+    found = origin(store, "job")
+    assert (found["thread_id"], found["checkpoint_id"]) == (THREAD, shown["checkpoint_id"])
+    message = found["message"]
+    assert "后端开发" in message["content"]
+    assert "origin" not in ckpt("-s", store, "memory", "show", "tea", "-o", "json").json

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from langgraph.types import Command
@@ -13,7 +13,6 @@ from ckpt_backends.testing.official import RecordingRun, config_of, ending, memo
 from ckpt_backends.testing.scenarios import building, truth
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.reading import read_truth
-from tests.kit.command import CommandResult, ckpt
 
 TELLING = frozenset(
     {"chat", "interrupt-nested", "interrupt-parallel", "fanout-send", "subgraph"}
@@ -43,14 +42,6 @@ class Source:
     """The first input of each thread."""
     resumed: Mapping[str, Any]
     """What becomes of each thread when it goes on."""
-    answers: dict[tuple[str, ...], CommandResult] = field(default_factory=dict)
-    """What `ckpt` has said of the store, by command line."""
-
-    def answer(self, *words: str) -> CommandResult:
-        """Return what a command that reads says of the store. It is run once."""
-        if words not in self.answers:
-            self.answers[words] = ckpt("-s", self.harness.url, *words)
-        return self.answers[words]
 
 
 def fill(harness: Harness, only: frozenset[str] | None) -> Source:

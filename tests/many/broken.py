@@ -18,25 +18,15 @@ STUCK = "status in (error, interrupted)"
 RETRY = ("copy", "--where", STUCK, "--at", "head", "--as", "{thread}-retry")
 
 
-def threads(number_failed: int, waiting: int) -> dict[str, str]:
-    """Return the ids of threads that are not done, each with its kind."""
-    third, sixth = number_failed // 3, number_failed // 6
-    shares = {"raise": third, "die": third, "inside": sixth, "beside": sixth}
-    failed = {f"{kind}-{n}": kind for kind, share in shares.items() for n in range(share)}
-    return failed | {f"ask-{n}": "ask" for n in range(waiting)}
-
-
-def fill(path: Path, found: dict[str, str], done: int) -> None:
+def fill(path: Path) -> None:
     """Fill a store by the official graph; all but one of the threads that are done are copies."""
     with sqlite_agent(path) as agent:
-        agent.run(DONE, "plain")
-        for thread_id, kind in found.items():
-            if kind != "die":
-                agent.run(thread_id, kind)
-    killed = [thread_id for thread_id, kind in found.items() if kind == "die"]
-    command = [sys.executable, "-m", "tests.kit.agents.many", str(path), *killed]
+        for thread_id in (DONE, *FAILED, "ask-0", "ask-1"):
+            kind = thread_id.partition("-")[0]
+            agent.run(thread_id, "plain" if kind == "done" else kind)
+    command = [sys.executable, "-m", "tests.kit.agents.many", str(path), *KILLED]
     subprocess.run(command, check=True, cwd=ROOT)
-    add_copies(path, DONE, [f"done-{n}" for n in range(1, done)])
+    add_copies(path, DONE, ["done-1", "done-2"])
 
 
 def by_thread(answer: CommandResult) -> dict[str, dict[str, Any]]:

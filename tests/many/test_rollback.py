@@ -1,19 +1,38 @@
 """`ckpt rollback` of many threads: one plan, one question, one operation, and a list to resume."""
 
 import json
-from collections.abc import Callable
+import os
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from langgraph.types import Command
 
+from ckpt_backends.testing.chance import Chance
+from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_cli.apply import changes
+from ckpt_cli.plans.proposal import Proposal
 from tests.kit.agents.asking import on_terminal
 from tests.kit.agents.many import sqlite_agent
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.rows import rows_of
-from tests.many.broken import BROKEN, FAILED, KILLED, LAST_GOOD, by_thread, log_of, resumed, states
+from tests.many.broken import (
+    BROKEN,
+    DONE,
+    FAILED,
+    KILLED,
+    LAST_GOOD,
+    RETRY,
+    STUCK,
+    by_thread,
+    log_of,
+    resumed,
+    states,
+)
 
 KEYS = {
     *("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "form"),
@@ -31,13 +50,15 @@ def test_the_plan_is_a_table_that_is_carried_out(path: Path) -> None:
     assert lines["die-0"][1:3] == ["ready", "close"]
     assert shown.out.endswith("would roll back 4 threads, 2 threads ready to resume\n")
     assert rows_of(path) == before
-    done = by_thread(ckpt("-s", path, *LAST_GOOD, "--yes", "-o", "ndjson"))
+    assert ckpt("-s", path, *LAST_GOOD, "--plan-out", path.with_name("plan")).code == 0
+    assert rows_of(path) == before
+    done = by_thread(ckpt("-s", path, "apply", path.with_name("plan"), "--yes", "-o", "ndjson"))
     assert set(done) == {*FAILED, *KILLED}
     assert {done[one]["state"] for one in FAILED} == {"rolled back"}
     assert all(done[one].keys() >= KEYS for one in FAILED)
     assert all(done[one]["input"] is None for one in done)
     assert {row[1] for row in before ^ rows_of(path)} == set(FAILED)
-    whole = log_of(path, "done-0")
+    whole = log_of(path, DONE)
     assert resumed(path, done) == dict.fromkeys(done, whole)
 
 
@@ -64,7 +85,7 @@ def test_what_fails_again_is_put_back_again(path: Path) -> None:
     assert again["raise-0"]["forked_from"] == first["raise-0"]["checkpoint_id"]
 
 
-def test_a_failure_that_was_retried_is_left_alone(path: Path) -> None:
+def test_where_nothing_failed_or_was_answered_a_thread_is_left_alone(path: Path) -> None:
     with sqlite_agent(path, is_mended=True) as agent:
         agent.graph.invoke(None, {"configurable": {"thread_id": "raise-0"}})
     words = ("rollback", "raise-0", "raise-1", "ask-0", "--last-good", "--dry-run")
@@ -75,14 +96,11 @@ def test_a_failure_that_was_retried_is_left_alone(path: Path) -> None:
     assert by_thread(alone)["raise-0"]["action"] == "rollback"
     none = ckpt("-s", path, "rollback", "--match", "done-*", "--last-good", "--yes", "-o", "json")
     assert (none.code, none.json, "nothing to roll back" in none.err) == (0, [], True)
-
-
-def test_a_thread_without_an_answered_question_is_skipped(path: Path) -> None:
     with sqlite_agent(path) as agent:
         agent.graph.invoke(Command(resume="yes"), {"configurable": {"thread_id": "ask-0"}})
-    answer = ckpt("-s", path, "rollback", "ask-0", "done-0", "--reopen", "--yes", "-o", "ndjson")
-    assert (answer.code, states(answer)) == (7, {"ask-0": "rolled back"})
-    assert "skipped 'done-0': no question was answered on the current branch" in answer.err
+    reopened = ckpt("-s", path, "rollback", "ask-0", "done-0", "--reopen", "--yes", "-o", "ndjson")
+    assert (reopened.code, states(reopened)) == (7, {"ask-0": "rolled back"})
+    assert "skipped 'done-0': no question was answered on the current branch" in reopened.err
 
 
 def test_one_operation_takes_all_of_it_back(path: Path) -> None:
@@ -97,34 +115,51 @@ def test_one_operation_takes_all_of_it_back(path: Path) -> None:
     assert rows_of(path) == before
 
 
-def test_a_thread_that_moves_is_skipped_and_named(
-    path: Path, after_planning: Callable[[str, Callable[[], None]], None]
+def test_threads_with_a_checkpoint_each(path: Path) -> None:
+    words = ["rollback", "done-0@step:1", "done-1@~1", "done-2@head", "--yes", "-o", "ndjson"]
+    done = by_thread(ckpt("-s", path, *words))
+    assert [done[f"done-{n}"]["target_step"] for n in range(3)] == [1, 2, 3]
+    assert (done["done-2"]["next"], "input" in done["done-2"]) == ([], False)
+
+
+def before_the_change(
+    monkeypatch: pytest.MonkeyPatch, thread_id: str, act: Callable[[], None]
+) -> None:
+    """Do something between the plan of a thread and its change."""
+    carry_out = changes.Work.carry_out
+
+    def late(self: changes.Work, some: Sequence[Proposal]) -> list[Proposal]:
+        if any(one.thread_id == thread_id for one in some):
+            act()
+        return carry_out(self, some)
+
+    monkeypatch.setattr(changes.Work, "carry_out", late)
+
+
+def test_threads_that_move_are_skipped_and_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def go_on() -> None:
         with sqlite_agent(path, is_mended=True) as agent:
             agent.graph.invoke(None, {"configurable": {"thread_id": "raise-1"}})
 
-    after_planning("raise-1", go_on)
+    before_the_change(monkeypatch, "raise-1", go_on)
     answer = ckpt("-s", path, *LAST_GOOD, "--yes", "-o", "ndjson")
-    assert answer.code == 7
-    assert set(by_thread(answer)) == {*FAILED, *KILLED} - {"raise-1"}
+    assert (answer.code, set(by_thread(answer))) == (7, {*FAILED, *KILLED} - {"raise-1"})
     assert "skipped 'raise-1': an agent changed it meanwhile" in answer.err
-    assert log_of(path, "raise-1") == log_of(path, "done-0")
+    assert log_of(path, "raise-1") == log_of(path, DONE)
 
 
 def test_a_thread_that_moves_after_the_filter_chose_it_is_skipped(
-    path: Path,
-    after_planning: Callable[[str, Callable[[], None]], None],
-    monkeypatch: pytest.MonkeyPatch,
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "_PROPOSALS", 1)
-
     def move() -> None:
         with sqlite_agent(path) as agent:
             config: Any = {"configurable": {"thread_id": "done-2"}}
             agent.graph.update_state(config, {"log": ["moved"]}, as_node="close")
 
-    after_planning("done-0", move)
+    monkeypatch.setattr(changes, "_PROPOSALS", 1)
+    before_the_change(monkeypatch, "done-0", move)
     where = ["--where", "status = done and thread like 'done-%'"]
     answer = ckpt("-s", path, "rollback", *where, "--steps", "1", "--yes", "-o", "ndjson")
     assert (answer.code, set(by_thread(answer))) == (7, {"done-1", "done-0"}), answer.err
@@ -135,14 +170,13 @@ def test_a_thread_that_moves_after_the_filter_chose_it_is_skipped(
 def test_what_moved_while_the_user_thought_is_skipped(path: Path) -> None:
     def go_on() -> None:
         with sqlite_agent(path, is_mended=True) as agent:
-            for name in ("raise-0", "die-1"):
-                agent.graph.invoke(None, {"configurable": {"thread_id": name}})
+            agent.graph.invoke(None, {"configurable": {"thread_id": "die-1"}})
 
     code, out, _ = on_terminal(["-s", str(path), *LAST_GOOD], b"y\n", go_on)
     assert code == 7
-    assert "rolled back 3 threads, 1 thread ready to resume, skipped 2 threads" in out
-    moved = [line.split()[0] for line in out.splitlines() if "an agent changed it" in line]
-    assert sorted(moved) == ["die-1", "raise-0"]
+    assert "rolled back 4 threads, 1 thread ready to resume, skipped 1 thread" in out
+    (moved,) = [line for line in out.splitlines() if "an agent changed it" in line]
+    assert moved.startswith("die-1 ")
 
 
 def test_a_refusal_is_told_for_each_thread(path: Path) -> None:
@@ -159,50 +193,126 @@ def test_a_refusal_is_told_for_each_thread(path: Path) -> None:
     assert rows_of(path) == before
 
 
-def test_threads_with_a_checkpoint_each(path: Path) -> None:
-    words = ["rollback", "done-0@step:1", "done-1@~1", "done-2@step:0", "--yes", "-o", "ndjson"]
-    done = by_thread(ckpt("-s", path, *words))
-    assert [done[f"done-{n}"]["target_step"] for n in range(3)] == [1, 2, 0]
-
-
-def test_nothing_next_has_no_input(path: Path) -> None:
-    words = ["rollback", "done-0", "done-1", "--at", "head", "--yes", "-o", "ndjson"]
-    for one in by_thread(ckpt("-s", path, *words)).values():
-        assert (one["next"], "input" in one) == ([], False)
-
-
-def test_a_saved_plan_is_carried_out_once(path: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.ndjson"
+@cases(
+    "words why",
+    ("rollback raise-0 --match * --last-good", "THREAD cannot be combined with --match"),
+    ("rollback raise-0 raise-1 beside-0", "no checkpoint given"),
+    ("rollback raise-0@~1 raise-1 die-0 --last-good", "so --last-good cannot choose one"),
+    ("rollback raise-0@~1 raise-0@~2 die-0@head", "is named with different checkpoints"),
+    ("copy --match raise-* --at head --as retry", "--as 'retry-{thread}'"),
+)
+def test_words_that_are_refused(path: Path, words: str, why: str) -> None:
     before = rows_of(path)
-    assert ckpt("-s", path, *LAST_GOOD, "--plan-out", plan).code == 0
-    assert rows_of(path) == before
-    done = by_thread(ckpt("-s", path, "apply", plan, "--yes", "-o", "ndjson"))
-    assert {one["state"] for one in done.values()} == {"rolled back", "ready"}
-    assert ckpt("-s", path, "apply", plan, "--yes").code == 6
-    assert ckpt("-s", path, "undo", "--yes").code == 0
-    with sqlite_agent(path, is_mended=True) as agent:
-        agent.graph.invoke(None, {"configurable": {"thread_id": "beside-0"}})
-    moved = rows_of(path)
-    assert ckpt("-s", path, "apply", plan, "--yes").code == 6
-    assert rows_of(path) == moved
-
-
-WRONG = [
-    ([], "no thread given"),
-    (["--last-good"], "no thread given"),
-    (["raise-0", "--match", "*", "--last-good"], "THREAD cannot be combined with --match"),
-    (["raise-0", "raise-1", "beside-0"], "no checkpoint given"),
-    (["--where", "status = error"], "no checkpoint given"),
-    (["raise-0", "raise-1", "--last-good", "--steps", "2"], "--steps cannot be combined"),
-    (["raise-0@~1", "raise-1", "die-0", "--last-good"], "so --last-good cannot choose one"),
-    (["raise-0@~1", "raise-0@~2", "die-0@head"], "is named with different checkpoints"),
-    (["--match", "*", "--to-last", "sleepy"], "'sleepy' is not one of 'error'"),
-]
-
-
-@pytest.mark.parametrize(("words", "why"), WRONG)
-def test_words_that_are_refused(path: Path, words: list[str], why: str) -> None:
-    before = rows_of(path)
-    answer = ckpt("-s", path, "rollback", *words, "--yes")
+    answer = ckpt("-s", path, *words.split(), "--yes")
     assert (answer.code, answer.out, why in answer.err) == (2, "", True)
     assert rows_of(path) == before
+
+
+COMMANDS = {"last-good": LAST_GOOD, "steps": ("rollback", *FAILED, "--steps", "1"), "copy": RETRY}
+SINCE = "open_writable"
+
+
+def killed(path: Path, store: Path, words: Sequence[str | Path], call: int) -> str:
+    """Kill a command at a call, and run it again. Return what the killed run had done."""
+    shutil.copyfile(path, store)
+    shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]), ignore_errors=True)
+    before = rows_of(store)
+    kill_at(words, call, SINCE)
+    left = rows_of(store)
+    again = ckpt(*words)
+    assert again.code == 0, again.err
+    if LAST_GOOD[2] in words:
+        assert set(by_thread(again)) == {*FAILED, *KILLED}, "the list to resume is whole"
+    whole = rows_of(store)
+    assert left <= whole
+    # Each thread has all that is added to it, or nothing.
+    for one in {row[1] for row in whole - before}:
+        added = {row for row in whole - before if row[1] == one}
+        assert added <= left or not added & left
+    for _ in range(2):
+        ckpt("-s", store, "undo", "--yes")
+    assert rows_of(store) == before
+    return "nothing" if left == before else "all" if left == whole else "some"
+
+
+@pytest.mark.in_ci("some-last-good")
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("number", ["some", pytest.param("many", marks=pytest.mark.nightly)])
+def test_the_same_command_goes_on_after_a_kill(
+    path: Path, tmp_path: Path, name: str, number: str, chance: Chance
+) -> None:
+    store = tmp_path / "killed.db"
+    shutil.copyfile(path, store)
+    words: list[str | Path] = ["-s", store, *COMMANDS[name], "--yes", "-o", "ndjson"]
+    calls = calls_of(words, SINCE)
+    if number == "some":
+        for call in Random(name).sample(calls, 3):
+            killed(path, store, words, call)
+        return
+    done = {killed(path, store, words, dice.choice(calls)) for dice in chance.rounds(30)}
+    assert len(done) > 1, "some kills must fall before the first change, or after one"
+
+
+CHOSEN = {"raise-0", "raise-1", "inside-0", "beside-0", "ask-0", "ask-1"}
+
+
+def test_each_thread_gets_its_own_copy(path: Path) -> None:
+    before = rows_of(path)
+    shown = by_thread(ckpt("-s", path, *RETRY, "--dry-run", "-o", "ndjson"))
+    assert set(shown) == {f"{one}-retry" for one in CHOSEN}
+    assert rows_of(path) == before
+    done = by_thread(ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson"))
+    assert {one["forked_from_thread"] for one in done.values()} == CHOSEN
+    assert {one["state"] for one in done.values()} == {"copied"}
+    assert before < rows_of(path)
+    waiting = {name: one for name, one in done.items() if "input" not in one}
+    assert set(waiting) == {"ask-0-retry", "ask-1-retry"}
+    with sqlite_agent(path, is_mended=True) as agent:
+        for one in waiting.values():
+            ((question,), config) = one["interrupts"], {"configurable": one["configurable"]}
+            answer = agent.graph.invoke(Command(resume={question["id"]: "me"}), config)
+            assert answer["log"][-1] == "closed by me"
+    others = {name: one for name, one in done.items() if name not in waiting}
+    assert resumed(path, others) == dict.fromkeys(others, log_of(path, DONE))
+    listed = ckpt("-s", path, "threads", "list", "-o", "ndjson", "--where", STUCK)
+    assert listed.out.count("\n") == 6
+
+
+def test_a_second_run_adds_what_is_left(path: Path) -> None:
+    before = rows_of(path)
+    first = ("copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes")
+    assert ckpt("-s", path, *first).code == 0
+    done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
+    assert states(done) == {
+        f"{it}-retry": "ready" if it == "raise-0" else "copied" for it in CHOSEN
+    }
+    after = rows_of(path)
+    again = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
+    assert set(states(again).values()) == {"ready"}
+    assert rows_of(path) == after
+    for _ in range(2):
+        assert ckpt("-s", path, "undo", "--yes").code == 0
+    assert rows_of(path) == before
+
+
+def test_an_id_that_is_taken_is_refused(path: Path) -> None:
+    with sqlite_agent(path) as agent:
+        agent.run("raise-1-retry", "plain")
+    done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
+    assert done.code == 7
+    assert "skipped 'raise-1': thread 'raise-1-retry' already exists" in done.err
+    assert len(states(done)) == len(CHOSEN) - 1
+
+
+def test_ids_of_any_kind(path: Path) -> None:
+    ids = ["-x", "a\nb", "it's {thread}", "raise@head", "\x1b[31mred", "über\u202e"]
+    with sqlite_agent(path) as agent:
+        for one in ids:
+            agent.run(one, "beside")
+    where = ("--where", "status = error and not thread ~ '-[0-9]$'", "--yes")
+    named = ("--at", "head", "--as", "{thread}/{thread}", "-o", "table")
+    shown = ckpt("-s", path, "copy", *where, *named)
+    assert (shown.code, "\x1b[31m" in shown.out, "\u202e" in shown.out) == (0, False, False)
+    done = by_thread(ckpt("-s", path, "rollback", *where, "--last-good", "-o", "ndjson"))
+    assert set(done) == {*ids, *(f"{one}/{one}" for one in ids)}
+    assert resumed(path, done) == dict.fromkeys(done, log_of(path, DONE))

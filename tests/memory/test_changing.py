@@ -1,13 +1,18 @@
 """What `ckpt memory` removes, erases and takes back, the official library finds so, and no more."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
-from ckpt_backends.errors import StoreChanged
+from ckpt_backends.archive import Bundle, check_bundle, write_bundle
+from ckpt_backends.errors import Refused, StoreChanged, Unsupported
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_memory
+from ckpt_backends.rows import Cell, Row
 from ckpt_backends.url import parse_url
 from tests.kit.command import ckpt
 from tests.kit.memory.benches import Bench
@@ -22,6 +27,7 @@ from tests.kit.memory.contents import (
     settle,
     told,
 )
+from tests.kit.memory.contents import memory as run
 from tests.kit.savers.redis import dump
 
 DOOMED = [(("users", "anna"), "profile"), (("a b", "c:d"), "k/1"), (("用户", "张三"), "记忆")]
@@ -61,15 +67,11 @@ def test_what_fits_a_rule_goes(bench: Bench) -> None:
     assert memory(bench, "delete", "--older-than", "1h", "--yes").code == 0
     assert memory(bench, "delete", "--older-than", "2020-01-01", "--yes").code == 0
     assert memory(bench, "delete", "--match", "k*", "--yes").code == 0
+    limited = memory(bench, "delete", "--namespace", "users/anna", "--all", "-n", "1", "--yes")
+    assert limited.code == 7
     assert memory(bench, "delete", "--namespace", "users/anna", "--all", "--yes").code == 0
     left = {at for at in ITEMS if at[0][:2] != ("users", "anna") and at[1][0] != "k"}
     assert (set(keys(bench)), set(official(bench, len(left)))) == (left, left)
-
-
-def test_a_run_has_a_limit_and_says_what_it_leaves(bench: Bench) -> None:
-    fill(bench)
-    assert memory(bench, "delete", "--match", "*", "-n", "4", "--yes", "-o", "json").code == 7
-    assert len(keys(bench)) == len(ITEMS) - 4
 
 
 def test_what_has_expired_goes_and_what_has_not_stays(bench: Bench) -> None:
@@ -106,25 +108,34 @@ def test_an_item_that_changed_meanwhile_stops_it_all(bench: Bench) -> None:
     assert len(keys(bench)) == len(ITEMS) - 1
 
 
-def test_an_archive_brings_everything_back(bench: Bench, tmp_path: Path) -> None:
+def test_an_archive_and_an_undo_bring_everything_back(bench: Bench, tmp_path: Path) -> None:
+    def run(*words: str | Path) -> None:
+        done = ckpt("-s", bench.url, *words, "--yes")
+        assert done.code == 0, done.err
+
     fill(bench)
     truth, vectors = official(bench, len(ITEMS)), bench.vectors()
-    answer = memory(
-        bench, "delete", "--match", "*", "--archive", tmp_path / "a", "--yes", "-o", "json"
-    )
-    bundle = Path(answer.json["archive"])
-    assert not keys(bench)
-    assert bench.vectors() == 0
+    first, archive = exported(bench), tmp_path / "archive"
+    run("memory", "delete", "--match", "*", "--archive", archive)
+    (bundle,) = archive.iterdir()
+    assert (keys(bench), bench.vectors()) == ([], 0)
     assert memory(bench, "import", bundle, "--dry-run").code == 0
     assert memory(bench, "import", bundle).code == 5
     assert not keys(bench)
     (done,) = memory(bench, "import", bundle, "--yes", "-o", "json").json
     assert done["added"] == done["rows"]
     assert official(bench, len(ITEMS)) == truth
-    assert exported(bench) == truth
-    assert bench.vectors() == vectors
+    assert (exported(bench), bench.vectors()) == (first, vectors)
     (again,) = memory(bench, "import", bundle, "--yes", "-o", "json").json
     assert (again["added"], again["there"]) == (0, done["rows"])
+    run("undo")
+    assert not keys(bench)
+    planned = ckpt("-s", bench.url, "undo", "--dry-run", "-o", "table").out
+    assert f"{len(ITEMS)} items" in planned.splitlines()[0]
+    run("undo")
+    assert (exported(bench), bench.vectors()) == (first, vectors)
+    run("redo")
+    assert not keys(bench)
 
 
 def test_an_archive_goes_over_nothing(bench: Bench, tmp_path: Path) -> None:
@@ -138,49 +149,11 @@ def test_an_archive_goes_over_nothing(bench: Bench, tmp_path: Path) -> None:
     assert keys(bench) == [(("w",), "k")]
 
 
-def test_an_archive_is_of_its_layout_and_whole(bench: Bench, tmp_path: Path, sample: Path) -> None:
-    fill(bench, {(("w",), "k"): {"text": "first"}})
-    answer = memory(bench, "delete", "k", "--archive", tmp_path, "--yes", "-o", "json")
-    bundle = Path(answer.json["archive"])
-    threads = ckpt("-s", str(sample), "import", bundle, "--yes")
-    assert (threads.code, " memory import " in threads.err) == (5, True)
-    assert ckpt("-s", str(sample), "export", "trip-to-kyoto", "--to", tmp_path / "t").code == 0
-    (thread,) = (tmp_path / "t").iterdir()
-    assert memory(bench, "import", thread, "--yes").code == 5
-    bundle.write_bytes(bundle.read_bytes()[:-20])
-    assert memory(bench, "import", bundle, "--yes").code == 4
-    assert not keys(bench)
-
-
-def run(bench: Bench, *words: str | Path) -> None:
-    done = ckpt("-s", bench.url, *words, "--yes")
-    assert done.code == 0, done.err
-
-
-def test_removed_and_restored_items_are_taken_back(bench: Bench, tmp_path: Path) -> None:
-    fill(bench)
-    first, vectors, archive = exported(bench), bench.vectors(), tmp_path / "archive"
-    run(bench, "memory", "delete", "--match", "*p*", "--archive", archive)
-    left = exported(bench)
-    assert left != first
-    planned = ckpt("-s", bench.url, "undo", "--dry-run", "-o", "table").out
-    assert f"{len(first) - len(left)} items" in planned.splitlines()[0]
-    run(bench, "undo")
-    assert (exported(bench), bench.vectors()) == (first, vectors)
-    run(bench, "redo")
-    assert exported(bench) == left
-    (bundle,) = archive.iterdir()
-    run(bench, "memory", "import", bundle)
-    assert exported(bench) == first
-    run(bench, "undo")
-    assert exported(bench) == left
-
-
 def test_items_that_were_used_since_stay(bench: Bench, tmp_path: Path) -> None:
     fill(bench, {(("n",), "k"): {"text": "x"}, (("n",), "m"): {"text": "y"}})
-    run(bench, "memory", "delete", "k", "m", "--archive", tmp_path)
+    assert memory(bench, "delete", "k", "m", "--archive", tmp_path, "--yes").code == 0
     (bundle,) = tmp_path.glob("memory-*")
-    run(bench, "memory", "import", bundle)
+    assert memory(bench, "import", bundle, "--yes").code == 0
     with bench.store() as store:
         store.put(("n",), "k", {"text": "used"})
     used = exported(bench)
@@ -230,3 +203,96 @@ def test_an_erased_item_is_gone_and_no_other(bench: Bench) -> None:
         after = told(store)
     gone, _ = PEOPLE
     assert after == {key: one for key, one in before.items() if key != gone}
+
+
+MINE: Items = {(("users", "anna"), "profile"): {"text": "first"}}
+OTHER: Items = {(("users", "bob"), "profile"): {"text": "other"}}
+
+
+def archived(bench: Bench, folder: Path) -> Bundle:
+    """The archive of an item that was removed; another item stays."""
+    fill(bench, MINE | OTHER)
+    more = ("--archive", folder, "--yes", "-o", "json")
+    return check_bundle(Path(run(bench, "delete", "users/anna/profile", *more).json["archive"]))
+
+
+def foreign_rows(row: Row) -> Iterator[Row]:
+    """Rows that are no items."""
+
+    def changed(**cells: Cell) -> Row:
+        return Row(row.table, {**row.cells, **cells})
+
+    for table in ("checkpoints", "users", "sqlite_master", 'store" --', ""):
+        yield Row(table, row.cells)
+        yield Row(table, {"thread_id": "trip", "prefix": "users", "key": "a"})
+    yield Row(row.table, {})
+    if "bson" in row.cells:
+        from bson import decode, encode
+
+        raw = row.cells["bson"]
+        assert isinstance(raw, bytes)
+        document = decode(raw)
+        for name, value in (
+            ("namespace", "users.bob"),
+            ("namespace", [1]),
+            ("namespace", None),
+            ("namespace_str", "users/bob"),
+            ("namespace_str", ""),
+            ("namespace_prefix", ["admin"]),
+            ("key", 5),
+        ):
+            yield changed(bson=encode({**document, name: value}))
+        first = encode({"key": "other"})[4:-1]
+        yield changed(bson=(len(raw) + len(first)).to_bytes(4, "little") + first + raw[4:])
+        yield changed(bson=b"")
+        return
+    yield changed(key=5)
+    yield changed(key=None)
+    if "prefix" in row.cells:
+        yield changed(prefix=None)
+        yield changed(**{"value) SELECT 1; --": "a"})
+        yield Row(row.table, {one: row.cells[one] for one in row.cells if one != "prefix"})
+    else:
+        document = json.loads(str(row.cells["value"]))
+        yield changed(key="agent:secret")
+        yield changed(type="hash")
+        yield changed(value="[]")
+        yield changed(value="x")
+        for name in ("prefix", "key"):
+            yield changed(value=json.dumps({**document, name: None}))
+        yield changed(value='{"key": "other", ' + str(row.cells["value"])[1:])
+
+
+def test_an_archive_brings_nothing_but_items(bench: Bench, tmp_path: Path) -> None:
+    bundle = archived(bench, tmp_path)
+    rows = list(bundle.rows())
+    with open_memory(parse_url(bench.url)) as memory:
+        assert {memory.key_of(row) for row in rows} == {ItemKey(("users", "anna"), "profile")}
+        for row in foreign_rows(rows[0]):
+            with pytest.raises((Refused, Unsupported)):
+                pytest.fail(f"{row}: {memory.key_of(row)}")
+    before = keys(bench)
+    write_bundle(bundle.path, bundle.header, [*rows, Row("users", {"key": "a"})])
+    for word in ("--dry-run", "--yes"):
+        refused = run(bench, "import", bundle.path, word)
+        assert (refused.code, refused.raw, "a row of 'users'" in refused.err) == (5, b"", True)
+    assert keys(bench) == before
+
+
+def test_an_archive_that_is_swapped_at_the_question_brings_nothing(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = archived(bench, tmp_path)
+    rows = [Row(row.table, row.cells) for row in bundle.rows()]
+    before = keys(bench)
+    (planned,) = run(bench, "import", bundle.path, "--dry-run", "-o", "json").json
+    assert planned["namespaces"] == [["users", "anna"]]
+
+    def swap(question: str) -> None:
+        assert " into users/anna of '" in question
+        write_bundle(bundle.path, bundle.header, [*rows, *rows])
+
+    monkeypatch.setattr("ckpt_cli.commands.memory.confirm", swap)
+    refused = run(bench, "import", bundle.path)
+    assert (refused.code, "changed after it was checked" in refused.err) == (6, True)
+    assert keys(bench) == before

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import redis
 from langchain_core.messages import HumanMessage
@@ -29,25 +28,15 @@ from tests.kit.memory.benches import (
     SqliteBench,
 )
 from tests.kit.memory.contents import ITEMS, Items, exported, fill, listed, memory, official, settle
+from tests.kit.schemas import postgres_schema
 from tests.kit.servers import Server
 
 Pair = tuple[Bench, Bench]
-PAIRS = [(one, other) for one in BENCHES for other in BENCHES if one is not other]
-_FAST = {(SqliteBench, PostgresBench), (PostgresBench, SqliteBench)}
 _NUMBERS = {
     "whole": [0, -1, 2**53 + 1, -(2**63), 2**63 - 1],
     "other": [0.1, 1.0, 1e-7, 2.5e15, 1 / 3, 5e-324, 1.7976931348623157e308 / 3e300],
     "rest": [True, None, "", "\u2028é", {"a": {"b": []}}, {}],
 }
-
-
-def _mark_of(pair: tuple[type[Bench], type[Bench]]) -> Any:
-    """Each layout is a source and a target of SQLite with `-m engines`. What is copied does not
-    depend on the other side, so the other pairs are slow.
-    """
-    if pair in _FAST:
-        return ()
-    return pytest.mark.engines if SqliteBench in pair else pytest.mark.nightly
 
 
 @contextmanager
@@ -74,12 +63,20 @@ class OtherFile(SqliteBench):
 
 @pytest.fixture(
     params=[
-        pytest.param(pair, id=f"{pair[0].name}-{pair[1].name}", marks=_mark_of(pair))
-        for pair in PAIRS
+        pytest.param(
+            pair,
+            id=f"{pair[0].name}-{pair[1].name}",
+            marks=() if PostgresBench in pair else pytest.mark.engines,
+        )
+        for one in BENCHES
+        if one is not SqliteBench
+        for pair in ((SqliteBench, one), (one, SqliteBench))
     ]
 )
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Bench]]:
-    """Each pair of layouts in turn, both empty."""
+    """Each layout as a source and as a target of SQLite, both empty: what is copied does not depend
+    on the other side.
+    """
     with benches(request, tmp_path, *request.param) as made:
         yield made
 
@@ -127,18 +124,18 @@ def test_the_official_store_lists_the_same_items(pair: Pair) -> None:
             assert all(store.get(*at).value == value for at, value in items.items())
 
 
-def test_a_second_run_adds_what_is_new(pair: Pair) -> None:
+def test_a_second_run_adds_what_is_new_or_was_left_out(pair: Pair) -> None:
     source, target = pair
-    fill(source, {(("a", "b"), "1"): {"text": "one"}})
-    assert copied(pair, "--create", "--yes").code == 0
-    again = copied(pair, "--create", "--yes", "-o", "json").json
+    fill(source, {(("a", "b"), "1"): {"text": "one"}, (("c",), "3"): {"text": "other"}})
+    assert copied(pair, "--create", "--namespace", "a", "--yes").code == 0
+    again = copied(pair, "--create", "--namespace", "a", "--yes", "-o", "json").json
     assert (again["added"], again["present"], again["verified"]) == (0, 1, True)
     with source.store() as store:
         store.put(("a", "b"), "2", {"text": "two"})
-        settle(store, 2)
+        settle(store, 3)
     more = copied(pair, "--yes", "-o", "json").json
-    assert (more["added"], more["present"], more["verified"]) == (1, 1, True)
-    assert official(target, 2) == rounded(official(source, 2), target)
+    assert (more["added"], more["present"], more["verified"]) == (2, 1, True)
+    assert official(target, 3) == rounded(official(source, 3), target)
 
 
 def test_what_differs_is_replaced_only_if_asked(pair: Pair) -> None:
@@ -186,13 +183,6 @@ def test_items_expire_when_they_would_have(pair: Pair) -> None:
     assert (again["added"], again["present"]) == (0, 2)
 
 
-def test_a_part_of_the_items_is_copied(pair: Pair) -> None:
-    source, target = pair
-    fill(source)
-    assert copied(pair, "--create", "--namespace", "users/anna", "--yes").code == 0
-    assert {tuple(one["namespace"])[:2] for one in listed(target)} == {("users", "anna")}
-
-
 @of(SqliteBench, OtherFile)
 def test_nothing_is_written_unasked(pair: Pair) -> None:
     source, target = pair
@@ -213,19 +203,9 @@ def test_nothing_is_written_unasked(pair: Pair) -> None:
     assert memory(source, "copy").code == 2
 
 
-@of(SqliteBench, PostgresBench)
-def test_expired_items_are_copied_where_no_server_removes_them(pair: Pair) -> None:
-    source, target = pair
-    with source.with_lifetime(minutes=60) as store:
-        store.put(("t",), "went", {"text": "y"})
-    source.expire(("t",), "went")
-    assert copied(pair, "--create", "--yes").code == 0
-    assert [one["expired"] for one in listed(target)] == [True]
-
-
 @pytest.mark.engines
 @of(SqliteBench, RedisBench)
-def test_expired_items_do_not_reach_redis(pair: Pair) -> None:
+def test_expired_items_are_copied_where_no_server_removes_them(pair: Pair) -> None:
     source, target = pair
     with source.with_lifetime(minutes=60) as store:
         store.put(("t",), "went", {"text": "y"})
@@ -235,6 +215,9 @@ def test_expired_items_do_not_reach_redis(pair: Pair) -> None:
     assert (answer.json["expired"], answer.json["added"]) == (1, 1)
     assert "time to live has ended" in answer.err
     assert [one["key"] for one in listed(target)] == ["stays"]
+    other = OtherFile(str(Path(source.url).with_name("other.db")))
+    assert copied((source, other), "--create", "--yes").code == 0
+    assert [one["expired"] for one in listed(other)] == [False, True]
 
 
 @pytest.mark.engines
@@ -303,17 +286,7 @@ def schema_of(bench: Bench) -> object:
                 )
                 return [db.execute(query).fetchall() for query in queries]
         case PostgresBench():
-            with psycopg.connect(bench.url) as connection:
-                return [
-                    connection.execute(query).fetchall()
-                    for query in (
-                        "SELECT table_name, column_name, data_type, is_nullable, column_default"
-                        " FROM information_schema.columns WHERE table_schema = 'public'"
-                        " ORDER BY table_name, ordinal_position",
-                        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1",
-                        "SELECT v FROM store_migrations ORDER BY v",
-                    )
-                ]
+            return postgres_schema(bench.url, "store_migrations")
         case MongoBench():
             with bench.collection() as found:
                 return list(found.list_indexes())
@@ -348,15 +321,12 @@ def test_a_made_store_is_as_the_official_one_sets_it_up(
             assert len(store.search((), limit=2)) == 1
 
 
-def test_a_store_may_be_made_beside_threads(tmp_path: Path) -> None:
+def test_a_store_is_made_beside_threads_and_nothing_else(tmp_path: Path) -> None:
     bench = SqliteBench(str(tmp_path / "agent.db"))
     with bench.saver() as saver:
         saver.setup()
     create_memory(parse_url(bench.url))
     assert listed(bench) == []
-
-
-def test_a_store_is_not_made_where_something_else_is(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE accounts (id)")

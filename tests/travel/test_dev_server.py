@@ -45,33 +45,6 @@ def test_the_server_resumes_a_fork_and_misses_what_was_removed(era: str, tmp_pat
     assert said["threads"][forked] == len(truth[forked]["history"])
 
 
-@pytest.mark.parametrize(("era", "server"), [(NEW, NEW), (OLD, OLD), (OLD, NEW)])
-def test_the_server_goes_on_with_a_copied_thread(era: str, server: str, tmp_path: Path) -> None:
-    source = Path(shutil.copytree(FIXTURES / "dev" / era, tmp_path / "source" / ".langgraph_api"))
-    truth = json.loads((source / "truth.json").read_text("utf-8"))["threads"]
-    asking = next(thread for thread, one in truth.items() if one["name"] == "asking")
-    through, folder = tmp_path / "agent.db", tmp_path / "target" / ".langgraph_api"
-    for here, there in ((source, through), (through, folder)):
-        assert ckpt("-s", here, "copy", "--all", "--to", there, "--create", "--yes").code == 0
-    said = resumed(server, folder, asking, "--adopt")
-    newest = truth[asking]["history"][0]
-    if era == OLD:
-        found = said["state"]["metadata"]
-        user = {"$type": "langgraph_api.auth.noop.UnauthenticatedUser", "$args": []}
-        assert found.pop("langgraph_auth_user") == user
-        assert found["writes"].pop("$type") == "langgraph.pregel.io.AddableUpdatesDict"
-        del newest["metadata"]["langgraph_auth_user"]  # the server shows it as null
-    for name in ("values", "next", "metadata", "checkpoint_id"):
-        assert said["state"][name] == newest[name]
-    if server == era:  # each release has its own form of questions
-        assert said["state"]["tasks"] == newest["tasks"]
-    assert said["ended"]["items"][-1] == "that"
-    there_now = {one["checkpoint_id"]: one["values"] for one in said["history"]}
-    before = {one["checkpoint_id"]: one["values"] for one in truth[asking]["history"]}
-    assert before.items() <= there_now.items()
-    assert said["threads"].keys() == {asking}
-
-
 def resumed(era: str, folder: Path, thread_id: str, *options: str) -> Any:
     """What the server says of a thread with which it went on."""
     script = FIXTURES / "make" / "dev_server.py"

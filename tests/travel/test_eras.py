@@ -5,7 +5,6 @@ alters the tables of an older one when it opens them. With `-m release`, the ver
 a thread resumes it, in an environment that pip makes in a cache folder.
 """
 
-import gzip
 import json
 import os
 import sqlite3
@@ -25,8 +24,6 @@ from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.command import FIXTURES, ROOT, ckpt, copy_store, era_python
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.savers.redis import dump
-from tests.kit.stores import restore_javascript_documents, restore_javascript_keys, restore_rows
 
 PYTHON = ["lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]
 JAVASCRIPT = ["js-0.2.74", "js-1.7.3"]
@@ -37,10 +34,9 @@ Target = tuple[str, str]
 """Thread and checkpoint."""
 
 
-def root_history(era: str | Path, name: str = "truth.json") -> dict[str, list[Mapping[str, Any]]]:
-    """The root's checkpoints of each thread of an era, or of a folder, as its library told them."""
-    told = (FIXTURES / era / name).read_bytes()
-    threads = json.loads(gzip.decompress(told) if name.endswith(".gz") else told)["threads"]
+def root_history(era: str) -> dict[str, list[Mapping[str, Any]]]:
+    """The root's checkpoints of each thread of an era, as its library told them."""
+    threads = json.loads((FIXTURES / era / "truth.json").read_text("utf-8"))["threads"]
     found = {thread: told["history"].get("", []) for thread, told in threads.items()}
     return {thread: rows for thread, rows in found.items() if isinstance(rows, list) and rows}
 
@@ -192,44 +188,6 @@ def test_javascript_sqlite(era: str, which: Any, tmp_path: Path) -> None:
     check_javascript(str(path), history, rolled_back(path, which(history)))
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("era", JAVASCRIPT)
-def test_postgres_stores_of_javascript(era: str, postgres_url: str) -> None:
-    """The library told what it read of the target; that holds of the new head."""
-    restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
-    check_there_and_back(postgres_url, root_history(era, "postgres.truth.json"))
-
-
-@pytest.mark.nightly
-def test_redis_stores_of_javascript(redis_stack_url: str) -> None:
-    restore_javascript_keys(FIXTURES / "js-1.7.3/redis.jsonl.gz", redis_stack_url)
-    before = dump(redis_stack_url)
-    check_there_and_back(redis_stack_url, root_history("js-1.7.3", "redis.truth.json.gz"))
-    assert dump(redis_stack_url) == before
-
-
-@pytest.mark.nightly
-def test_mongodb_stores_of_javascript(mongodb_url: str) -> None:
-    restore_javascript_documents(FIXTURES / "js-1.7.3/mongodb.bson.gz", mongodb_url)
-    check_there_and_back(mongodb_url, root_history("js-1.7.3", "mongodb.truth.json.gz"))
-
-
-def check_there_and_back(url: str, history: Mapping[str, list[Mapping[str, Any]]]) -> None:
-    answers = {}
-    for thread_id, checkpoint_id in some(history):
-        words = ["rollback", "--at", checkpoint_id, "--yes", "-o", "json", "--", thread_id]
-        answer = ckpt("-s", url, *words)
-        assert answer.code == 0, (thread_id, answer.err)
-        answers[thread_id, checkpoint_id] = answer.json
-    check_javascript(url, history, answers)
-    for thread_id, _ in answers:
-        assert ckpt("-s", url, "undo", "--yes", "--", thread_id).code == 0
-
-
-MAKE = FIXTURES / "make"
-BETWEEN = {"lg-0.2.60": "travel", "lg-0.4.10": "redis"}
-"""Releases of formats 1 and 3 with stateful subgraphs, and the folder of their pins: no fixture is
-kept of them, so the test lets them write their store."""
 WITHOUT_STATEFUL = {"lg-0.2.14", "lg-0.2.14-json"}
 TRAVELS = "lg-1.2.22"
 """The first era here whose time travel adds a fork for every target, and runs its tasks again."""
@@ -265,26 +223,11 @@ def forget_after(path: Path, thread_id: str, target: str) -> None:
         connection.commit()
 
 
-def python_of(era: str) -> str:
-    return str(era_python(era, BETWEEN.get(era, "")))
-
-
-def folder_of(era: str, tmp_path: Path) -> Path:
-    """A folder with an era's store and truth."""
-    if era not in BETWEEN:
-        return FIXTURES / era
-    line = [python_of(era), str(MAKE / "write.py"), era, str(tmp_path / era)]
-    # Some scenarios need a later release and fail; those that count here are asserted below.
-    subprocess.run(line, check=False, capture_output=True, env=SETTINGS)
-    return tmp_path / era
-
-
 @pytest.mark.release
-@pytest.mark.parametrize("era", [*BETWEEN, *PYTHON])
+@pytest.mark.parametrize("era", PYTHON)
 def test_the_era_resumes_every_rollback_as_its_own_travel(era: str, tmp_path: Path) -> None:
-    folder = folder_of(era, tmp_path)
-    path = copy_store(folder / "store.db", tmp_path)
-    history = root_history(folder)
+    path = copy_store(FIXTURES / era / "store.db", tmp_path)
+    history = root_history(era)
     assert history.keys() >= STATEFUL or era in WITHOUT_STATEFUL
     targets = {
         target: copy for target, copy in every(history).items() if not SCENARIOS[target[0]].is_async
@@ -325,7 +268,7 @@ def test_the_era_resumes_every_rollback_as_its_own_travel(era: str, tmp_path: Pa
 def resume(era: str, path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     script = str(Path(__file__).parent / "resume.py")
     done = subprocess.run(
-        [python_of(era), script, str(path), str(ROOT / "backends")],
+        [str(era_python(era)), script, str(path), str(ROOT / "backends")],
         input=json.dumps(jobs),
         capture_output=True,
         text=True,

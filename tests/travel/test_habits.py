@@ -1,26 +1,34 @@
 """Rollbacks as people do them: in pipes, twice, with empty variables, while an agent runs."""
 
-import shlex
 import sqlite3
-import subprocess
-import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+import psycopg
 import pytest
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.changes import Change
+from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.model import Checkpoint, make_id
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import ScenarioStore, config_of
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.small import Log, chain, running
-from tests.kit.command import ckpt, later
-
-CKPT = f"{shlex.quote(sys.executable)} -m ckpt_cli"
+from tests.kit.agents.steps import fill, role
+from tests.kit.cases import cases
+from tests.kit.command import CommandResult, apply_change, ckpt
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.rows import rows_of
 
 
 @contextmanager
@@ -49,14 +57,6 @@ def count(path: Path, thread_id: str = "t") -> int:
         return 0 if found is None else found.checkpoints
 
 
-@pytest.mark.parametrize("form", ["table", "json", "tsv"])
-def test_a_reader_that_goes_away_does_not_stop_it(store: Path, form: str) -> None:
-    before = count(store)
-    command = f"{CKPT} -s {store} -o {form} rollback t step:0 --yes | true"
-    assert subprocess.run(["bash", "-c", command], check=True, timeout=60).returncode == 0
-    assert count(store) == before + 1
-
-
 def test_a_step_back_from_a_copy_is_a_step_back_from_its_original(store: Path) -> None:
     first = ckpt("-s", store, "rollback", "t", "--steps", "1", "--yes", "-o", "json").json
     second = ckpt("-s", store, "rollback", "t", "--steps", "1", "--yes", "-o", "json").json
@@ -64,13 +64,6 @@ def test_a_step_back_from_a_copy_is_a_step_back_from_its_original(store: Path) -
         found = opened.checkpoints("t")
         parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in found}
     assert second["forked_from"] == parents[first["forked_from"]]
-
-
-def test_the_metadata_of_the_application_stays(store: Path) -> None:
-    ckpt("-s", store, "rollback", "t", "step:0", "--yes")
-    assert ckpt("-s", store, "show", "t", "-o", "json").json["metadata"]["reason"] == "app-own"
-    ckpt("-s", store, "rollback", "t", "step:0", "--yes", "--reason", "mine")
-    assert ckpt("-s", store, "show", "t", "-o", "json").json["metadata"]["reason"] == "mine"
 
 
 def test_a_copy_is_as_it_was_planned_while_the_agent_goes_on(store: Path) -> None:
@@ -108,31 +101,300 @@ def test_as_node_leaves_out_where_the_caller_wanted_to_go(store: Path) -> None:
         assert graph.get_state(config("t")).values["log"] == ["in", "a", "upd"]
 
 
-def test_a_redo_is_not_redone_though_the_agent_went_on_before_the_undo(store: Path) -> None:
-    assert ckpt("-s", store, "rollback", "t", "--steps", "1", "--yes").code == 0
-    with agent(store) as graph:
-        graph.invoke(None, config("t"))
-    assert ckpt("-s", store, "undo", "t", "--yes").code == 0
-    redo = ckpt("-s", store, "redo", "--yes", "-o", "json").json
-    newest, undo, _ = ckpt("-s", store, "ops", "list", "-o", "json").json
-    assert redo["action"] == newest["action"] == "redo"
-    assert redo["undoes"] == newest["undoes"] == undo["op"]
-    assert ckpt("-s", store, "redo", "--yes").code == 3
+def copy(filled: ScenarioStore, *words: str) -> CommandResult:
+    return ckpt("-s", filled.harness.url, "copy", *words, "--yes", "-o", "json")
 
 
-@pytest.mark.parametrize(
-    "thread_id", ["a\nb", "-dash", *later("tab\there", "it's", "\u202eevil", "é$x`")]
+def test_calls_from_the_target_itself_are_not_copied(filled: ScenarioStore) -> None:
+    """They come after the target; only calls on the way to it are copied."""
+    name = "subgraph-twice"
+
+    def callers(thread_id: str) -> set[str]:
+        found = filled.saver.list({"configurable": {"thread_id": thread_id}})
+        return {one.metadata["parents"][""] for one in found if one.metadata.get("parents")}
+
+    targets = filled.ids(name)[1:]
+    known = callers(name)
+    assert known & {*targets}
+    for target in targets:
+        assert copy(filled, name, "--at", target, "--as", f"to {target}").code == 0
+        assert callers(f"to {target}") == {one for one in known if one < target}
+
+
+def test_a_copy_that_was_used_is_a_thread_of_its_own(filled: ScenarioStore) -> None:
+    thread = filled.thread("linear")
+    assert copy(filled, "linear@head", "--as", "ours").code == 0
+    thread.graph(filled.saver).invoke(thread.first_input, config_of("ours"))
+    answer = ckpt("-s", filled.harness.url, "undo", "ours", "--yes")
+    assert (answer.code, "has been used since" in answer.err) == (5, True)
+
+
+class Booking(TypedDict, total=False):
+    hotel: str
+    paid: bool
+    sure: str
+
+
+def test_an_edited_copy_of_the_head_runs_nothing_twice(filled: ScenarioStore) -> None:
+    """Which a copy that is forked afterwards would: a fork runs the whole step again."""
+    ran: Counter[str] = Counter()
+
+    def pay(_: Booking) -> Booking:
+        ran["pay"] += 1
+        return {"paid": True}
+
+    def ask(state: Booking) -> Booking:
+        return {"sure": f"{state['hotel']}: {interrupt('sure?')}"}
+
+    builder: Any = StateGraph(Booking)
+    builder.add_node("pay", pay).add_node("ask", ask)
+    builder.add_edge(START, "pay").add_edge(START, "ask")
+    graph = builder.compile(checkpointer=filled.saver)
+    store, new = filled.harness.url, ("--replace", 'hotel="Ryokan"', "--yes")
+    graph.invoke({"hotel": "Kanra"}, config_of("booking"))
+    (asked,) = graph.get_state(config_of("booking")).interrupts
+    assert ckpt("-s", store, "fork", "booking", *new, "--as", "edited").code == 0
+    ended = graph.invoke(Command(resume={asked.id: "yes"}), config_of("edited"))
+    assert (ended["sure"], ended["paid"], ran["pay"]) == ("Ryokan: yes", True, 1)
+    assert graph.get_state(config_of("booking")).values["hotel"] == "Kanra"
+
+    assert copy(filled, "booking@head", "--as", "twice").code == 0
+    done = ckpt("-s", store, "fork", "twice", "head", *new, "-o", "json").json
+    assert done["again"] == ["pay"]
+    graph.invoke(Command(resume="yes"), config_of("twice"))
+    assert ran["pay"] == 2
+
+
+def test_a_copy_of_a_thread_has_every_branch(filled: ScenarioStore) -> None:
+    graph = filled.thread("linear").graph(filled.saver)
+
+    def history(thread_id: str) -> list[Any]:
+        rows = filled.saver.list(config_of(thread_id))
+        return [(one.checkpoint, one.metadata, one.pending_writes) for one in rows]
+
+    filled.harness.copy("linear", "ours")
+    assert ckpt("-s", filled.harness.url, "rollback", "ours", "~1", "--yes").code == 0
+    done = copy(filled, "ours", "--as", "{thread}-2").json
+    assert done["copied_from"] == "ours"
+    assert history("ours-2") == history("ours")
+    assert done["checkpoints"] == len(history("ours"))
+    assert graph.get_state(config_of("ours-2")).next == graph.get_state(config_of("ours")).next
+
+
+THREAD = "anna@example.com"
+CONFIG: Any = {"configurable": {"thread_id": THREAD}}
+
+
+def moment_before(created_at: str) -> str:
+    return (datetime.fromisoformat(created_at) - timedelta(microseconds=1)).isoformat()
+
+
+def test_a_time_finds_and_bounds_what_was_made_then(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    nodes = {name: lambda _, name=name: {"log": [name]} for name in "abc"}
+    with running(path, chain(Log, nodes)) as graph:
+        for text in ("one", "two"):
+            graph.invoke({"log": [text]}, CONFIG)
+        snapshots = [
+            (one.created_at, one.config["configurable"]["checkpoint_id"])
+            for one in graph.get_state_history(CONFIG)
+        ]
+
+    def answer(*words: str) -> Any:
+        return ckpt("-s", path, *words, "-o", "json").json
+
+    assert len(snapshots) == 10
+    for created_at, checkpoint_id in snapshots:
+        for words in ([THREAD, "--as-of", created_at], [f"{THREAD}@{created_at}"]):
+            assert answer("show", *words)["checkpoint_id"] == checkpoint_id
+    for (_, before), (created_at, _) in zip(snapshots[1:], snapshots, strict=False):
+        shown = answer("show", THREAD, "--as-of", moment_before(created_at))
+        assert shown["checkpoint_id"] == before
+
+    last = snapshots[0][0]
+    for words, number in ((["--until", last], 1), (["--since", last], 1)):
+        assert len(answer("threads", "list", *words)) == number
+    assert answer("threads", "list", "--until", moment_before(last)) == []
+    whole, third = answer("stats", THREAD), answer("stats", THREAD, "--until", snapshots[2][0])
+    assert answer("stats", THREAD, "--until", last)["nodes"] == whole["nodes"] != third["nodes"]
+
+
+HEAD = "trip-to-kyoto"
+
+
+def refused(store: Path | str, *words: str) -> CommandResult:
+    answer = ckpt("-s", store, *words)
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    return answer
+
+
+WRONG = [
+    (2, ["rollback", f"{HEAD}@head", "--last-good"], "names a checkpoint already"),
+    (2, ["rollback", HEAD, "--to-last", "sleepy"], "'sleepy' is not one of 'error'"),
+    (2, ["rollback", HEAD, "--at", "", "--yes"], "REF is empty"),
+    (2, ["rollback", HEAD, "~1", "--yes", "--reason", "\udcff bad"], "it is not UTF-8"),
+    (2, ["fork", "refund-4711", "head", "--set", 'order=["\\ud800"]', "--yes"], "'order'"),
+    (2, ["--copy", "rollback", HEAD, "~1", "--yes"], "without --copy"),
+    (2, ["copy", HEAD, "--at", "head", "--as", "", "--yes"], "the new thread id is empty"),
+    (2, ["copy", HEAD, "--as", "n", "--to", "n.db"], "first `ckpt copy THREAD --as NEW`, then"),
+    (2, ["copy", HEAD, "--as", "n", "--create"], "--create cannot be combined with --as NEW"),
+    (2, ["copy", HEAD, "--to", "n.db", "--at", "~1"], "--at cannot be combined with --to STORE"),
+    (2, ["copy", HEAD, "step:3", "--as", "n"], "a checkpoint is THREAD@REF"),
+    (2, ["copy", "--match", "*", "--as", "{thread}-2"], "no checkpoint given"),
+    (2, ["copy", HEAD, "--set", "a=1", "--as", "n"], "use `ckpt fork THREAD@REF --set"),
+    (2, ["fork", HEAD, "head", "--as", "n"], "use `ckpt copy THREAD@REF --as NEW`"),
+    (2, ["threads", "copy", HEAD, "n"], "use `ckpt copy THREAD --as NEW`"),
+    (3, ["rollback", HEAD, "--to-last", "error"], "has status error"),
+    (3, ["rollback", HEAD, "--last-good"], "no step failed"),
+    (2, ["rollback", HEAD, "--steps", "1", "--reopen"], "--steps cannot be combined"),
+    (3, ["rollback", HEAD, "zzzz"], "newest first:"),
+    (3, ["rollback", HEAD, "--as-of", "2020-01-01"], "had no checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("code", "words", "says"), WRONG, ids=[" ".join(one[1]) for one in WRONG])
+def test_wrong_words(sample: Path, code: int, words: list[str], says: str) -> None:
+    before = sample.read_bytes()
+    answer = refused(sample, *words)
+    assert (answer.code, says in answer.err) == (code, True), answer.err
+    assert sample.read_bytes() == before
+
+
+def test_targets_by_what_happened(sample: Path) -> None:
+    def target(*words: str) -> Any:
+        planned = ckpt("-s", sample, "rollback", *words, "--dry-run", "-o", "json")
+        return planned.json["forked_from"]
+
+    ids = [one["checkpoint_id"] for one in ckpt("-s", sample, "history", HEAD, "-o", "json").json]
+    assert target(HEAD, "--steps", "1") == ids[1]
+    assert target(f"{HEAD}@head~1") == target(HEAD, "--at", "~1") == ids[1]
+    done = target(HEAD, "--to-last", "done")
+    assert ckpt("-s", sample, "show", HEAD, "--at", done, "-o", "json").json["next"] == []
+    assert done != ids[0]
+    failed = "invoice-import"
+    head = ckpt("-s", sample, "show", failed, "-o", "json").json["checkpoint_id"]
+    assert target(failed, "--last-good") == head
+    assert target(failed, "--as-of", "now") == head
+
+
+@cases(
+    "damage says",
+    ("ALTER TABLE checkpoints ADD COLUMN checksum TEXT", "checksum"),
+    ("UPDATE checkpoints SET type = 'msgpack+aes'", "cannot"),
 )
-def test_the_undo_that_is_printed_can_be_run(store: Path, thread_id: str) -> None:
-    with agent(store) as graph:
-        graph.invoke({"log": ["in"]}, config(thread_id))
-    before = count(store, thread_id)
-    words = ["rollback", "--at", "step:0", "--yes", "--", thread_id]
-    said = ckpt("-s", store, *words).out
-    (undo,) = [line for line in said.splitlines() if line.startswith("undo ")]
-    assert count(store, thread_id) == before + 1
-    command = undo.removeprefix("undo").strip().replace("ckpt", CKPT, 1)
-    line = ["bash", "-c", command.replace(" undo ", " undo --yes ", 1)]
-    done = subprocess.run(line, capture_output=True, check=False, timeout=60)
-    assert done.returncode == 0, (command, done.stderr)
-    assert count(store, thread_id) == before
+def test_what_cannot_be_written_to(sample: Path, damage: str, says: str) -> None:
+    execute(sample, damage)
+    before = sample.read_bytes()
+    answer = refused(sample, "rollback", "nightly-report", "tip:0", "--yes")
+    assert (answer.code, says in answer.err) == (4, True), answer.err
+    assert sample.read_bytes() == before
+
+
+def execute(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement, values)
+
+
+def test_a_role_that_may_only_read(postgres_url: str) -> None:
+    fill(postgres_url, "t")
+    with role(postgres_url) as reader, PostgresHarness.at(postgres_url) as place:
+        before = place.rows("t")
+        assert ckpt("-s", reader, "rollback", "t", "step:0", "--dry-run").code == 0
+        for words, needed in ((["rollback", "t", "step:0"], "INSERT"), (["purge"], "DELETE")):
+            more = ["--match", "t"] if words == ["purge"] else []
+            answer = refused(reader, *words, *more, "--yes")
+            assert (answer.code, needed in answer.err) == (4, True), answer.err
+            assert "hint: " in answer.err
+        assert place.rows("t") == before
+
+
+def test_a_schema_of_its_own(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA agents")
+    fill(f"{postgres_url}?options=-csearch_path%3Dagents", "t")
+    url = f"{postgres_url}?schema=agents"
+    answer = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json")
+    assert answer.json["form"] == "child"
+    assert ckpt("-s", url, "undo", "t", "--yes").code == 0
+
+
+def test_opening_for_a_change_makes_and_alters_nothing(sample: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "mistyped.db"
+    with pytest.raises(StoreUnavailable):
+        open_writable(parse_url(str(missing)))
+    assert not missing.exists()
+    before = sample.read_bytes()
+    store = open_writable(parse_url(str(sample)))
+    store.close()
+    store.close()
+    assert sample.read_bytes() == before
+    with pytest.raises(StoreUnavailable):
+        store.apply(Change("t", {}))
+
+
+def test_a_change_that_fails_at_its_end_leaves_nothing(sample: Path) -> None:
+    """The second of two checkpoints is there already."""
+    whole, heads = head_of(sample)
+    leaves_nothing(
+        sample, Change(HEAD, heads, checkpoints=(with_a_new_id(whole).record(), whole.record()))
+    )
+
+
+def test_a_checkpoint_that_is_relied_on_must_still_be_there(sample: Path) -> None:
+    whole, heads = head_of(sample)
+    gone = whole.key._replace(checkpoint_id=make_id(1, 1, 1))
+    change = Change(
+        HEAD, heads, checkpoints=(with_a_new_id(whole).record(),), relied_on=(whole.key, gone)
+    )
+    leaves_nothing(sample, change, gone.checkpoint_id)
+    apply_change(str(sample), replace(change, relied_on=(whole.key,)))
+    assert head_of(sample)[1] != heads
+
+
+def test_a_checkpoint_is_not_taken_back_with_writes_that_came_since(sample: Path) -> None:
+    before, (_, heads) = rows_of(sample), head_of(sample)
+    with open_store(str(sample)) as store:
+        ((key, number), *_) = Counter(one.key for one in store.writes(HEAD)).items()
+    leaves_nothing(sample, Change(HEAD, heads, removed={key: number - 1}))
+    apply_change(str(sample), Change(HEAD, heads, removed={key: number}))
+    assert rows_of(sample) < before
+
+
+@pytest.mark.parametrize("ns", ["checkpoint_ns", "'helper:1'"])
+def test_a_checkpoint_that_an_agent_adds_within_the_transaction_is_seen(
+    sample: Path, ns: str
+) -> None:
+    """SQLite locks the file, so a trigger stands for an agent of an engine that does not."""
+    whole, heads = head_of(sample)
+    new = with_a_new_id(whole)
+    execute(
+        sample,
+        "CREATE TRIGGER agent AFTER INSERT ON checkpoints WHEN NEW.checkpoint_id ="
+        f" '{new.key.checkpoint_id}' BEGIN INSERT INTO checkpoints SELECT thread_id,"
+        f" {ns}, checkpoint_id || '-agent', parent_checkpoint_id, type, checkpoint,"
+        " metadata FROM checkpoints WHERE checkpoint_id = NEW.checkpoint_id; END",
+    )
+    leaves_nothing(sample, Change(HEAD, heads, checkpoints=(new.record(),)))
+
+
+def leaves_nothing(sample: Path, change: Change, why: str = "") -> None:
+    """Check that a change is refused as one of a thread that moved, and writes no row."""
+    before = rows_of(sample)
+    with pytest.raises(StoreChanged, match=why):
+        apply_change(str(sample), change)
+    assert rows_of(sample) == before
+
+
+def head_of(sample: Path) -> tuple[Checkpoint, dict[str, str]]:
+    """Return the head of a thread, and the heads of its namespaces."""
+    with open_store(str(sample)) as store:
+        heads = {
+            ns: next(store.checkpoints(HEAD, checkpoint_ns=ns)).key.checkpoint_id
+            for ns in store.namespaces(HEAD)
+        }
+        return next(store.checkpoints(HEAD, checkpoint_ns="", body=True, metadata=True)), heads
+
+
+def with_a_new_id(one: Checkpoint) -> Checkpoint:
+    return one._replace(key=one.key._replace(checkpoint_id=make_id(1 << 58, 1, 1)))

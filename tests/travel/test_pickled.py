@@ -68,24 +68,11 @@ def test_every_checkpoint_is_gone_back_to_and_resumed(filled: ScenarioStore) -> 
         check_clone(filled, filled.known[NAME], target, is_head=number == 0)
 
 
-def test_a_rollback_is_taken_back_byte_for_byte(filled: ScenarioStore) -> None:
-    ids = fill(filled)
-    before = filled.harness.rows(NAME)
-    made = ckpt("-s", filled.harness.url, "rollback", NAME, ids[2], "--yes")
-    assert made.code == 0, made.err
-    assert filled.harness.rows(NAME) != before
-    assert ckpt("-s", filled.harness.url, "undo", NAME, "--yes").code == 0
-    assert filled.harness.rows(NAME) == before
-
-
-@pytest.mark.parametrize("option", ["--set", "--append", "--replace", "--as-node"])
-def test_edits_are_refused_and_nothing_is_written(filled: ScenarioStore, option: str) -> None:
+def test_edits_are_refused_and_nothing_is_written(filled: ScenarioStore) -> None:
     fill(filled)
     before = filled.harness.rows(NAME)
-    edit = "keep" if option == "--as-node" else "seen=[1]"
-    words = ["fork", NAME, "head", option, edit, "--yes"]
-    answer = ckpt("-s", filled.harness.url, *words)
-    assert (answer.code, answer.out) == (4, "")
-    assert "is pickled" in answer.err
-    assert "hint: " in answer.err
+    for edit in (["--set", "seen=[1]"], ["--as-node", "keep"]):
+        answer = ckpt("-s", filled.harness.url, "fork", NAME, "head", *edit, "--yes")
+        assert (answer.code, answer.out, "is pickled" in answer.err) == (4, "", True)
+        assert "hint: " in answer.err
     assert filled.harness.rows(NAME) == before

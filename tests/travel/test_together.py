@@ -3,21 +3,25 @@
 The store is afterwards as if one had run after the other, or as if only one had run.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from ckpt_backends.errors import StoreChanged
+from ckpt_backends.postgres.database import lock_number
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import ScenarioStore, config_of
 from ckpt_cli.commands.purge import RemovalRun
 from ckpt_cli.plans.fork import heads_of
 from ckpt_cli.plans.purge import PlanFile
 from ckpt_cli.reading.thread import ThreadReader
-from tests.kit.command import ckpt
+from tests.kit.agents.asking import on_terminal
+from tests.kit.command import ckpt, first_now
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 from tests.kit.together import at_once, leftovers, orders
@@ -69,23 +73,17 @@ AT = ["copy", OURS, "--at", "step:1", "--as", NEW, "--yes"]
 COPY = ["copy", OURS, "--as", NEW, "--yes"]
 PAIRS: dict[str, tuple[list[list[str]], list[str], list[str]]] = {
     "rollback, rollback": ([], ROLLBACK, ROLLBACK),
-    "rollback, fork": ([], ROLLBACK, FORK),
     "copy of a checkpoint, copy of it": ([], AT, AT),
     "edit, edit": ([], [*FORK, "--replace", "who=1"], [*FORK, "--replace", "who=2"]),
-    "undo, undo": ([ROLLBACK], UNDO, UNDO),
     "undo, rollback": ([ROLLBACK], UNDO, ROLLBACK),
-    "copy, copy": ([], COPY, COPY),
     "copy, delete": ([], COPY, DELETE),
     "delete, delete": ([], DELETE, DELETE),
     "delete, rollback": ([], DELETE, ROLLBACK),
-    "prune, prune": ([ROLLBACK], PRUNE, PRUNE),
     "prune, rollback": ([], PRUNE, ROLLBACK),
-    "purge, purge": ([], PURGE, PURGE),
     "purge, rollback": ([], PURGE, ROLLBACK),
     "purge, import": ([EXPORT], PURGE, IMPORT),
     "import, import": ([EXPORT, DELETE], IMPORT, IMPORT),
     "gc, rollback": ([], GC, ROLLBACK),
-    "gc, gc": ([], GC, GC),
 }
 """What goes before, and the two command lines."""
 
@@ -185,9 +183,8 @@ def state(filled: ScenarioStore) -> list[tuple[dict[str, int], int]]:
     return found
 
 
-@pytest.mark.parametrize(("others", "code"), [([], 6), (["refund-4711"], 7)])
 def test_a_delete_that_keeps_a_thread_says_so(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, others: list[str], code: int
+    sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = RemovalRun.planned
 
@@ -197,8 +194,8 @@ def test_a_delete_that_keeps_a_thread_says_so(
         return plan
 
     monkeypatch.setattr(RemovalRun, "planned", make_and_move)
-    answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", *others, "--yes")
-    assert answer.code == code, answer.err
+    answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", "refund-4711", "--yes")
+    assert answer.code == 7, answer.err
     assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err
     assert ckpt("-s", sample, "show", "trip-to-kyoto").code == 0
 
@@ -211,3 +208,41 @@ def test_a_plan_notices_that_the_thread_changed_while_it_was_read(sample: Path) 
         store.refresh()  # some engines have no snapshot to begin with
         with pytest.raises(StoreChanged):
             heads_of(reader)
+
+
+@pytest.mark.parametrize("filled", first_now(["sqlite", "postgres", "mysql"]), indirect=True)
+def test_an_agent_that_goes_on_while_the_user_thinks_wins(filled: ScenarioStore) -> None:
+    def another_turn() -> None:
+        thread = filled.thread(SOURCE)
+        thread.graph(filled.saver).invoke(thread.first_input, config_of(OURS))
+
+    words = ["-s", fresh(filled, []), "rollback", OURS, "--steps", "2"]
+    code, _, said = on_terminal(words, b"y\n", another_turn)
+    assert code == 6, said
+    assert "changed meanwhile, so nothing was written" in said
+    assert list(filled.saver.list(config_of(OURS), filter={"forked_by": "ckpt"})) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("filled", ["sqlite"], indirect=True)
+def test_a_locked_file_is_waited_for_and_then_left_alone(filled: ScenarioStore) -> None:
+    url, before = fresh(filled, []), filled.harness.rows(OURS)
+    with closing(sqlite3.connect(url, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answer = ckpt("-s", url, *ROLLBACK)
+    assert (answer.code, "another process is writing to it" in answer.err) == (4, True)
+    assert filled.harness.rows(OURS) == before
+
+
+@pytest.mark.parametrize("filled", ["postgres"], indirect=True)
+def test_a_change_of_the_same_thread_is_waited_for(filled: ScenarioStore) -> None:
+    place = filled.harness
+    url = f"{fresh(filled, [])}?options=-clock_timeout%3D300"
+    place.copy(SOURCE, NEW)
+    with psycopg.connect(place.url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [lock_number(OURS)])
+        before = place.rows(OURS)
+        answer = ckpt("-s", url, *ROLLBACK)
+        assert (answer.code, "another session holds a lock" in answer.err) == (4, True)
+        assert place.rows(OURS) == before
+        assert ckpt("-s", url, "rollback", NEW, "step:1", "--yes").code == 0
