@@ -203,10 +203,6 @@ _BY_STATEMENT: Mapping[tuple[str, ...], Mapping[str, tuple[str, str]]] = {
         "DELETE FROM checkpoint_migrations WHERE v IN (2, 5)": ("schema-old", ", but not 2, 5"),
     },
     MYSQL: {
-        "DROP INDEX checkpoint_blobs_thread_id_idx ON checkpoint_blobs": (
-            "index-missing",
-            "table 'checkpoint_blobs' has no index 'checkpoint_blobs_thread_id_idx' (thread_id)",
-        ),
         "ALTER TABLE checkpoint_blobs DROP PRIMARY KEY": (
             "index-missing",
             "so rows may be stored twice",
@@ -230,12 +226,7 @@ _BY_STATEMENT: Mapping[tuple[str, ...], Mapping[str, tuple[str, str]]] = {
         "DROP INDEX checkpoints_checkpoint_id_idx ON checkpoints": (
             "index-missing",
             "table 'checkpoints' has no index 'checkpoints_checkpoint_id_idx' (checkpoint_id)",
-        ),
-        "ALTER TABLE checkpoints DROP PRIMARY KEY": (
-            "index-missing",
-            "table 'checkpoints' has no primary key"
-            " (thread_id, checkpoint_ns_hash, checkpoint_id), so rows may be stored twice",
-        ),
+        )
     },
 }
 ENGINE_FAULTS: list[EngineFault] = [

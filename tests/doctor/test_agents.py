@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command, interrupt
 
 from tests.doctor.asking import findings, left_in
@@ -137,3 +137,28 @@ def test_a_subgraph_that_remembers_another_branch(tmp_path: Path) -> None:
         graph = remembering(saver)
         assert "b" not in graph.get_state(of("skips")).values["said"]
         assert "b" in graph.invoke({"word": "next"}, of("skips"))["said"]
+
+
+class SeparateResults(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    results: Annotated[list[AnyMessage], operator.add]
+
+
+def test_results_may_be_in_a_channel_of_their_own(tmp_path: Path) -> None:
+    call: Any = {"name": "look_up", "args": {}, "id": "call-1", "type": "tool_call"}
+    messages = [HumanMessage("go"), AIMessage("", tool_calls=[call]), HumanMessage("and now?")]
+    builder = StateGraph(SeparateResults)
+    builder.add_node("agent", lambda _: {})
+    builder.add_edge(START, "agent")
+    path = tmp_path / "store.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph: Any = builder.compile(checkpointer=saver)
+        for thread_id, results in (
+            ("apart", [ToolMessage("found", tool_call_id="call-1")]),
+            ("lost", [ToolMessage("found", tool_call_id="call-2")]),
+        ):
+            state = {"messages": messages, "results": results}
+            graph.update_state(of(thread_id), state, as_node="agent")
+    assert [(code, thread) for code, thread, _ in found_quickly(path)] == [
+        ("tool-call-unanswered", "lost")
+    ]

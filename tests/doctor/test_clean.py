@@ -4,7 +4,6 @@ import gzip
 import json
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -13,37 +12,23 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.redis import RedisSaver
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.testing.conformance.test_doctor import HALF
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.scenarios.graphs import chat
 from ckpt_cli.core.doctor.findings import Severity
-from tests.doctor.asking import faults_of_all, left_in
+from tests.doctor.asking import left_in
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, agents, ckpt, copy_store, eras, later
 from tests.kit.eras import with_engines
-from tests.kit.harness.dynamodb import DynamoDbHarness
-from tests.kit.harness.mongodb import MongoHarness
-from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.harness.redis import PlainRedisHarness, PlainRedisSaverHarness, RedisHarness
+from tests.kit.harness.redis import RedisHarness
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.harness.valkey import ValkeyHarness
 from tests.kit.opening import empty_store
 from tests.kit.planting.filling import fill
-from tests.kit.savers import redis_threads as redis
-from tests.kit.savers.mongodb import Place
-from tests.kit.stores import (
-    restore,
-    restore_documents,
-    restore_javascript_documents,
-    restore_keys,
-    restore_rows,
-)
+from tests.kit.stores import restore, restore_keys, restore_rows
 
 HOUR = 3600
 KEY = "0123456789abcdef"
@@ -101,13 +86,6 @@ def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
     assert left_in(redis_stack_url, ignored=known) == []
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("folder", with_engines("mongodb", "lg-1.0.10"))
-def test_a_mongodb_database_of_an_era(folder: Path, mongodb_url: str) -> None:
-    restore_documents(folder / "store.bson.gz", mongodb_url)
-    assert left_in(mongodb_url, ignored=half_stored(folder)) == []
-
-
 def test_a_folder_of_the_development_server(tmp_path: Path) -> None:
     folder = tmp_path / ".langgraph_api"
     shutil.copytree(FIXTURES / "dev" / "runtime-0.36.7", folder)
@@ -134,30 +112,12 @@ def test_a_postgres_database_of_javascript(
     }
 
 
-@pytest.mark.nightly
-def test_a_mongodb_database_of_javascript(mongodb_url: str) -> None:
-    restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", mongodb_url)
-    assert left_in(mongodb_url) == []
-
-
 # Stores that ckpt changed
 
 TRAVELLED = ("chat", "delta-often", "subgraph-stateful", "interrupt-alone")
-CHANGED_LATER: list[type[Harness]] = [
-    *(RedisHarness, PlainRedisSaverHarness, ValkeyHarness, MySQLHarness, MongoHarness),
-    DynamoDbHarness,
-]
-SLOW = pytest.mark.nightly
-"""For further layouts, which take up to half a minute. The doctor finds nothing in what their
-savers wrote, and what a change leaves is compared row by row on each of them."""
 
 
-@cases(
-    "kind",
-    SqliteHarness,
-    *later(PostgresHarness),
-    *(pytest.param(kind, marks=SLOW) for kind in CHANGED_LATER),
-)
+@cases("kind", SqliteHarness, *later(PostgresHarness))
 def test_a_store_that_ckpt_changed(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -184,7 +144,7 @@ def test_a_store_that_ckpt_changed(
         bundles = tmp_path / "bundles"
         run("purge", "--keep-last", "2", "--match", "* pruned", "--archive", bundles / "pruned")
         run("threads", "delete", *(f"{name} gone" for name in TRAVELLED), "--archive", bundles)
-        run("import", *bundles.glob("*.gz"), *pickles(harness))
+        run("import", *bundles.glob("*.gz"))
         run("gc", "--scope", "all", "--grace", "0s")
         left = left_in(url)
         assert {(one["code"], one["severity"]) for one in left} <= {
@@ -200,46 +160,6 @@ def resume(harness: Harness, scenario: str, thread_id: str) -> None:
     with quiet(), harness.saver() as saver:
         graph = SCENARIOS[scenario].build(saver)
         graph.invoke(None, {"configurable": {"thread_id": thread_id}}, durability="sync")
-
-
-def pickles(harness: Harness) -> list[str]:
-    return ["--allow-pickle"] if harness.stores_pickles else []
-
-
-FILLS: dict[str, Callable[..., None]] = {
-    "redis": lambda url, *threads: redis.fill(url, *threads, asks=True, ttl={"default_ttl": 60}),
-    "redis-hash": lambda url, *threads: redis.fill_plain(url, *threads, seconds=HOUR),
-    "redis-plain": lambda url, *threads: redis.fill_plainredis(url, *threads, asks=True, ttl=HOUR),
-    "valkey": lambda url, *threads: redis.fill_valkey(url, *threads, asks=True, ttl=HOUR),
-    "mongodb": lambda url, *threads: Place(url).fill(*threads, saver=Place(url).saver(ttl=HOUR)),
-}
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("layout", FILLS)
-def test_a_store_with_times_to_live_that_ckpt_changed(
-    layout: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Nobody writes, so that nothing has to be read again a second later.
-    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 0)
-    server = "mongodb_url" if layout == "mongodb" else "redis_stack_url"
-    url: str = request.getfixturevalue(server)
-    FILLS[layout](url, "trip", "back", "pruned", "archived")
-    assert faults_of_all(url) == []
-    for words in (
-        ["rollback", "trip", "~1"],
-        ["rollback", "trip", "~1"],
-        ["copy", "trip@head", "--as", "copy"],
-        ["rollback", "back", "~1"],
-        ["undo", "back"],
-        ["purge", "--keep-last", "2", "--match", "pruned"],
-        ["threads", "delete", "archived", "--archive", str(tmp_path)],
-        ["import", str(tmp_path)],
-        ["gc", "--scope", "all", "--grace", "0s"],
-    ):
-        done = ckpt("-s", url, *words, "--yes")
-        assert done.code == 0, (words, done.err)
-        assert faults_of_all(url) == [], words
 
 
 PRUNING: dict[type[Harness], Any] = {PostgresHarness: PostgresSaver, RedisHarness: RedisSaver}
@@ -264,42 +184,11 @@ def test_a_store_that_its_saver_pruned(
 # Encrypted threads
 
 
-@cases(
-    "kind", SqliteHarness, *later(PostgresHarness, MySQLHarness, MongoHarness, PlainRedisHarness)
-)
-def test_an_encrypted_store(
-    kind: type[Harness],
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with empty_store(kind, request, tmp_path) as harness:
-        with harness.saver() as saver:
-            saver.serde = EncryptedSerializer.from_pycryptodome_aes(key=KEY.encode())
-            config: Any = {"configurable": {"thread_id": "chat"}}
-            for text in ("One?", "Two?"):
-                chat(saver).invoke({"messages": [HumanMessage(text)]}, config)
-            config = {"configurable": {"thread_id": "asking"}}
-            graph_of(saver, asks=True).invoke({"items": ["in"]}, config)
-        words = ("-s", harness.url, "doctor", "--deep", "--grace", "0s", "-o", "json")
-        closed = ckpt(*words)
-        assert closed.code == 7
-        assert '"complete": false' in closed.out
-        assert '"findings": []' in closed.out, closed.out
-        monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
-        assert left_in(harness.url) == []
-
-
 # While an agent writes
 
 
 @pytest.mark.in_ci("Sqlite")
-@cases(
-    "kind",
-    SqliteHarness,
-    *later(PostgresHarness, RedisHarness),
-    *(pytest.param(kind, marks=SLOW) for kind in (MongoHarness, MySQLHarness)),
-)
+@cases("kind", SqliteHarness, *later(PostgresHarness, RedisHarness))
 def test_a_store_while_an_agent_writes(
     kind: type[Harness], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

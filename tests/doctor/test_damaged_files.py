@@ -117,13 +117,6 @@ def has_dbstat() -> bool:
     return True
 
 
-def test_a_row_that_the_index_contradicts_is_no_other_fault(tmp_path: Path) -> None:
-    """What is missing in the index only is no orphan, and no lost parent."""
-    path = spoilt(tmp_path / "store.db", 29, kind="bytes", seed=5)
-    assert len(findings(path)) == 1
-    assert {one["code"] for one in told(path, "--deep")} == {"file-damaged"}
-
-
 def test_what_only_the_application_has_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     shutil.copyfile(SAMPLE, path)

@@ -56,7 +56,7 @@ def fixes(
 
 def copy(store: SqliteHarness, thread: str, name: str) -> tuple[SqlitePlanter, list[Place]]:
     rows = SqlitePlanter(store)
-    rows.copy(thread, name)
+    store.copy(thread, name)
     return rows, rows.places(name)
 
 

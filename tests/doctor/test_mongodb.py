@@ -14,7 +14,7 @@ from tests.doctor.running_fixes import run_mongodb
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.savers.mongodb import Place
 from tests.kit.servers import Server, mongodb_database
-from tests.kit.stores import restore_documents, restore_javascript_documents
+from tests.kit.stores import restore_javascript_documents
 
 HOUR = 3600
 
@@ -97,26 +97,6 @@ def test_documents_of_langgraph_js_that_expire(place: Place) -> None:
     (fault,) = faults_of_all(place.url)
     assert (fault.code, fault.thread_id) == ("ttl-partial", "linear")
     assert (fault.checkpoint_ns, fault.checkpoint_id) == ("", some["checkpoint_id"])
-
-
-@pytest.mark.nightly
-def test_the_first_release_created_no_indexes(place: Place) -> None:
-    restore_documents(FIXTURES / "mongodb" / "lg-0.2.70" / "store.bson.gz", place.url)
-    assert place.database["checkpoints"].index_information().keys() == {"_id_"}
-    assert faults_of_all(place.url) == []
-    place.fill("new")
-    assert faults_of_all(place.url) == []
-    place.database["checkpoints"].drop_indexes()
-    assert [one.code for one in faults_of_all(place.url)] == ["index-missing"]
-
-
-@pytest.mark.nightly
-def test_an_index_of_langgraph_js_is_missing_only_beside_another(place: Place) -> None:
-    """An application need not call `setup`, which creates them."""
-    restore_javascript_documents(FIXTURES / "js-1.7.3" / "mongodb.bson.gz", place.url)
-    place.database["checkpoint_writes"].drop_index("thread_ns_checkpoint_task_idx")
-    place.database["checkpoints"].drop_index("thread_ns_checkpoint_idx")
-    assert faults_of_all(place.url) == []
 
 
 class _Statistics:

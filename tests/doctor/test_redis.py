@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -179,36 +178,6 @@ def test_a_head_that_the_saver_does_not_load_is_shown_as_such(redis_stack_url: s
     assert "thread 'sound'" not in answer.err
 
 
-def test_what_a_saver_is_about_to_store_is_no_fault(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(redis_stack_url, "trip")
-    admin = client(redis_stack_url)
-    head = admin.get(pointer("trip"))
-    admin.delete(pointer("trip"))
-    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 0.5)
-    saver = threading.Timer(0.1, lambda: admin.set(pointer("trip"), head))
-    saver.start()
-    assert found(redis_stack_url) == {}
-    saver.join()
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("chosen", [(), ("t0", "t1", "t2", "t3")])
-def test_the_doctor_waits_once_for_all_threads(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, chosen: tuple[str, ...]
-) -> None:
-    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 1.0)
-    waited: list[float] = []
-    monkeypatch.setattr(thread_faults, "sleep", waited.append)
-    fill(redis_stack_url, "t0", "t1", "t2", "t3", asks=True)
-    for thread in ("t0", "t1", "t2", "t3"):
-        client(redis_stack_url).delete(pointer(thread))
-    answer = ckpt("-s", redis_stack_url, "doctor", *chosen, "-o", "json").json
-    assert [one["code"] for one in answer["findings"]] == ["index-stale"] * 4
-    assert sum(waited) <= 1.0
-
-
 @pytest.mark.engines
 def test_a_search_index_that_is_gone(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip")
@@ -234,23 +203,6 @@ def test_a_write_that_a_shallow_saver_lists_not(redis_stack_url: str) -> None:
     assert places(redis_stack_url) == {"trip": [("index-stale", "", head)]}
     run_fixes(redis_stack_url)
     assert found(redis_stack_url) == {}
-
-
-def test_writes_that_expire_alone_may_outlive_their_checkpoint(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "trip", asks=True)
-    admin = client(redis_stack_url)
-    with open_store(redis_stack_url) as store:
-        ids = [one.key.checkpoint_id for one in store.checkpoints("trip")]
-    admin.delete(*admin.scan_iter(f"checkpoint:trip:*:{ids[1]}"))
-
-    def codes() -> set[str]:
-        words = ("doctor", "--grace", "0s", "-o", "json")
-        return {one["code"] for one in ckpt("-s", redis_stack_url, *words).json["findings"]}
-
-    assert "write-orphaned" in codes()
-    for name in [*admin.scan_iter(f"checkpoint_write:trip:*:{ids[0]}:*")]:
-        admin.expire(name, HOUR)
-    assert "write-orphaned" not in codes()
 
 
 # Eviction

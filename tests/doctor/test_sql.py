@@ -10,7 +10,6 @@ import pytest
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from ckpt_backends.registry import open_store
 from ckpt_backends.sql import health
 from tests.doctor.asking import faults, only
 from tests.doctor.engine_faults import run
@@ -18,7 +17,7 @@ from tests.kit.agents import steps as agent
 from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
 from tests.kit.savers import mysql
-from tests.kit.servers import Server, mysql_database, postgres_database
+from tests.kit.servers import Server, postgres_database
 
 
 def test_little_unused_space_and_a_small_part_are_no_fault() -> None:
@@ -74,85 +73,6 @@ def test_a_role_that_may_only_read_the_three_tables_sees_faults(shared_url: str)
         # An index of another name serves as well.
         run(shared_url, only(url).fix.replace("checkpoints_thread_id_idx", "another_name"))
         assert faults(url) == []
-
-
-@pytest.mark.engines
-def test_views_have_no_indexes(postgres_url: str) -> None:
-    agent.fill(postgres_url, "trip")
-    run(
-        postgres_url,
-        "CREATE SCHEMA shown",
-        *(
-            f"CREATE VIEW shown.{one} AS SELECT * FROM public.{one}"
-            for one in ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
-        ),
-    )
-    assert faults(f"{postgres_url}?schema=shown") == []
-
-
-@pytest.fixture(scope="module")
-def mended_url(mysql_server: Server) -> Iterator[str]:
-    """A database whose faults are mended again."""
-    with mysql_database(mysql_server) as url:
-        mysql.fill(url, "trip")
-        yield url
-
-
-@pytest.mark.engines
-def test_a_user_that_may_only_read_the_three_tables_sees_faults(mended_url: str) -> None:
-    with mysql.user(mended_url, "SELECT") as url:
-        assert faults(url) == []
-        mysql.run(mended_url, "DROP INDEX checkpoints_thread_id_idx ON checkpoints")
-        mysql.run(mended_url, only(url).fix)
-        assert faults(url) == []
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("last", [4, 11, 17, 21])
-def test_a_mysql_database_of_any_release_has_no_fault(
-    mysql_url: str, mended_url: str, last: int
-) -> None:
-    mysql.migrated(mysql_url, last, mended_url)
-    with open_store(mysql_url) as store:
-        assert list(store.faults()) == []
-        assert last < 17 or list(store.thread_faults("trip")) == []
-
-
-@pytest.mark.engines
-def test_rows_that_the_saver_does_not_find_are_named(mysql_url: str) -> None:
-    mysql.fill(mysql_url, "o'trip", "other")
-    wrong = "checkpoint_ns_hash = UNHEX(MD5('x')) WHERE thread_id = 'o''trip'"
-    ((newest,),) = mysql.run(mysql_url, "SELECT MAX(checkpoint_id) FROM checkpoints")
-    ((head, task),) = mysql.run(
-        mysql_url,
-        "SELECT checkpoint_id, task_id FROM checkpoint_writes WHERE thread_id = 'o''trip'"
-        " ORDER BY checkpoint_id DESC LIMIT 1",
-    )
-    mysql.run(
-        mysql_url,
-        f"UPDATE checkpoints SET {wrong} AND checkpoint_id = '{head}'",
-        f"UPDATE checkpoint_writes SET {wrong} AND checkpoint_id = '{head}'",
-        f"UPDATE checkpoint_blobs SET {wrong} AND channel = 'items'",
-        "COMMIT",
-    )
-    assert newest != head
-    with open_store(mysql_url) as store:
-        assert list(store.suspect_threads()) == ["o'trip"]
-        found = list(store.thread_faults("o'trip"))
-        assert list(store.thread_faults("other")) == []
-    assert {one.code for one in found} == {"index-stale"}
-    assert {(one.checkpoint_ns, one.checkpoint_id, one.channel, one.task_id) for one in found} == {
-        ("", head, None, None),
-        ("", head, None, task),
-        ("", None, "items", None),
-    }
-    mysql.run(mysql_url, *(one.fix for one in found), "COMMIT")
-    with open_store(mysql_url) as store:
-        assert list(store.thread_faults("o'trip")) == []
-        assert list(store.suspect_threads()) == []
-    mysql.run(mysql_url, f"UPDATE checkpoint_blobs SET {wrong} AND channel = 'items'", "COMMIT")
-    with open_store(mysql_url) as store:
-        assert list(store.suspect_threads()) == ["o'trip"]
 
 
 SIZE = 60_000
@@ -254,19 +174,6 @@ def test_a_table_in_another_collation_is_named_and_mended(mysql_url: str) -> Non
         mysql.run(mysql_url, found.fix)
         assert faults(mysql_url) == []
         assert loaded(mysql_url)
-
-
-@pytest.mark.engines
-def test_a_database_in_another_collation_is_named_and_mended(mysql_server: Server) -> None:
-    with mysql_database(mysql_server, "COLLATE utf8mb4_unicode_ci") as url:
-        with pytest.raises(pymysql.Error, match="Illegal mix of collations"):
-            fill_documents(url)
-        found = only(url)
-        assert found.code == "saver-limit"
-        mysql.run(url, *filter(None, found.fix.replace("; ", ";").split(";")))
-        assert faults(url) == []
-        fill_documents(url)
-        assert loaded(url)
 
 
 def _convert(url: str, table: str, collation: str) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from tests.kit.command import FIXTURES, ROOT, ckpt, copy_store
 from tests.kit.hostile.corpus import HOSTILE_ID, TASK_ID, build_store, hostile_rows
@@ -28,40 +30,6 @@ def types_of(store: Path | str, *words: str) -> dict[str, Any]:
     return found
 
 
-def load(store: Path | str, allowed: Any, *, strict: bool) -> dict[str, Any]:
-    """Load all values in a process of its own, through LangGraph's saver."""
-    environment = {name: text for name, text in os.environ.items() if name != STRICT}
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(ROOT / "tests" / "doctor" / "strict_loading.py"),
-            str(store),
-            json.dumps(allowed),
-        ],
-        env=environment | ({STRICT: "true"} if strict else {}),
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def check_against_the_saver(store: Path | str) -> None:
-    found = types_of(store)
-    allowed = found["allowed_msgpack_modules"]
-    named = {one["type"] for one in found["types"] if one["blocked"]}
-    assert len(named) >= 5
-    plain, strict = load(store, allowed, strict=False), load(store, allowed, strict=True)
-    assert plain["default"]["blocked"] == []
-    for way in ("allowed", "with_allowlist"):
-        assert strict[way]["blocked"] == []
-        assert strict[way]["values"] == plain["default"]["values"]
-    assert set(strict["default"]["blocked"]) == named
-    assert named <= set(plain["default"]["types"])
-    assert named.isdisjoint(strict["default"]["types"])
-
-
 @pytest.fixture(scope="module")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The threads that LangGraph's saver filled with many types."""
@@ -72,29 +40,67 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
+STRICTLY = """
+import json, sqlite3, sys
+from langgraph.checkpoint.serde.event_hooks import register_serde_event_listener
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+store, allowed, *sys.path[:0] = sys.argv[1:]
+blocked = []
+register_serde_event_listener(blocked.append)
+found = []
+for some in (None, [tuple(one) for one in json.loads(allowed)]):
+    blocked.clear()
+    serde = JsonPlusSerializer(allowed_msgpack_modules=some) if some else None
+    list(SqliteSaver(sqlite3.connect(store), serde=serde).list(None))
+    kept = [one for one in blocked if one["kind"] != "msgpack_unregistered_allowed"]
+    found.append(sorted({f"{one['module']}.{one['name']}" for one in kept}))
+print(json.dumps(found))
+"""
+"""Loads all values by LangGraph's own saver. Prints what it blocks, and what with the list."""
+
+
 def test_the_printed_list_is_what_strict_mode_needs(zoo: Path) -> None:
-    check_against_the_saver(zoo)
+    told = types_of(zoo)
+    named = sorted(one["type"] for one in told["types"] if one["blocked"])
+    assert len(named) >= 5
+    folder = ROOT / "backends/ckpt_backends/testing/scenarios/stored_types"
+    words = [str(zoo), json.dumps(told["allowed_msgpack_modules"]), str(ROOT), str(folder)]
+    done = subprocess.run(
+        [sys.executable, "-c", STRICTLY, *words],
+        env={**os.environ, STRICT: "true"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout) == [named, []]
+
+
+def store_of(path: Path, *bodies: tuple[dict[str, Any], dict[str, str]]) -> list[str]:
+    """Store a thread of these values and versions. Return the ids of its checkpoints."""
+    ids = []
+    with closing(sqlite3.connect(path, check_same_thread=False)) as db:
+        saver = SqliteSaver(db, serde=JsonPlusSerializer(pickle_fallback=True))
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        for step, (values, versions) in enumerate(bodies):
+            body: Any = {"channel_values": values, "channel_versions": versions}
+            metadata: Any = {"step": step, "source": "loop"}
+            config = saver.put(config, empty_checkpoint() | body, metadata, {})
+            saver.put_writes(config, [("at", Decimal(9))], "task", "")
+            ids.append(config["configurable"]["checkpoint_id"])
+    return ids
 
 
 def test_each_value_is_counted_once_and_placed_where_it_is_first(tmp_path: Path) -> None:
     """A message that stays in the state for many steps is one value for each version of it."""
-    from langgraph.checkpoint.base import empty_checkpoint
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
     store = tmp_path / "store.db"
-    with closing(sqlite3.connect(store, check_same_thread=False)) as db:
-        saver = SqliteSaver(db)
-        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        ids = []
-        for step in range(4):
-            version = "1" if step < 3 else "2"
-            body = empty_checkpoint() | {
-                "channel_values": {"at": Decimal(step // 3), "path": Path("x")},
-                "channel_versions": {"at": version, "path": "1"},
-            }
-            config = saver.put(config, body, {"step": step}, {})
-            ids.append(config["configurable"]["checkpoint_id"])
-            saver.put_writes(config, [("at", Decimal(9))], "task", "")
+    ids = store_of(
+        store,
+        *(
+            ({"at": Decimal(step // 3), "path": Path("x")}, {"at": str(step // 3), "path": "1"})
+            for step in range(4)
+        ),
+    )
     found = {one["type"]: one for one in types_of(store)["types"]}
     assert {name: one["count"] for name, one in found.items()} == {
         "decimal.Decimal": 2 + 4,
@@ -113,36 +119,6 @@ def test_the_table_ends_with_python_code_that_runs(zoo: Path) -> None:
     listed = [tuple(one) for one in types_of(zoo)["allowed_msgpack_modules"]]
     assert names["allowed_msgpack_modules"] == listed
     assert ("zoo_types", "Order") in listed
-
-
-@pytest.mark.nightly
-def test_blocked_types_are_reported_only_in_strict_mode(
-    zoo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = ckpt("-s", zoo, "--copy", "doctor", "-o", "json")
-    assert json.loads(found.out)["findings"] == []
-    assert "types" not in json.loads(found.out)
-    several = types_of(zoo, "--jobs", "2")
-    assert several == types_of(zoo)
-    blocked = [one["detail"] for one in several["findings"]]
-    assert len(blocked) == 6
-    assert {one["code"] for one in several["findings"]} == {"type-blocked"}
-    assert all(one["severity"] == "warning" for one in several["findings"])
-    monkeypatch.setenv(STRICT, "true")
-    assert types_of(zoo) == several
-    for words in ([], ["--deep"]):
-        found = ckpt("-s", zoo, "--copy", "doctor", *words, "-o", "json")
-        details = [one["detail"] for one in json.loads(found.out)["findings"]]
-        assert sorted(details) == sorted(one.partition(", found in")[0] for one in blocked)
-    assert ckpt("-s", zoo, "--copy", "doctor", "--types", "--strict", "-o", "json").code == 1
-
-
-@pytest.mark.in_ci("lg-1")
-@pytest.mark.parametrize("store", ["lg-0.2.70", "lg-1.0.10", "js-1.7.3"])
-def test_nothing_is_dangerous_in_stores_of_any_era(store: str) -> None:
-    found = types_of(FIXTURES / store / "store.db")
-    assert "type-dangerous" not in {one["code"] for one in found["findings"]}
-    assert not any(one["dangerous"] for one in found["types"])
 
 
 def test_what_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,22 +167,8 @@ def test_a_dangerous_value_is_found_exactly_where_it_is(words: list[str], tmp_pa
 
 def test_a_value_in_many_checkpoints_is_reported_once(tmp_path: Path) -> None:
     """It is found at the oldest one, and without --deep at the head, which an agent loads."""
-    from langgraph.checkpoint.base import empty_checkpoint
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
     store = tmp_path / "store.db"
-    with closing(sqlite3.connect(store, check_same_thread=False)) as db:
-        saver = SqliteSaver(db, serde=JsonPlusSerializer(pickle_fallback=True))
-        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        ids = []
-        for step in range(5):
-            values = {"evil": Opening("x")} if step else {}
-            body = empty_checkpoint() | {
-                "channel_values": values,
-                "channel_versions": dict.fromkeys(values, "1"),
-            }
-            config = saver.put(config, body, {"step": step, "source": "loop"}, {})
-            ids.append(config["configurable"]["checkpoint_id"])
+    ids = store_of(store, ({}, {}), *[({"evil": Opening("x")}, {"evil": "1"})] * 4)
     for words, at in (([], ids[-1]), (["--deep"], ids[1]), (["--types"], ids[1])):
         answer = ckpt("-s", store, "doctor", *words, "-o", "json")
         found = [

@@ -2,13 +2,9 @@
 
 import json
 import os
-import shutil
-import signal
-import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +12,6 @@ from typing import Any
 import pytest
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.apply.changes import Work
 from ckpt_cli.operations import log as log_module
 from ckpt_cli.operations.log import (
     Journal,
@@ -27,7 +22,6 @@ from ckpt_cli.operations.log import (
     steps_path,
     to_record,
 )
-from ckpt_cli.queries.operations import operations
 from tests.kit.command import ckpt
 from tests.kit.rows import rows_of
 
@@ -55,16 +49,6 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert from_record(json.loads(json.dumps(to_record(one)))) == one
 
 
-def test_a_line_that_was_cut_off_is_skipped_and_stays_alone(tmp_path: Path) -> None:
-    log = OperationLog(tmp_path / "log")
-    log.append(operation(1))
-    path = tmp_path / "log" / "log.ndjson"
-    path.write_bytes(path.read_bytes() + b'{"ckpt_operation": 1, "op": "ab')
-    log.append(operation(2))
-    assert [int(one.op, 16) for one in log.newest_first()] == [2, 1]
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
 def test_a_long_log_is_rotated_and_steps_go_with_their_operations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,17 +62,6 @@ def test_a_long_log_is_rotated_and_steps_go_with_their_operations(
     assert operation(59).op in known
     assert operation(0).op not in known
     assert {path.stem for path in (tmp_path / "log" / "steps").iterdir()} == known
-
-
-def test_undone_steps_are_counted(tmp_path: Path) -> None:
-    """Two runs took back two and one of four threads; one of these was taken back again."""
-    log = OperationLog(tmp_path / "log")
-    log.append(operation(1, number=4))
-    log.append(operation(2, number=2, undoes=operation(1).op))
-    log.append(operation(3, number=2, undoes=operation(1).op))
-    assert {int(one.op, 16): one.undone_by for one in operations(log)}[1] == operation(3).op
-    log.append(operation(4, number=1, undoes=operation(3).op))
-    assert {int(one.op, 16): one.undone_by for one in operations(log)}[1] is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -119,18 +92,6 @@ def test_several_processes_at_once_lose_nothing(tmp_path: Path, sample: Path) ->
     assert sorted(one["threads"][0] for one in newest) == sorted(names)
     for one in newest:
         assert ckpt("-s", sample, "undo", one["op"], "--yes").code == 0
-    assert rows_of(sample) == before
-
-
-def test_a_copy_that_was_recorded_under_its_former_name_is_taken_back(sample: Path) -> None:
-    before = rows_of(sample)
-    assert ckpt("-s", sample, "copy", TRIP, "--as", "new", "--yes").code == 0
-    path = state() / "log.ndjson"
-    text = path.read_text()
-    assert text.count('"action":"copy"') == 1
-    path.write_text(text.replace('"action":"copy"', '"action":"threads copy"'))
-    assert ops(sample)[0]["action"] == "threads copy"
-    assert ckpt("-s", sample, "undo", "new", "--yes").code == 0
     assert rows_of(sample) == before
 
 
@@ -170,20 +131,6 @@ def test_a_run_killed_after_its_line_is_not_recorded_twice(sample: Path) -> None
     assert not left.exists()
 
 
-def test_a_killed_run_that_did_nothing_is_forgotten(sample: Path, tmp_path: Path) -> None:
-    before = tmp_path / "before.db"
-    with closing(sqlite3.connect(sample)) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    shutil.copyfile(sample, before)
-    _, left = killed(sample)
-    (state() / "log.ndjson").unlink()
-    for suffix in ("-wal", "-shm"):
-        Path(f"{sample}{suffix}").unlink(missing_ok=True)
-    shutil.copyfile(before, sample)
-    assert ops(sample) == []
-    assert not left.exists()
-
-
 def test_what_another_process_still_runs_is_left_alone(sample: Path) -> None:
     log = OperationLog.of_user()
     planned = operation(7, number=0)
@@ -192,27 +139,3 @@ def test_what_another_process_still_runs_is_left_alone(sample: Path) -> None:
     assert ops(sample) == []
     assert (log.folder / "running" / f"{planned.op}.ndjson").exists()
     journal.close(keep=False)
-
-
-def test_many_threads_are_taken_back_between_two_signals(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = rows_of(sample)
-    names = ["refund-4711", "weekly-digest", "nightly-report"]
-    words = ["threads", "delete", *names, "--archive", str(tmp_path / "archive"), "--yes"]
-    assert ckpt("-s", sample, *words).code == 0
-    carry_out = Work.carry_out
-
-    def stopped(*args: Any) -> Any:
-        done = carry_out(*args)
-        signal.raise_signal(signal.SIGTERM)
-        return done
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Work, "carry_out", stopped)
-        assert ckpt("-s", sample, "undo", "--yes").code == 7
-    undo, deletion = ops(sample)
-    assert (undo["number"], undo["ended"]) == (1, "received SIGTERM")
-    assert deletion["undoable"]
-    assert ckpt("-s", sample, "undo", "--yes").code == 0
-    assert rows_of(sample) == before

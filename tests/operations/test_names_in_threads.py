@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.screen import Seat, sit
-from ckpt_cli.operations.log import Operation, OperationLog
 from tests.kit.command import ckpt
 
 KYOTO = "trip-to-kyoto"
@@ -67,18 +66,6 @@ def test_the_screen_names_it(rolled_back: Path) -> None:
     sit(rolled_back, look, size=(120, 60))
 
 
-def test_an_operation_that_was_undone_offers_no_undo(sample: Path) -> None:
-    run(sample, "rollback", KYOTO, "~2", "--yes")
-    run(sample, "undo", KYOTO, "--yes")
-    undo, rollback = run(sample, "show", "--long", KYOTO)["operations"]
-    assert (undo["action"], rollback["undone_by"]) == ("undo", undo["op"])
-    run(sample, "rollback", KYOTO, "~2", "--yes")
-    for number in range(4):
-        run(sample, "rollback", KYOTO, f"~{number + 2}", "--yes")
-    shown = run(sample, "show", "--long", KYOTO)["operations"]
-    assert [one["action"] for one in shown] == ["rollback"] * 5
-
-
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_without_its_log_the_metadata_tells_the_reason(
     rolled_back: Path, *, is_folder: bool
@@ -93,22 +80,6 @@ def test_without_its_log_the_metadata_tells_the_reason(
     assert "operation" not in run(rolled_back, "history", KYOTO)[0]
     drawn = ckpt("-s", rolled_back, "show", KYOTO, "--tree").out
     assert "  reason: wrong\\x1b[2J hotel\n" in drawn
-
-
-def test_the_log_is_read_only_for_checkpoints_of_ckpt(
-    rolled_back: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[OperationLog] = []
-
-    def newest_first(log: OperationLog) -> list[Operation]:
-        read.append(log)
-        return []
-
-    monkeypatch.setattr(OperationLog, "newest_first", newest_first)
-    run(rolled_back, "history", "refund-4711")
-    assert read == []
-    run(rolled_back, "history", KYOTO)
-    assert len(read) == 1
 
 
 def test_a_redacted_answer_has_no_reason(rolled_back: Path) -> None:

@@ -1,7 +1,6 @@
 """`ckpt ops`: what is listed, shown, undone and redone, and what is refused."""
 
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from tests.kit.agents.steps import config_of, fill, graph_of
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.rows import rows_of
-from tests.kit.terminal import ckpt_in_terminal
 
 TRIP, REFUND = "trip-to-kyoto", "refund-4711"
 
@@ -320,12 +318,3 @@ def test_the_plan_and_the_question_name_the_operation(
 def test_the_former_names_lead_to_the_new_ones(store: Path, old: str, new: str) -> None:
     refused = ckpt("-s", store, "ops", old, "3f2a")
     assert (refused.code, f"hint: use `ckpt {new}`" in refused.err) == (2, True)
-
-
-def test_the_number_of_threads_is_listed_at_any_width(store: Path) -> None:
-    words = ["purge", "--match", "*", "--include-pending", "--include-error"]
-    number = done(store, *words, "-o", "json").json["removed"]["threads"]
-    assert number > 3
-    for width in (40, 200):
-        _, shown = ckpt_in_terminal("-s", store, "ops", "list", width=width, height=99)
-        assert re.search(rf"count: {number}$|purge +{number} ", shown, re.MULTILINE), shown

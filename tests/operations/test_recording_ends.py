@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -14,18 +13,15 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.changes import RemovalBatch
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.apply import changes as apply_memory
 from ckpt_cli.apply import copy as restore
-from ckpt_cli.apply import purge
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.apply.recording import writable_store
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.operations import log as file_lock
-from ckpt_cli.operations.log import Journal
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.recorded_store import stored
 from tests.kit.savers.deerflow import memory, save
@@ -84,31 +80,6 @@ def test_a_purge_that_stops_is_recorded_with_what_it_removed(
     assert stored(sample) == first
 
 
-def test_a_thread_that_is_skipped_is_not_recorded(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    intend = Journal.intend
-
-    def used_meanwhile(journal: Journal, steps: Any) -> None:
-        intend(journal, steps)
-        with closing(sqlite3.connect(sample)) as db, db:
-            db.execute("DELETE FROM writes WHERE thread_id = ?", [REFUND])
-
-    monkeypatch.setattr(Journal, "intend", used_meanwhile)
-    assert ckpt("-s", sample, "threads", "delete", TRIP, REFUND, "--yes").code == 7
-    (one,) = recorded()
-    assert (one["threads"], one["number"]) == ([TRIP], 1)
-
-
-def test_a_failed_import_is_not_recorded(sample: Path, tmp_path: Path) -> None:
-    assert ckpt("-s", sample, "export", TRIP, "--to", tmp_path / "archive").code == 0
-    with closing(sqlite3.connect(sample)) as db, db:
-        db.execute("UPDATE writes SET value = 'other' WHERE thread_id = ?", [TRIP])
-    assert ckpt("-s", sample, "import", tmp_path / "archive", "--yes").code == 6
-    assert recorded() == []
-    assert not running()
-
-
 @pytest.mark.parametrize("is_done", [True, False])
 def test_what_became_of_a_change_after_a_lost_connection_the_next_run_finds_out(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
@@ -134,28 +105,6 @@ def test_what_became_of_a_change_after_a_lost_connection_the_next_run_finds_out(
     found = [(one["action"], one["threads"]) for one in recorded(sample)]
     assert found == [("import", [TRIP])] * is_done + [("threads delete", [TRIP])]
     assert not running()
-
-
-def test_a_removal_that_broke_in_the_middle_of_a_thread_the_next_run_finds_out(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on an engine without transactions."""
-
-    def remove_in_part(_: Any) -> None:
-        with closing(sqlite3.connect(sample)) as db, db:
-            oldest = "SELECT min(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
-            db.execute(f"DELETE FROM checkpoints WHERE checkpoint_id = ({oldest})", [TRIP])
-        raise StoreUnavailable("the connection was lost")
-
-    @contextmanager
-    def breaking(*_: Any) -> Iterator[Any]:
-        yield SimpleNamespace(remove=remove_in_part, removal_batch=RemovalBatch())
-
-    with monkeypatch.context() as patch:
-        patch.setattr(purge, "writable_store", breaking)
-        assert ckpt("-s", sample, "threads", "delete", TRIP, "--yes").code == 4
-    found = [(one["action"], one["threads"]) for one in recorded(sample)]
-    assert found == [("threads delete", [TRIP])]
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -236,31 +185,6 @@ def test_a_change_is_carried_out_where_it_cannot_be_recorded(folder: Path, name:
     assert ckpt("-s", "store.db", "ops", "list").code == 2
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_no_lock_of_the_store_is_held_while_a_change_is_recorded(
-    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried = []
-    changed = folder / ("other.db" if name == "copy" else "store.db")
-
-    def locked(called: Any) -> Any:
-        def then(journal: Journal, *words: Any, **named: Any) -> None:
-            with closing(sqlite3.connect(changed, timeout=0)) as db:
-                db.execute("BEGIN EXCLUSIVE")
-                tried.append(db)
-            called(journal, *words, **named)
-
-        return then
-
-    with closing(sqlite3.connect(folder / "store.db")) as db:
-        db.execute("PRAGMA journal_mode = DELETE")
-    for method in ("intend", "not_done"):
-        monkeypatch.setattr(Journal, method, locked(getattr(Journal, method)))
-    done = change(name)
-    assert done.code == 0, done.err
-    assert tried
-
-
 def test_what_is_recorded_is_private(folder: Path) -> None:
     before = os.umask(0)
     try:
@@ -303,10 +227,3 @@ def test_a_log_that_another_process_holds_does_not_stop_a_change(
     assert "another process keeps it locked" in done.err
     # The next run finds out what it did.
     assert [one["action"] for one in recorded(folder / "store.db")] == ["purge", "rollback"]
-
-
-def test_the_store_is_found_by_any_of_its_names(folder: Path) -> None:
-    assert change("rollback").code == 0
-    (folder / "link.db").symlink_to(folder / "store.db")
-    shutil.rmtree(folder / "archive")
-    assert ckpt("-s", folder / "link.db", "undo", "--yes").code == 0

@@ -100,12 +100,3 @@ def test_a_call_that_may_get_its_result_is_refused_alone_and_left_out_of_many(
     assert all("1 result is added" in one["mends"][0] for one in answer.json)
     for name in (*BROKEN, "sound"):
         assert set(results(graph, name)) == {"call-search", "call-book"}
-
-
-def test_values_are_hidden(graph: Any, path: Path) -> None:
-    words = ("-s", path, "--redact", "repair", "messages", "left", "--content", "secret")
-    for form in ("table", "json", "tsv"):
-        answer = ckpt(*words, "--dry-run", "-o", form)
-        assert answer.code == 0, answer.err
-        assert "secret" not in answer.out
-        assert "booked" not in answer.out

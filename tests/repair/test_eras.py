@@ -109,13 +109,3 @@ def test_a_lost_result_is_made_again(era: str, tmp_path: Path) -> None:
     else:
         assert ckpt("-s", path, "undo", "chat", "--yes").code == 0
         assert rows_of(path) == before
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_an_orphaned_result_is_removed(era: str, tmp_path: Path) -> None:
-    path = copy_store(FIXTURES / era / "store.db", tmp_path)
-    before, broken = rows_of(path), messages(path, "chat-edited")
-    repair(path, "chat-edited")
-    assert messages(path, "chat-edited") == [one for one in broken if message(one).role != "tool"]
-    assert ckpt("-s", path, "undo", "chat-edited", "--yes").code == 0
-    assert rows_of(path) == before

@@ -22,8 +22,8 @@ from tests.kit.command import apply_change, ckpt
 
 pytestmark = pytest.mark.nightly
 
-AGENT, ASKS = "agent.mjs", "asks.mjs"
-"""Scripts: an agent with tools, and a graph that asks two questions."""
+AGENT = "agent.mjs"
+"""An agent with tools."""
 THREAD = {"thread_id": "t", "checkpoint_ns": ""}
 _SECONDS = 60
 """After this time, a process that hangs is killed, and the test fails."""
@@ -31,9 +31,8 @@ _SECONDS = 60
 
 @pytest.fixture(scope="session")
 def library(langgraph_js: Path) -> Path:
-    """A folder with the scripts."""
-    for name in (AGENT, ASKS):
-        shutil.copy(Path(__file__).parent / name, langgraph_js)
+    """A folder with the script."""
+    shutil.copy(Path(__file__).parent / AGENT, langgraph_js)
     return langgraph_js
 
 
@@ -44,10 +43,8 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def run(
-    library: Path, verb: str, url: str, config: Any = THREAD, text: str = "", script: str = AGENT
-) -> Any:
-    words = ["node", script, verb, url, json.dumps(config), text]
+def run(library: Path, verb: str, url: str, config: Any = THREAD, text: str = "") -> Any:
+    words = ["node", AGENT, verb, url, json.dumps(config), text]
     done = subprocess.run(words, cwd=library, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -111,17 +108,3 @@ def test_a_killed_agent_goes_on(library: Path, url: str) -> None:
     ended = run(library, "resume", url, dict(made.configurable or {}))
     assert ended[:-1] == mended
     assert len(run(library, "send", url, text="use quick and slow")) == len(ended) + 5
-
-
-def test_the_second_question_is_asked_again(library: Path, postgres_url: str) -> None:
-    def asks(verb: str, config: Any, word: str = "") -> Any:
-        return run(library, verb, postgres_url, config, word, ASKS)
-
-    assert asks("drive", {"thread_id": "t"})["asked"] == ["second?"]
-    done = ckpt("-s", postgres_url, "repair", "writes", "t", "--yes", "-o", "json")
-    assert done.code == 0, done.err
-    config = done.json["configurable"]
-    assert asks("resume", config)["asked"] == ["second?"]
-    answer = asks("answer", config, "no")
-    assert answer["log"] == ["yes and no", "paid"]
-    assert answer["ran"] == ["ask"]

@@ -230,10 +230,8 @@ def test_an_update_that_is_not_merged_yet_is_kept(store: Harness) -> None:
 _CALL: Any = {"type": "function_call", "id": "fc", "call_id": "c", "name": "look", "arguments": ""}
 _FORMS: dict[str, Any] = {
     "responses": {"content": [_CALL]},
-    "twice": {"content": [_CALL], "tool_calls": [{"name": "look", "args": {}, "id": "c"}]},
     "custom": {"content": [{**_CALL, "type": "custom_tool_call", "input": "?"}]},
     "anthropic": {"content": [{"type": "tool_use", "id": "c", "name": "look", "input": {}}]},
-    "blocks": {"content_blocks": [{"type": "tool_call", "id": "c", "name": "look", "args": {}}]},
     "invalid": {
         "content": "",
         "invalid_tool_calls": [{"name": "look", "args": "{", "id": "c", "error": None}],
@@ -264,16 +262,6 @@ def test_a_call_in_the_form_of_any_provider_gets_its_result(store: Harness) -> N
         assert result.type == ("function" if form == "function" else "tool")
         output = [{"type": "custom_tool_call_output", "output": CONTENT}]
         assert result.content == (output if form == "custom" else CONTENT)
-
-
-def test_a_run_in_flight_is_left_alone(store: Harness) -> None:
-    """Its next node may repair the messages itself, as some agents do."""
-    one = AgentThread(store, "loop-running")
-    one.send("use ask")
-    given = {"messages": [HumanMessage("never mind")]}
-    one.graph.invoke(given, config_of(one.thread_id), interrupt_before=["model"])
-    assert one.findings(timedelta(minutes=1)) == []
-    assert [found.code for found in one.findings()] == ["tool-call-unanswered"]
 
 
 def test_a_message_that_was_added_before_the_tools_ran_is_no_fault(store: Harness) -> None:
@@ -307,21 +295,3 @@ def test_a_call_that_only_the_application_may_answer_is_an_info(store: Harness) 
     result = one.messages()[-1]
     assert (result.type, result.tool_call_id, result.status) == ("tool", "call-x", "error")
     assert one.findings() == []
-
-
-def test_an_older_checkpoint_can_be_repaired(store: Harness) -> None:
-    one = AgentThread(store, "loop-older")
-    one.send("use ask")
-    with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
-        one.send("never mind")
-    with one.reader() as reader:
-        target = str(reader.head(""))
-    one.repair()
-    one.graph.invoke(None, config_of(one.thread_id))
-    with one.reader() as reader:
-        now = datetime.now(UTC)
-        plan = plan_message_repair(reader, reader.store, target, now, content="", force=False)
-    assert (plan.main.forked_from, plan.abandoned) == (target, 2)
-    apply_change(store.url, plan.change)
-    check_pairs(one.messages())
-    assert [message.content for message in one.messages()][2] == CONTENT

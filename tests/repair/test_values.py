@@ -119,13 +119,6 @@ def test_an_older_checkpoint_is_left_alone(path: Path, channel: str) -> None:
     assert rows_of(path) == before
 
 
-def test_a_readable_value_is_left_alone(path: Path) -> None:
-    damage(path, lambda stored: stored.update(mood="another"))
-    answer = repair(path, "--yes")
-    assert answer.code == 3
-    assert "nothing to repair" in answer.err
-
-
 def test_a_body_that_cannot_be_decoded_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         head = "(SELECT max(checkpoint_id) FROM checkpoints)"

@@ -62,17 +62,6 @@ def test_a_subgraph_asks_again_from_its_first_question(saver: SqliteSaver, path:
     assert two.ran == ["ask"]
 
 
-def test_an_open_question_needs_no_repair(saver: SqliteSaver, path: Path) -> None:
-    two = Two(saver)
-    two.graph.invoke({"log": []}, CONFIG)
-    assert ckpt("-s", path, "repair", "writes", "t", "--yes").code == 3
-    two.graph.invoke(Command(resume="yes"), CONFIG)
-    two.graph.invoke(Command(resume="no"), CONFIG)
-    answer = ckpt("-s", path, "repair", "writes", "t", "--yes")
-    assert answer.code == 3
-    assert "nothing to repair" in answer.err
-
-
 def test_an_answer_that_nobody_asked_for_is_dropped_after_a_while(
     saver: SqliteSaver, path: Path
 ) -> None:
@@ -162,29 +151,3 @@ def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
     assert asked(form.graph.invoke(None, config)) == ["age?"]
     assert form.ran == ["age"]  # the result of `pay` is kept
     assert "40 years" in form.answer("40")["log"]
-
-
-def test_an_answer_beside_a_failure_of_another_kind_is_said_to_be_used_again(
-    saver: SqliteSaver, path: Path
-) -> None:
-    """The mail server was down: the same answer is right for the next try."""
-    is_down = True
-
-    def send(_: State) -> dict[str, Any]:
-        to = interrupt("to whom?")
-        if is_down:
-            raise ConnectionError("smtp down")
-        return {"log": [f"mail to {to}"]}
-
-    builder: Any = StateGraph(State)
-    builder.add_node("send", send)
-    builder.add_edge(START, "send")
-    graph = builder.compile(checkpointer=saver)
-    graph.invoke({"log": []}, CONFIG)
-    with pytest.raises(ConnectionError):
-        graph.invoke(Command(resume="anna"), CONFIG)
-    resume = ckpt("-s", path, "show", "t", "-o", "json").json["resume"]
-    assert (resume["runs"], resume["answered"]) == (["send"], ["send"])
-    assert "stored_answer" not in resume
-    is_down = False
-    assert graph.invoke(None, CONFIG)["log"] == ["mail to anna"]

@@ -1,7 +1,6 @@
 """What `ckpt purge` takes, refuses and says."""
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -14,8 +13,6 @@ import psycopg
 import pytest
 
 from ckpt_backends.postgres import connect as catalog
-from ckpt_cli.core.retention import PurgeSums, RemovalSum
-from ckpt_cli.render.purge import question
 from tests.kit.agents.steps import fill, graph_of
 from tests.kit.command import ckpt, first_now
 from tests.kit.servers import Server, postgres_database
@@ -177,39 +174,14 @@ def test_a_plan_says_why_each_thread_goes(store: Path) -> None:
     assert one["reason"] == "keeps 2 of 6: newest"
 
 
-def test_a_failed_thread_is_kept_unless_it_is_included(store: Path) -> None:
-    words = ["-s", str(store), "purge", "--match", "*-import"]
-    kept = ckpt(*words, "--dry-run", "-o", "table").out
-    assert "Would remove nothing." in kept
-    assert "Would keep 1 thread (invoice-import): its last step failed" in kept
-    assert "to remove: --include-error" in kept
-    assert ckpt(*words, "--status", "error", "--yes", "-o", "json").json["threads"] == []
-    assert "invoice-import" in ids(store)
-    assert ckpt(*words, "--include-error", "--yes").code == 0
-    assert "invoice-import" not in ids(store)
-
-
-def test_plans_and_reports_say_what_is_removed_in_numbers(store: Path) -> None:
-    words = ["-s", str(store), "purge", "--match", "*-report", "--keep-last", "2", "-o", "table"]
-    assert "\nWould prune 1 thread: 4 checkpoints, " in ckpt(*words, "--dry-run").out
-    assert ckpt(*words, "--yes").out.startswith("Pruned 1 thread: 4 checkpoints, ")
-    sums = PurgeSums(removed=RemovalSum(3, 15, 40, 0, 15360), pruned=RemovalSum(1, 2, 0, 0, 10))
-    threads = "3 threads (15 checkpoints, 15 KiB) and prune 1 thread (2 checkpoints, 10 B)"
-    assert question(sums) == f"Remove {threads}?"
-
-
-def test_a_dry_run_of_an_import_ends_as_the_import_would(store: Path, tmp_path: Path) -> None:
+def test_an_import_leaves_alone_what_has_different_contents(store: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
+    kept.mkdir()
+    words = ["-s", str(store), "import", str(kept)]
+    empty = ckpt(*words, "--yes")
+    assert (empty.code, "no bundles" in empty.err) == (3, True)
     names = ["weekly-digest", "nightly-report"]
-    assert ckpt("-s", store, "threads", "delete", *names, "--archive", kept, "--yes").code == 0
-    words = ["-s", str(store), "import", str(kept), "-o", "json"]
-    planned = ckpt(*words, "--dry-run").json
-    assert not set(names) & ids(store)
-    assert ckpt(*words, "--yes").json == planned
-    assert {one["thread_id"] for one in planned} == set(names)
-    assert all(one["added"] == one["rows"] and one["there"] == 0 for one in planned)
-    again = ckpt(*words, "--dry-run").json
-    assert all(one["there"] == one["rows"] for one in again)
+    assert ckpt("-s", store, "export", *names, "--to", kept).code == 0
     for damaged, code in ((names[:1], 7), (names, 6)):
         with closing(sqlite3.connect(store)) as connection, connection:
             for name in damaged:
@@ -220,22 +192,6 @@ def test_a_dry_run_of_an_import_ends_as_the_import_would(store: Path, tmp_path: 
             answer = ckpt(*words, how)
             assert (answer.code, "exists with different contents" in answer.err) == (code, True)
             assert ("would not be restored" in answer.err) == (how == "--dry-run" and code == 7)
-
-
-def test_threads_are_exported_to_a_folder_in_each_format(store: Path, tmp_path: Path) -> None:
-    (tmp_path / "bundle").mkdir()
-    refused = ckpt("-s", store, "import", tmp_path / "bundle", "--yes")
-    assert (refused.code, "no bundles" in refused.err) == (3, True)
-    names = ["weekly-digest", "nightly-report"]
-    for kind in ("bundle", "jsonl"):
-        words = ["export", *names, "--format", kind, "--to", tmp_path / kind, "-o", "json"]
-        found = ckpt("-s", store, *words).json
-        assert [one["thread_id"] for one in found] == names
-        assert {Path(one["file"]) for one in found} == set((tmp_path / kind).iterdir())
-    lines = Path(found[0]["file"]).read_text().splitlines()
-    printed = ckpt("-s", store, "export", names[0], "--format", "jsonl").out.splitlines()
-    assert lines == printed
-    assert len(lines) == found[0]["rows"]
 
 
 @pytest.mark.usefixtures("heeded_signals")
@@ -278,21 +234,3 @@ def test_a_locked_table_is_waited_for_and_then_left(
             refused = ckpt("-s", url, "threads", "delete", "a", "--yes")
         assert (refused.code, "lock" in refused.err) == (4, True)
         assert ckpt("-s", url, "threads", "delete", "a", "--yes").code == 0
-
-
-def test_the_help_ends_with_a_crontab_line_that_works(store: Path, tmp_path: Path) -> None:
-    lines = [text.strip() for text in ckpt("purge", "--help").out.splitlines()]
-    (line,) = [text for text in lines if text.startswith("17 3 * * *")]
-    command = line.split("* * *", 1)[1].split()
-    assert command[0] == "ckpt"
-    (tmp_path / "ckpt.toml").write_text('[stores.prod]\nurl = "store.db"\n')
-    done = subprocess.run(
-        [sys.executable, "-m", "ckpt_cli", *command[1:]],
-        cwd=store.parent,
-        env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")

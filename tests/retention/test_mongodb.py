@@ -1,8 +1,6 @@
 """Removing on MongoDB: others that write meanwhile, what a broken run left, standalone servers."""
 
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -18,15 +16,12 @@ from langgraph.graph import StateGraph
 from langgraph.types import interrupt
 from pymongo.client_session import ClientSession
 
-from ckpt_backends.archive import check_bundle
-from ckpt_backends.changes import GONE
 from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
 from ckpt_backends.mongodb.engine import write as removing
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
-from ckpt_cli.plans.purge import plan_named
 from tests.kit.agents.steps import State, config_of, graph_of
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.savers.mongodb import Place as MongoPlace
@@ -34,7 +29,6 @@ from tests.kit.servers import Server, mongodb_database, start_mongodb
 
 pytestmark = pytest.mark.engines
 
-OLD = "1ef00000-0000-6000-8000-000000000000"
 TABLES = ("checkpoints", "checkpoint_writes")
 
 
@@ -54,12 +48,6 @@ class Place(MongoPlace):
         match = {"thread_id": thread_id}
         return [self.database[table].count_documents(match) for table in TABLES]
 
-    def writes_of_nobody(self, thread_id: str, checkpoint_id: str) -> None:
-        one = self.database["checkpoint_writes"].find_one({}, {"_id": 0})
-        self.database["checkpoint_writes"].insert_one(
-            {**one, "thread_id": thread_id, "checkpoint_id": checkpoint_id}
-        )
-
     def delete(self, *threads: str, url: str = "") -> CommandResult:
         return ckpt("-s", url or self.url, "threads", "delete", *threads, "--yes")
 
@@ -72,24 +60,25 @@ def place(mongodb_server: Server) -> Iterator[Place]:
         found.client.close()
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A server without transactions."""
-    server = start_mongodb("--standalone")
+def served(*words: str) -> Iterator[Place]:
+    """Start a server, and yield a database of it."""
+    server = start_mongodb(*words)
     found = Place(server.at("agents"))
     yield found
     found.client.close()
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Place]:
+    """A server without transactions."""
+    yield from served("--standalone")
 
 
 @pytest.fixture
 def of_its_own() -> Iterator[Place]:
     """A server on which transactions of others can be ended."""
-    server = start_mongodb("--log-level", "ERROR")
-    found = Place(server.at("agents"))
-    yield found
-    found.client.close()
-    server.stop()
+    yield from served("--log-level", "ERROR")
 
 
 def before_delete(patch: pytest.MonkeyPatch, number: int, act: Callable[[], object]) -> None:
@@ -121,33 +110,6 @@ def test_what_an_agent_adds_meanwhile_stays_with_all_before_it(
     items = graph_of(place.saver()).get_state(config_of("trip")).values["items"]
     assert len(items) == 6
     assert len(list(place.saver().list(config_of("trip")))) == 8
-
-
-def test_of_two_runs_that_collide_one_removes(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.fill("a", "b")
-    with open_store(place.url) as store:
-        plan = [one.removal for one in plan_named(store, {"a": "", "b": ""})]
-    turned_away, ended = threading.Event(), list[Any]()
-
-    def second_run() -> None:
-        with open_writable(parse_url(place.url)) as writable:
-            ended.extend(writable.remove(plan))
-
-    def collide() -> None:
-        second.start()
-        assert turned_away.wait(30)
-
-    second = threading.Thread(target=second_run)
-    monkeypatch.setattr(time, "sleep", lambda _: turned_away.set())
-    before_delete(monkeypatch, 2, collide)
-    with open_writable(parse_url(place.url)) as writable:
-        first = writable.remove(plan)
-    second.join()
-    assert [one.skipped for one in first] == ["", ""]
-    assert [one.skipped for one in ended] == [GONE, GONE]
-    assert place.documents() == {}
 
 
 def test_a_commit_of_which_no_answer_came_is_not_called_undone(
@@ -216,39 +178,6 @@ def test_a_lock_of_others_is_waited_for_and_then_left(
     assert place.documents() == {}
 
 
-def test_what_is_left_of_a_thread_without_checkpoints(place: Place) -> None:
-    place.fill("trip", "gone")
-    place.database["checkpoints"].delete_many({"thread_id": "gone"})
-    place.writes_of_nobody("trip", OLD)
-    place.writes_of_nobody("nobody", OLD)
-    words = ["-s", place.url, "gc", "--scope", "writes", "--yes", "-o", "json"]
-    found = {one["thread_id"]: one["writes"] for one in ckpt(*words).json["threads"]}
-    assert found == {"trip": 1, "nobody": 1}
-    left = place.count("gone")[1]
-    assert ckpt(*words, "--grace", "0s").json["removed"]["rows"]["checkpoint_writes"] == left > 0
-    place.writes_of_nobody("nobody", OLD)
-    receipt = place.delete("nobody", "-o", "json").json
-    assert receipt["before"]["writes"] == 1
-    assert receipt["after"] == {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
-    assert place.count("nobody") == [0, 0]
-    assert place.delete("nobody").code == 3
-    assert list(place.saver().list(config_of("trip"))) != []
-
-
-def test_a_thread_that_is_stored_under_a_number(place: Place) -> None:
-    place.fill("42", "7")
-    for table in TABLES:
-        place.database[table].update_many({"thread_id": "42"}, {"$set": {"thread_id": 42}})
-    with open_store(place.url) as store:
-        assert store.sizes(["42", "7", "8"]) == [store.size(one) for one in ("42", "7", "8")]
-    place.writes_of_nobody("7", OLD)
-    assert ckpt("-s", place.url, "purge", "--keep-last", "1", "--yes").code == 0
-    assert (place.count(42), place.count("7")) == ([1, 0], [1, 1])
-    assert place.delete("42").code == 0
-    assert place.count(42) == [0, 0]
-    assert place.count("7") == [1, 1]
-
-
 def test_a_collation_lets_no_neighbour_go(place: Place) -> None:
     for table in TABLES:
         place.database.create_collection(table, collation={"locale": "en", "strength": 1})
@@ -265,33 +194,6 @@ def test_a_collation_lets_no_neighbour_go(place: Place) -> None:
     assert place.documents() == {"User": user}
     assert place.delete("user").code == 3
     assert place.documents() == {"User": user}
-
-
-def test_a_list_of_threads_does_not_go_with_one_of_them(place: Place) -> None:
-    """No saver stores such lists; MongoDB finds them where one of their threads is asked for."""
-    place.fill("a", "b")
-    for table in TABLES:
-        place.database[table].update_many({"thread_id": "b"}, {"$set": {"thread_id": ["a", "b"]}})
-    lists = place.count("b")
-    assert place.delete("a").code == 0
-    assert place.count("a") == place.count("b") == lists != [0, 0]
-
-
-def test_archives_fit_collections_of_any_name(place: Place, tmp_path: Path) -> None:
-    place.fill("trip")
-    assert ckpt("-s", place.url, "export", "trip", "--to", tmp_path).code == 0
-    (bundle,) = tmp_path.iterdir()
-    found = check_bundle(bundle)
-    assert (found.header.layout, set(found.counts)) == ("mongodb", set(TABLES))
-    before = place.documents()
-    for table in TABLES:
-        place.database[table].rename(table.replace("checkpoint", "agent_state"))
-    url = f"{place.url}?collection=agent_states&writes_collection=agent_state_writes"
-    assert place.delete("trip", url=url).code == 0
-    assert ckpt("-s", url, "import", bundle, "--yes").code == 0
-    for table in TABLES:
-        place.database[table.replace("checkpoint", "agent_state")].rename(table)
-    assert place.documents() == before
 
 
 @pytest.mark.parametrize("kind", ["place", "alone"])

@@ -1,6 +1,5 @@
 """Changes single rows of a store by its driver, as a broken disk, a script or a person would."""
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -24,8 +23,6 @@ KEY = b"0123456789abcdef"
 """The key of encrypted threads."""
 SPOILT = b"\xc1 spoilt"
 """Bytes that no serializer writes; as msgpack and as JSON they cannot be decoded."""
-OLD_ID = "1b21dd21-3814-6000-8000-0123456789ab"
-"""The id of a checkpoint of the year 1998."""
 ANY_VALUE = "00000000000000000000000000000099.0.1234567890123456"
 """A version that no checkpoint names."""
 Typed = tuple[str, bytes]
@@ -60,10 +57,6 @@ class Planter(ABC, Generic[H]):
 
     spoils_values: ClassVar[bool] = True
     """Whether a single value can be undecodable."""
-    spoils_metadata: ClassVar[bool] = True
-    """Whether metadata can be undecodable beside a sound body."""
-    is_python: ClassVar[bool] = True
-    """Whether LangGraph's Python saver reads and writes the rows."""
     garbage: ClassVar[Any] = ormsgpack.Ext(5, b"\xc1")
     """A value that the saver's serializer writes, but cannot decode."""
     dangerous: ClassVar[Any] = ormsgpack.Ext(0, ormsgpack.packb(("os", "system", "true")))
@@ -71,10 +64,6 @@ class Planter(ABC, Generic[H]):
 
     def __init__(self, harness: H) -> None:
         self.harness = harness
-
-    def copy(self, thread_id: str, new_id: str) -> None:
-        """Copy a thread."""
-        self.harness.copy(thread_id, new_id)
 
     def places(self, thread_id: str, checkpoint_ns: str = "") -> list[Place]:
         """Return the checkpoints of a namespace, the saver's head first."""
@@ -206,10 +195,6 @@ class Planter(ABC, Generic[H]):
 
     # A checkpoint more
 
-    def remember(self, call: Place) -> Place:
-        """Store what a subgraph was called with as if it had `checkpointer=True`."""
-        raise NotImplementedError
-
     def put(self, parent: Place, checkpoint_id: str, source: str, **values: Any) -> Place:
         """Store a child of a checkpoint by the official saver, with some values replaced."""
         saver = self.harness.kept_saver
@@ -236,11 +221,6 @@ class Planter(ABC, Generic[H]):
         return self.put(head, id_at(24 * 3600), "loop")
 
 
-def in_json(change: Callable[[Any], Any]) -> Callable[[Typed], Typed]:
-    """Return a change of what is stored as JSON."""
-    return lambda typed: (typed[0], json.dumps(change(json.loads(typed[1]))).encode())
-
-
 _EPOCH = 0x01B21DD213814000
 """The beginning of Unix time in units of 100 ns since 1582."""
 
@@ -255,16 +235,17 @@ def id_at(seconds: float, step: int = 0) -> str:
 
 def id_before(checkpoint_id: str) -> str:
     """Return an id that is a millisecond older."""
-    number = UUID(checkpoint_id).int
-    ticks = (number >> 80 << 12 | number >> 64 & 0xFFF) - 10_000
-    high = (ticks >> 12 << 16) | 0x6000 | (ticks & 0xFFF)
-    return str(UUID(int=high << 64 | number & (1 << 64) - 1))
+    return _moved(checkpoint_id, -10_000)
 
 
 def id_after(checkpoint_id: str) -> str:
     """Return an id that is a tenth of a millisecond newer."""
+    return _moved(checkpoint_id, 1_000)
+
+
+def _moved(checkpoint_id: str, by: int) -> str:
     number = UUID(checkpoint_id).int
-    ticks = (number >> 80 << 12 | number >> 64 & 0xFFF) + 1_000
+    ticks = (number >> 80 << 12 | number >> 64 & 0xFFF) + by
     high = (ticks >> 12 << 16) | 0x6000 | (ticks & 0xFFF)
     return str(UUID(int=high << 64 | number & (1 << 64) - 1))
 

@@ -1,17 +1,17 @@
 """The catalogue of faults: how each is planted, and the row that `ckpt doctor` must name."""
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from ckpt_backends.model import NULL_TASK_ID
-from tests.kit.command import ckpt
-from tests.kit.planting.base import OLD_ID, Place, Planter, id_after, id_before
-from tests.kit.planting.messages import again, copied, emptying, kind_of, reworded
+from tests.kit.planting.base import Place, Planter, id_after, id_before
+from tests.kit.planting.messages import again, emptying, kind_of, reworded
 
 CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
-CALLING, DELTA, FORKED = "subgraph", "delta-rarely", "fork-chat"
+CALLING, DELTA = "subgraph", "delta-rarely"
 REMEMBERING = "subgraph-stateful"
 THREADS = frozenset({CHAT, ASKING, WAITING, CALLING, DELTA, REMEMBERING})
 """The scenarios of which copies are damaged."""
@@ -30,8 +30,6 @@ class Named:
     task_id: str | None = None
     in_depth: Place | None = None
     """The checkpoint that `--deep` names, if it is another."""
-    level: str = ""
-    """The severity, if it is not that of the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,7 @@ class PlantedFault:
     follows: frozenset[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
     needs: frozenset[str] = frozenset()
-    """What a layout must store: `writes`, `bodies`, `inner values`, `deltas` or `documents of
-    javascript`; or `spoilt values` or `spoilt metadata`, where one of these can be
+    """`inner values`, where values are stored in bodies, or `spoilt values`, where one can be
     undecodable alone."""
 
 
@@ -115,62 +112,35 @@ SPOIL_METADATA = damage(lambda rows, at: rows.spoil_metadata(at))
 ANSWER = damage(lambda rows, at: rows.put_writes(at, [("__resume__", "yes")], NULL_TASK_ID))
 GONE = {"parent-missing", "value-orphaned", "index-stale"}
 """What follows if a checkpoint is removed from the middle."""
-INNER = {"writes", "bodies", "inner values"}
 fault_at("value-missing", "removed at the head", follows={"tool-result-orphaned"})(FORGET)
 fault_at("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})(SPOIL)
 fault_at("value-unreadable", "bytes in the history", needs={"spoilt values"}, at=5)(SPOIL)
-fault_at("state-mismatch", "a value removed", needs=INNER, at=5)(FORGET)
+fault_at("state-mismatch", "a value removed", needs={"inner values"}, at=5)(FORGET)
 for where, at, deep in (("at the head", 0, False), ("in the history", 5, True)):
-    add = fault_at("body-unreadable", f"bytes {where}", deep=deep, needs={"bodies"}, at=at)
-    add(SPOIL_BODY)
-    needs = {"spoilt metadata"}
-    add = fault_at("body-unreadable", f"metadata {where}", deep=deep, needs=needs, at=at)
-    add(SPOIL_METADATA)
+    fault_at("body-unreadable", f"bytes {where}", deep=deep, at=at)(SPOIL_BODY)
+    fault_at("body-unreadable", f"metadata {where}", deep=deep, at=at)(SPOIL_METADATA)
 fault_at("resume-stale", "an answer to no question", thread=WAITING, deep=False)(ANSWER)
 fault_at("answer-unused", "an answer to a thread that asks nothing", deep=False)(ANSWER)
 fault_at("write-orphaned", "a checkpoint removed", deep=False, follows=GONE, at=6)(
     damage(lambda rows, at: rows.remove(at))
 )
 
+
 # Values and bodies
 
 
-@fault_at("value-unreadable", "bytes of a question", thread=ASKING, needs={"writes", "bodies"})
+@fault_at("value-unreadable", "bytes of a question", thread=ASKING)
 def _question_unreadable(rows: Planter[Any], head: Place) -> Named:
     return Named(head, "__interrupt__", rows.spoil_write(head, "__interrupt__"))
 
 
-@fault_at(
-    "value-unreadable", "bytes of a write", follows={"state-mismatch"}, needs={"writes"}, at=5
-)
+@fault_at("value-unreadable", "bytes of a write", follows={"state-mismatch"}, at=5)
 def _write_unreadable(rows: Planter[Any], child: Place) -> Named:
     place = rows.writes_place(child)
     return Named(place, "messages", rows.spoil_write(place, "messages"))
 
 
-@fault_at(
-    "body-unreadable",
-    "no versions at the head",
-    deep=False,
-    follows={"state-mismatch"},
-    needs={"bodies"},
-)
-def _versions_missing(rows: Planter[Any], head: Place) -> Named:
-    body = dict(rows.body(head))
-    del body["channel_versions"]
-    rows.set_body(head, body)
-    return Named(head)
-
-
-@fault_at("state-mismatch", "a write changed", needs={"writes"}, at=5)
-def _write_changed(rows: Planter[Any], child: Place) -> Named:
-    rows.set_write(
-        rows.writes_place(child), "messages", lambda found: [reworded(one) for one in found]
-    )
-    return Named(child, "messages")
-
-
-@fault_at("state-mismatch", "a value changed", needs={"writes"})
+@fault_at("state-mismatch", "a value changed")
 def _value_changed(rows: Planter[Any], head: Place) -> Named:
     *others, last = rows.value(head, "messages")
     rows.set_value(head, "messages", [*others, reworded(last)])
@@ -197,23 +167,6 @@ def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
     return Named(found[0], "messages", in_depth=found[7])
 
 
-@fault(
-    "delta-unanchored",
-    "a checkpoint copied alone",
-    thread=NEW,
-    deep=False,
-    follows={"delta-unanchored"},
-    needs={"writes", "deltas"},
-)
-def _copied_alone(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(DELTA)[0]
-    found = rows.harness.kept_saver.get_tuple(head.config)
-    config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-    versions = found.checkpoint["channel_versions"]
-    rows.harness.kept_saver.put(config, found.checkpoint, found.metadata, versions)
-    return Named(Place(thread_id, "", head.checkpoint_id), "messages")
-
-
 @fault("state-by-library", "all messages removed", thread=DELTA, deep=False)
 def _all_removed(rows: Planter[Any], thread_id: str) -> Named:
     head, _, answered, *_ = rows.places(thread_id)
@@ -226,13 +179,6 @@ def _all_removed(rows: Planter[Any], thread_id: str) -> Named:
 def _dangerous_value(rows: Planter[Any], head: Place) -> Named:
     rows.set_value(head, "messages", [*rows.value(head, "messages"), rows.dangerous])
     return Named(head, "messages")
-
-
-@fault("type-dangerous", "a write in the history", follows={"state-mismatch"}, needs={"writes"})
-def _dangerous_write(rows: Planter[Any], thread_id: str) -> Named:
-    place = rows.writes_place(rows.places(thread_id)[5])
-    task_id = rows.set_write(place, "messages", lambda found: [*found, rows.dangerous])
-    return Named(place, "messages", task_id)
 
 
 # Conversations: a row of the head, changed by hand
@@ -266,7 +212,7 @@ def _call_removed(rows: Planter[Any], thread_id: str) -> Named:
 
 @fault("message-id-duplicate", "a message doubled", deep=False, follows={"state-mismatch"})
 def _message_doubled(rows: Planter[Any], thread_id: str) -> Named:
-    return _edit_messages(rows, thread_id, lambda found: [*found, copied(found[-1])])
+    return _edit_messages(rows, thread_id, lambda found: [*found, deepcopy(found[-1])])
 
 
 @fault("tool-call-repeated", "a call made again", deep=False, follows={"state-mismatch"})
@@ -280,9 +226,7 @@ def _called_again(rows: Planter[Any], thread_id: str) -> Named:
     return _edit_messages(rows, thread_id, change)
 
 
-@fault_at(
-    "messages-emptied", "an update without messages", follows={"state-mismatch"}, needs={"bodies"}
-)
+@fault_at("messages-emptied", "an update without messages", follows={"state-mismatch"})
 def _messages_emptied(rows: Planter[Any], head: Place) -> Named:
     child = rows.put(head, id_after(head.checkpoint_id), "update", messages=[])
     return Named(child, "messages")
@@ -305,7 +249,7 @@ class Mood(Enum):
     GOOD = "good"
 
 
-@fault_at("type-blocked", "a class of the application", types=True, needs={"writes"})
+@fault_at("type-blocked", "a class of the application", types=True)
 def _own_class(rows: Planter[Any], head: Place) -> Named:
     rows.put_writes(head, [("mood", Mood.GOOD)], TASK)
     return Named(head, "mood")
@@ -315,11 +259,7 @@ def _own_class(rows: Planter[Any], head: Place) -> Named:
 
 
 @fault(
-    "step-uncommitted",
-    "the head removed",
-    deep=False,
-    follows={"index-stale", "value-orphaned"},
-    needs={"writes"},
+    "step-uncommitted", "the head removed", deep=False, follows={"index-stale", "value-orphaned"}
 )
 def _head_removed(rows: Planter[Any], thread_id: str) -> Named:
     head, before, *_ = rows.places(thread_id)
@@ -327,45 +267,10 @@ def _head_removed(rows: Planter[Any], thread_id: str) -> Named:
     return Named(before)
 
 
-@fault(
-    "step-uncommitted",
-    "the writes of the last task added",
-    thread=ASKING,
-    deep=False,
-    follows={"index-stale"},
-    needs={"writes", "bodies"},
-)
-def _step_finished(rows: Planter[Any], thread_id: str) -> Named:
-    head = rows.places(thread_id)[0]
-    (task,) = ckpt("-s", rows.harness.url, "show", thread_id, "-o", "json").json["tasks"]
-    rows.put_writes(head, [("items", ["written"])], task["id"])
-    return Named(head)
-
-
-@fault(
-    "memory-of-abandoned-branch",
-    "a new branch from the first checkpoint",
-    thread=REMEMBERING,
-    needs={"bodies"},
-)
+@fault("memory-of-abandoned-branch", "a new branch from the first checkpoint", thread=REMEMBERING)
 def _branch_left(rows: Planter[Any], thread_id: str) -> Named:
     (ns,) = (one for one in rows.namespaces(thread_id) if one)
     memory = rows.places(thread_id, ns)[0]
-    head, *_, first = rows.places(thread_id)
-    rows.put(first, id_after(head.checkpoint_id), "update")
-    return Named(memory)
-
-
-@fault(
-    "memory-of-abandoned-branch",
-    "a memory made by hand",
-    thread=CALLING,
-    follows={"value-orphaned", "parent-missing"},
-    needs={"bodies", "documents of javascript"},
-)
-def _memory_left(rows: Planter[Any], thread_id: str) -> Named:
-    ns = max(one for one in rows.namespaces(thread_id) if one)
-    memory = rows.remember(rows.places(thread_id, ns)[0])
     head, *_, first = rows.places(thread_id)
     rows.put(first, id_after(head.checkpoint_id), "update")
     return Named(memory)
@@ -406,15 +311,7 @@ def _tomorrow(rows: Planter[Any], head: Place) -> Named:
 def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
     found = rows.places(thread_id)
     rows.remove(found[6])
-    # Where no writes are left behind, it may have been pruned.
-    return Named(found[5], level="" if rows.harness.has_writes else "info")
-
-
-@fault("write-orphaned", "a write of no checkpoint", deep=False, needs={"writes"})
-def _write_added(rows: Planter[Any], thread_id: str) -> Named:
-    place = rows.places(thread_id)[0].at(OLD_ID)
-    rows.put_writes(place, [("messages", [])], TASK)
-    return Named(place, task_id=TASK)
+    return Named(found[5])
 
 
 @fault_at("value-orphaned", "a version that no checkpoint names")
@@ -428,7 +325,6 @@ def _value_added(rows: Planter[Any], head: Place) -> Named:
     "the root of a subgraph call removed",
     thread=CALLING,
     follows={"parent-missing", "write-orphaned", "value-orphaned", "index-stale"},
-    needs={"bodies"},
 )
 def _root_removed(rows: Planter[Any], thread_id: str) -> Named:
     calls = [ns for ns in rows.namespaces(thread_id) if ns]

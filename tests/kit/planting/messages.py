@@ -1,6 +1,5 @@
 """Messages, as objects of LangChain or as the JSON of its constructors."""
 
-from copy import deepcopy
 from typing import Any
 
 from langchain_core.messages import RemoveMessage
@@ -46,8 +45,3 @@ def emptying(message: Any) -> Any:
         fields = {"content": "", "id": REMOVE_ALL_MESSAGES}
         return {**message, "id": [*message["id"][:-1], "RemoveMessage"], "kwargs": fields}
     return RemoveMessage(REMOVE_ALL_MESSAGES)
-
-
-def copied(message: Any) -> Any:
-    """Return an equal message with the same id."""
-    return deepcopy(message)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tests.kit.harness.redis import RedisHarness
-from tests.kit.planting.base import Place, Planter, Typed, in_json
+from tests.kit.planting.base import Place, Planter, Typed
 
 BY_CALL = {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["true"]}
 """The JSON of an object that a trusting decoder makes by `os.system("true")`."""
@@ -47,7 +47,10 @@ class RedisPlanter(Planter[RedisHarness]):
         self.store(self.name(at), "$.metadata", "{spoilt")
 
     def set_write(self, at: Place, channel: str, change: Callable[[Any], Any]) -> str:
-        return self.edit_write(at, channel, in_json(change))
+        def changed(typed: Typed) -> Typed:
+            return typed[0], json.dumps(change(json.loads(typed[1]))).encode()
+
+        return self.edit_write(at, channel, changed)
 
     def edit_write(self, at: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
         name, one = self._write(at, channel)

@@ -14,15 +14,8 @@ class SqlPlanter(Planter[H]):
     """What the tables of all engines have in common. Statements have `?` for values."""
 
     writes: ClassVar[str] = "checkpoint_writes"
-    idx: ClassVar[str] = "idx"
-    tag: ClassVar[str] = "type"
     cell: ClassVar[str] = "`blob`"
-    """The columns with the number of a write, the type of its value, and its value."""
-
-    @property
-    def typed_cell(self) -> str:
-        """What an update of a write sets to a type and a value."""
-        return f"{self.tag} = ?, {self.cell} = ?"
+    """The column with the value of a write."""
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement, and return its rows."""
@@ -34,22 +27,13 @@ class SqlPlanter(Planter[H]):
     def spoil_metadata(self, place: Place) -> None:
         self.run(*self._of("UPDATE checkpoints SET metadata = '\"spoilt\"'", place))
 
-    def packed(self, data: bytes) -> Any:
-        """Return bytes as a column stores them."""
-        return data
-
-    def unpacked(self, stored: Any) -> bytes:
-        return bytes(stored)
-
     def edit_write(self, place: Place, channel: str, change: Callable[[Typed], Typed]) -> str:
-        query = f"SELECT task_id, {self.idx}, {self.tag}, {self.cell} FROM {self.writes}"
+        query = f"SELECT task_id, idx, type, {self.cell} FROM {self.writes}"
         statement, *values = self._of(query, place)
-        found = self.run(f"{statement} AND channel = ?", *values, channel)
-        task_id, idx, tag, stored = found[0]
-        tag, data = change((tag, self.unpacked(stored)))
-        update = f"UPDATE {self.writes} SET {self.typed_cell}"
-        statement, *values = self._of(update, place, tag, self.packed(data))
-        self.run(f"{statement} AND task_id = ? AND {self.idx} = ?", *values, task_id, idx)
+        (task_id, idx, tag, stored), *_ = self.run(f"{statement} AND channel = ?", *values, channel)
+        update = f"UPDATE {self.writes} SET type = ?, {self.cell} = ?"
+        statement, *values = self._of(update, place, *change((tag, bytes(stored))))
+        self.run(f"{statement} AND task_id = ? AND idx = ?", *values, task_id, idx)
         return str(task_id)
 
     def _of(self, statement: str, place: Place, *values: Any) -> tuple[str, *tuple[Any, ...]]:
