@@ -371,7 +371,6 @@ def spoken(n: int) -> list[Any]:
 
 MAYBE = {"unverifiable"}
 HABITS: dict[str, Callable[[Any], None]] = {
-    "override": by(overridden, ["a"], ["b"], {"type": "override", "value": ["z"]}, ["d"], ["e"]),
     "files": by(without_none, {"a": 1}, {"b": 2}, {"c": 3}, {"b": None}, {"d": 4}),
     "sorted": by(lambda old, new: sorted(old + new), ["a"], ["b"], ["c"], ["aa"], ["d"], ["e"]),
     "nested": by(nested, {"a": {"x": 1}}, {"b": {"x": 1}}, {"a": {"y": 2}}, {"c": {}}, {"d": {}}),
@@ -383,6 +382,7 @@ HABITS: dict[str, Callable[[Any], None]] = {
 """Reducers that differ from a known one in some steps, after which later steps go on."""
 KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
     **{name: (run, MAYBE) for name, run in HABITS.items()},
+    "override": (by(overridden, ["a"], ["b"], {"type": "override", "value": ["z"]}, ["d"]), set()),
     "topic": (aliased_topic, MAYBE),
     "dict": (shared_dict, MAYBE),
     "calls": (assigned_calls, set()),
