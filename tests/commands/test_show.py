@@ -10,11 +10,13 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import MessagesState
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 from ckpt_cli.render.show import literal
 from tests.commands.words import refusals
+from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, beside, chain, joined, run, saver_of
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.reports import data_of
 
@@ -90,6 +92,29 @@ def test_a_thread_without_a_root_names_its_namespaces(path: Path) -> None:
     named = ("-o", "json", "--", "-named")
     assert ckpt("-s", path, "show", "--ns", "worker", *named).json["checkpoint_ns"] == "worker"
     assert len(ckpt("-s", path, "history", "--all-ns", *named).json) == 2
+
+
+@cases(
+    "build marks does log",
+    (agents.crashed, 1, "runs crash again", ["crash"]),
+    (agents.two_questions, 2, "answers the 2 questions", ["yes", "yes"]),
+    (agents.error_and_question, 2, "runs ask, crash again", ["yes", "crash"]),
+    ids=lambda one: one.__name__ if callable(one) else "",
+)
+def test_the_printed_call_resumes_the_thread(
+    path: Path, build: agents.Build, marks: int, does: str, log: list[str]
+) -> None:
+    """As somebody runs it who pastes it; each `...` becomes an answer."""
+    thread = "the 'first' \"thread\" \\ of\nanna"
+    world = agents.fill(path, build, thread, marks=marks)
+    lines = ckpt("-s", path, "show", thread).out.splitlines()
+    assert f"         {does}" in lines
+    printed = {line[:9].strip(): line[9:] for line in reversed(lines)}
+    call = printed["resume"].replace(": ...", ": 'yes'").replace("=...", "='yes'")
+    world.is_down, world.others = False, 0
+    with agents.running(path, build, world) as graph:
+        names = {"graph": graph, "Command": Command, "config": eval(printed["config"], {})}
+        assert sorted(eval(call, names)["log"]) == sorted(log)
 
 
 def test_a_hostile_interrupt_id_is_only_text_in_the_printed_call() -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ckpt_backends.base import WrappedStore
-from ckpt_backends.model import Checkpoint, Write
+from ckpt_backends.model import Checkpoint, Thread, Write
 from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
 from ckpt_cli.commands.sql import answer_all, completions, is_complete, private_history
 from ckpt_cli.session import Session
@@ -287,6 +287,15 @@ def test_columns_are_those_that_a_query_names(planner: QueryPlanner) -> None:
         "threads": ("thread_id", "step"),
         "writes": ("thread_id",),
     }
+
+
+def test_a_thread_that_went_on_has_rows_of_all_its_time() -> None:
+    hour = timedelta(hours=1)
+    thread = Thread("a", None, NOON - hour, NOON + hour, 3, 1)
+    for inside in (RowBounds(since=NOON), RowBounds(until=NOON), RowBounds(since=NOON + hour)):
+        assert inside.admits(thread)
+    assert not RowBounds(since=NOON + 2 * hour).admits(thread)
+    assert not RowBounds(until=NOON - 2 * hour).admits(thread)
 
 
 def test_two_scans_of_one_table_read_what_both_need(planner: QueryPlanner) -> None:
