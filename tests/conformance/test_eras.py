@@ -1,6 +1,4 @@
-"""Every checkpoint of the fixtures reads as the LangGraph of its era read it, and every transition
-follows from its writes, or says why that cannot be told.
-"""
+"""Each checkpoint and transition of the fixtures reads as the LangGraph of its era read it."""
 
 import gzip
 import json

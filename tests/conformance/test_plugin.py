@@ -70,9 +70,7 @@ BACKEND = Backend(
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the two packages and their bytecode, as pip installs them: without the project
-    around them.
-    """
+    """A folder with the two packages and their bytecode, as pip installs them."""
     folder = tmp_path_factory.mktemp("site")
     for source in (ROOT / "ckpt_cli", ROOT / "backends" / "ckpt_backends"):
         shutil.copytree(source, folder / source.name)

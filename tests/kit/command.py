@@ -39,10 +39,7 @@ SAMPLE = ROOT / "ckpt_cli" / "data" / "sample.db"
 
 
 def fork(act: Callable[[], object]) -> int:
-    """Do something in a child that ends with it, and return the child's id.
-
-    No module is imported again, which takes most of the time of a new process.
-    """
+    """Do something in a child that ends with it, without new imports. Return the child's id."""
     if child := os.fork():
         return child
     gc.freeze()  # what the parent left closes no files here

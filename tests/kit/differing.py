@@ -10,11 +10,7 @@ _VERSION = re.compile(r"(\d{32})\.\d[\d.]*(?:e-\d+)?")
 
 
 def difference(ours: Any, theirs: Any, where: str = "", *, exact: bool = False) -> str:
-    """Return the first place where two values differ, with both; `''` if they are equal.
-
-    Some savers count versions as texts with a random part, others as integers. Unless `exact`, only
-    the numbers count.
-    """
+    """Return where two values differ first; unless `exact`, versions are numbers."""
     if not exact:
         ours, theirs = _version(ours), _version(theirs)
     if isinstance(ours, dict) and isinstance(theirs, dict):

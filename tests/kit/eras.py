@@ -28,10 +28,7 @@ def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
 
 
 def with_engines(name: str, chosen: str) -> list[Any]:
-    """Return the folders of a server's eras: one with `-m engines`, the others with `-m nightly`.
-
-    `tests/conformance/test_eras.py` reads the rows of all of them.
-    """
+    """Return a server's eras: one with `-m engines`, the others with `-m nightly`."""
     return [
         pytest.param(
             path,

@@ -199,9 +199,7 @@ def place() -> tuple[str, int]:
 
 
 def graph(edges: str, *, inside: str = "", **nodes: Any) -> Any:
-    """Build a graph: `edges` is `"START a, a+b c"`; a node is an act, a compiled graph or a pair
-    of an act and options of `add_node`.
-    """
+    """Build a graph of edges such as `START a, a+b c`; a node is an act, with options, or a graph."""
     made = StateGraph(State)
     for name, one in nodes.items():
         act, given = one if isinstance(one, tuple) else (one, {})
@@ -336,8 +334,7 @@ def fork(
 def sends(
     acts: dict[str, Act], total: Act = works, beside: Act | None = None, h: Act | None = None
 ) -> Any:
-    """A node sends three items to workers; what each does goes by its item. Errors may go to a
-    handler."""
+    """A node sends three items to workers that do what these say; errors may be handled."""
 
     def build(saver: Any) -> Any:
         from langgraph.types import Send
@@ -443,9 +440,7 @@ def handled(
     b_handler: Any = None,
     inside: str = "",
 ) -> Any:
-    """A node `a` whose error goes to a handler, a node `b` beside it, `c` behind; in a subgraph
-    call `sub` if `inside` says so.
-    """
+    """A node `a` with an error handler, `b` beside it, `c` behind; `inside` a subgraph."""
 
     def build(saver: Any) -> Any:
         prefix = f"{inside} > " if inside else ""
@@ -520,8 +515,7 @@ def deferred(
 def functional(
     first: Act = works, second: Act = works, own: Act = works, *, side: bool = False
 ) -> Any:
-    """An entrypoint that calls two tasks, one after the other or at the same time, and then does
-    something itself."""
+    """An entrypoint that calls two tasks, beside or in order, and then does something itself."""
 
     def build(saver: Any) -> Any:
         from langgraph.func import entrypoint, task

@@ -1,7 +1,4 @@
-"""Run a `ckpt` process that is killed from outside, while a server works on for it.
-
-At a chosen call of its own, `ckpt_backends.testing.killing` kills it.
-"""
+"""Run a `ckpt` process that is killed from outside, while a server works on for it."""
 
 import random
 import signal
@@ -18,11 +15,7 @@ def run_and_kill(
     longest: float,
     begun: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Run a command line, and kill it at most `longest` seconds after it has begun.
-
-    Returns whether it had already ended. `begun` tells when its work has begun; by default its
-    start counts.
-    """
+    """Kill a command line within `longest` seconds after `begun()`. Return if it had ended."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ckpt_cli", *map(str, words)],
         stdout=subprocess.DEVNULL,

@@ -1,7 +1,4 @@
-"""The project's own plug-in: a clean environment, servers, and the layouts of the suite.
-
-The `conftest.py` of the project loads it, for `tests` and for the conformance suite.
-"""
+"""The project's own plug-in: a clean environment, servers, and the layouts of the suite."""
 
 from __future__ import annotations
 
@@ -69,9 +66,7 @@ _Started = TypeVar("_Started", bound=_Stoppable)
 
 @contextmanager
 def started(kind: str, start: Callable[[], _Started]) -> Iterator[_Started]:
-    """Start a server for a test; without one, tests are skipped, or fail if the server is
-    required.
-    """
+    """Start a server for a test; without one, tests are skipped, or fail if it is required."""
     try:
         server = start()
     except servers.Unavailable as error:
@@ -283,12 +278,7 @@ def pytest_report_header() -> str:
 # Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave variants of an engine for `-m nightly`, and most of these for another night; and group
-    the tests that one worker runs together: those of a filled store, or of a file.
-
-    So each store is filled only once. Tests of the screen share nothing and take long: they run one
-    by one at the end, so that no worker waits for another.
-    """
+    """Mark variants for their tiers, and group the tests of a store or a file for one worker."""
     from tests.kit.harness.tiers import IN_CI, is_asked_for, mark_of, waiting
 
     # Once for each file, since thousands of tests share a few hundred.

@@ -87,11 +87,7 @@ def told_of(
     rounds: Iterable[Random],
     folder: Path,
 ) -> Counter[tuple[bool, str]]:
-    """Count the verdicts on random threads, by whether these are harmed.
-
-    `tried` returns both and what was told, or None for a graph that tells nothing. Fails if harm is
-    called ok.
-    """
+    """Count verdicts on random threads by whether these are harmed; fail if harm is called ok."""
     seen: Counter[tuple[bool, str]] = Counter()
     for number, dice in enumerate(rounds):
         found = tried(dice, folder / str(number))

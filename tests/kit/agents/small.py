@@ -38,10 +38,7 @@ def beside(schema: Any, nodes: Mapping[str, Any]) -> Any:
 
 
 def joined(members: Sequence[str], **options: Any) -> Any:
-    """Return a graph in which `offer` waits for all members, of which an input picks some.
-
-    The options are those of the node `offer`.
-    """
+    """Return a graph in which `offer` waits for all members, of which an input picks some."""
     graph: Any = StateGraph(Picked)
     for name in members:
         graph.add_node(name, lambda _, name=name: {"log": [name]})
@@ -51,9 +48,7 @@ def joined(members: Sequence[str], **options: Any) -> Any:
 
 
 def nested(schema: Any, graph: Any, *names: str) -> Any:
-    """Return a graph that calls a graph as a node, which others of these names call, outermost
-    first.
-    """
+    """Return a graph that calls a graph as a node, and so on: names, outermost first."""
     for name in reversed(names):
         graph = chain(schema, {name: graph.compile()})
     return graph

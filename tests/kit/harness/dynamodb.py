@@ -51,11 +51,7 @@ def _write_order(item: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def writes_in_order(saver: Any) -> Any:
-    """Return the saver with writes in the right order.
-
-    The official saver uses the order of the sort keys, so that writes of parallel tasks reach a
-    DeltaChannel in the order of the task ids.
-    """
+    """Return the saver with writes by task paths; the official one sorts them by task ids."""
     found = copy(saver)
     found.repo = copy(saver.repo)
     found.repo.dynamodb_client = InOrderClient(saver.client)

@@ -67,9 +67,7 @@ class FirestoreHarness(Harness):
                     raise
 
     def documents(self, group: str, thread_id: str | None = None) -> dict[str, dict[str, Any]]:
-        """The documents of all collections of this name, or those of a thread and of those whose
-        ids begin like it, by path.
-        """
+        """The documents of all collections of a name, or of threads that begin so, by path."""
         return dict(self.kept_saver.documents(group, thread_id))
 
     def fingerprint(self) -> object:

@@ -73,10 +73,7 @@ class MySQLHarness(SqlHarness):
 
 
 class ShallowMySQLHarness(Shallow, MySQLHarness):
-    """The saver that keeps only the newest checkpoint of each namespace.
-
-    Ids are compared by their code points; with another collation, `User` would replace `user`.
-    """
+    """The saver that keeps the newest checkpoint of each namespace, with ids compared exactly."""
 
     name: ClassVar[str] = "mysql-shallow"
     options_of_database: ClassVar[str] = "COLLATE utf8mb4_bin"

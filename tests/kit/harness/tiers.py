@@ -23,13 +23,9 @@ FAST = frozenset(
     {"sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", "redis", "three-table", "dynamodb"}
     | {"langgraph-dev-js"}
 )
-"""One layout of each engine, and the one that is only read: these are tested by default, the others
-with `-m engines`."""
+"""One layout of each engine, and the one that is only read: they run without a marker."""
 DISTINCT = frozenset({"sqlite", "postgres-shallow"})
-"""One layout of each kind of answer: all layouts with history, or all shallow ones, answer alike.
-
-`test_same.py` shows that they do, so commands are run on the others with `-m nightly` only.
-"""
+"""One layout of each kind of answer; commands run on the others with `-m nightly` only."""
 VALUED = frozenset({"postgres", "mysql", "redis"})
 """The layouts whose savers store the types of values in different ways."""
 VALUES = FEW_SCENARIOS | PLAIN | {"delta-often", "durability-exit", "error", "fork-chat"}
@@ -47,11 +43,9 @@ FEWEST = dict.fromkeys(
     ("dynamodb", "objectstorage-s3", "cosmosdb", "agentcore"),
     FEW_SCENARIOS - {"delta-rarely", "two\nlines"},
 )
-"""By layout, fewer scenarios for the default run: the test server of DynamoDB and S3 takes 10 ms of
-CPU time for each request. Its tests of changes run with `-m engines`."""
+"""By layout, fewer scenarios by default: the server takes 10 ms of CPU time for each request."""
 SLOWEST = {"objectstorage-s3": ASKED_FOR}
-"""By layout, the scenarios in place of all: filling such a store takes minutes, and another layout
-with the same rows has all."""
+"""By layout, the scenarios in place of all, which would take minutes."""
 OF_EACH_LAYOUT = frozenset(
     {
         "test_delete_takes_a_thread_and_no_neighbour",
@@ -61,8 +55,7 @@ OF_EACH_LAYOUT = frozenset(
         "test_copy_is_a_thread_of_its_own",
     }
 )
-"""The tests of changes that `-m engines` runs on every layout, since rows and keys differ. The
-others, such as those of locks and of plans, run with `-m nightly` on what is not in `FAST`."""
+"""The tests of changes that `-m engines` runs on every layout, since rows and keys differ."""
 OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
     "test_plan_and_report_equal_what_the_engine_counts",
     "test_cells_of_other_types_end_with_a_clear_error",
@@ -70,8 +63,7 @@ OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
     "test_a_thread_comes_back_from_a_copy",
     "test_what_was_added_in_the_source_is_added_in_the_target",
 }
-"""The tests of changes that `-m engines` runs on the layouts of `FEWEST`. The others test plans,
-which no engine changes, and locks, for which `tests/engines` has tests of these layouts."""
+"""The tests of changes that `-m engines` runs on the layouts of `FEWEST`."""
 TWINS = frozenset({"objectstorage-s3", "three-table-latest", "mysql-shallow", "redis-js-shallow"})
 """The layouts that the code of another one reads and changes."""
 OF_TWINS = frozenset(
@@ -122,23 +114,20 @@ LATER = {
         "test_a_filter_chooses_the_threads_for_which_it_holds",
     },
 }
-"""By layout, the tests of a filled store that wait for `-m engines`: they send most requests, and
-the test servers of these engines take long for each."""
+"""By layout, the tests of a filled store that wait for `-m engines`: they send most requests."""
 OF_A_LAYOUT = {
     "test_a_layout_promises_what_the_matrix_is_made_of",
     "test_the_declaration_is_complete",
     "test_each_command_does_what_its_cell_says",
     "test_the_terminal_ui_opens_each_tab",
 }
-"""The tests of a filled store whose answers depend on the layout alone. They run once on each
-layout, not once more with other threads or on another server."""
+"""The tests of a filled store whose answers depend on the layout alone, not on its threads."""
 ASKED_THROUGH_STORE = {
     "test_tables_have_the_rows_of_the_other_answers",
     "test_fewer_columns_are_those_of_all",
     "test_a_query_answers_from_all_threads",
 }
-"""The tests of a filled store that read it only through `Store`, of which other tests show that it
-keeps its promises on each layout. They run on SQLite, and with `-m nightly` on the others."""
+"""The tests that read a filled store only through `Store`, nightly on others than SQLite."""
 FALSE_ALARMS = "test_nothing_is_found_in_what_the_saver_wrote"
 OF_FEW_VALUES = ASKED_THROUGH_STORE | {
     FALSE_ALARMS,
@@ -198,11 +187,7 @@ COPIED = (
 
 
 def fills(kinds: Iterable[type[Harness]], *, distinct: bool, config: pytest.Config) -> list[Any]:
-    """Return the stores of a conformance test, as parameters with the marks of their tiers.
-
-    `distinct` is for tests whose answers depend on the kind of layout only. What the run leaves
-    out anyway is not generated, which would take seconds.
-    """
+    """Return the stores of a test that the run has, with the marks of their tiers."""
     found = []
     for kind in kinds:
         for only, mark in _tiers(kind, distinct=distinct):
@@ -238,10 +223,7 @@ def is_asked_for(config: pytest.Config, mark: str) -> bool:
 
 
 def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
-    """Return layouts as parameters with the marks of their tiers.
-
-    LangGraph.js has to be installed for its layouts, so these are `nightly`.
-    """
+    """Return layouts as parameters with the marks of their tiers."""
     return [
         pytest.param(
             kind,
@@ -257,12 +239,7 @@ def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
 
 
 def mark_of(item: pytest.Item) -> str | None:
-    """Return the mark that a variant of the suite gets besides those of its layout.
-
-    It is `nightly` if another layout is changed in that way, or the same layout was asked;
-    `engines` if it is fast on SQLite; None if no run needs it, because it can fail only if another
-    variant does.
-    """
+    """Return the mark of a variant, besides its layout's; None if another one shows as much."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     name, filled = getattr(item, "originalname", item.name), params.get("filled")
     kind = params.get("empty_store") if filled is None else filled.kind
@@ -297,11 +274,7 @@ def _has_no_more(name: str, filled: Fill) -> bool:
 
 
 def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:
-    """Return parameters of a layout and a scenario, with the marks of their tiers.
-
-    By default, a thread with a stateful subgraph is tested on one layout of each engine. With
-    `-m engines`, one more kind is tested on these, and that one on the other layouts.
-    """
+    """Return parameters of a layout and a scenario, with the marks of their tiers."""
     return [
         pytest.param(
             kind,
@@ -345,11 +318,7 @@ def turn(names: Iterable[str], nights: int = NIGHTS, night: int = CHANCE.seed) -
 
 
 def waiting(items: Iterable[Any]) -> tuple[set[str], list[Any]]:
-    """Return the filled stores whose turn it is, and the nightly tests that wait for another night.
-
-    The tests of a filled store go together, since filling it takes longer than a test, and so do
-    those of a store that was damaged in many ways.
-    """
+    """Return the filled stores whose turn it is, and the tests that wait for another night."""
     variants: dict[tuple[Path, str], dict[str, list[Any]]] = {}
     stores: dict[str, list[Any]] = {}
     for item in items:

@@ -39,10 +39,7 @@ def with_actor(config: Any, actor: str) -> Any:
 
 
 class PlainProcessor(EventProcessor):  # type: ignore[misc]
-    """The official one, without results of calls that nobody stored.
-
-    The saver adds a result to each call of a tool that has none, as long as nobody is asked.
-    """
+    """The official one, which adds no results of calls that nobody stored."""
 
     @staticmethod
     def build_checkpoint_tuple(event: Any, writes: Any, values: Any, config: Any) -> Any:
@@ -54,10 +51,7 @@ class PlainProcessor(EventProcessor):  # type: ignore[misc]
 
 
 class SeeingMemorySaver(AgentCoreMemorySaver):  # type: ignore[misc]
-    """The official saver with one actor and complete reading; it writes as the original.
-
-    The released `list` returns only the root of a thread if no namespace is asked for.
-    """
+    """The official saver with one actor, whose `list` returns all namespaces."""
 
     def __init__(self, memory: str, actor: str, **options: Any) -> None:
         super().__init__(memory, **options)

@@ -10,10 +10,7 @@ _Saver: Any = CosmosDBSaverSync
 
 
 class SeeingSaver(_Saver):  # type: ignore[misc]
-    """The official saver, whose `list` returns all namespaces if none is asked for.
-
-    Its serializer can be replaced, as that of the asynchronous saver when it is made.
-    """
+    """The official saver, whose `list` returns all namespaces if none is asked for."""
 
     @property
     def cosmos_serde(self) -> Any:

@@ -61,9 +61,7 @@ def fact(ident: str, content: str, category: str, confidence: float, **more: Any
 
 
 def memory() -> dict[str, Any]:
-    """Return the memory of the first release after this conversation: two facts from three
-    turns.
-    """
+    """Return the memory of the first release after this conversation: two facts of three turns."""
     at = now()
     return {
         "version": "1.0",

@@ -55,10 +55,7 @@ def encoded(data: bytes) -> str:
 
 
 class KagentSaver(BaseCheckpointSaver[str]):
-    """Stores and reads the same rows as kagent, and lists each checkpoint at its address.
-
-    kagent's returns the caller's. Without one, nobody can go back to a checkpoint of a history.
-    """
+    """Stores and reads the same rows as kagent, and lists each checkpoint at its own address."""
 
     def __init__(self, connection: Any) -> None:
         super().__init__()

@@ -24,11 +24,7 @@ class InOrder:
 
 
 def in_order(saver: Any) -> Any:
-    """Return the saver with writes in the right order.
-
-    The official saver uses the order of the server, so that writes of parallel tasks reach a
-    DeltaChannel in the order of the task ids.
-    """
+    """Return the saver with writes by task paths; the official one lets the server order them."""
     found = copy(saver)
     found.writes_collection = InOrder(saver.writes_collection)
     return found

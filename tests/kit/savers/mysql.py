@@ -95,8 +95,7 @@ def user(url: str, rights: str, password: str = "") -> Iterator[str]:
 
 
 def migrated(url: str, last: int, source: str) -> None:
-    """Tables as a saver left them whose last migration was that one, with the rows of another
-    database."""
+    """Tables as a saver of that last migration left them, with the rows of another database."""
     from langgraph.checkpoint.mysql.base import MIGRATIONS
 
     names = MIGRATIONS[: last + 1]

@@ -10,10 +10,7 @@ _Saver: Any = ObjectStorageSaver
 
 
 class SeeingSaver(_Saver):  # type: ignore[misc]
-    """The official saver, whose `list` returns all namespaces if none is asked for.
-
-    It has one serializer for the process, outside of the saver.
-    """
+    """The official saver, whose `list` returns all namespaces if none is asked for."""
 
     @property
     def serde(self) -> Any:

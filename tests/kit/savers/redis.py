@@ -40,11 +40,7 @@ class SeeingRedisSaver(RedisSaver):
 
 
 class SeeingShallowRedisSaver(ShallowRedisSaver):
-    """The official shallow saver with correct reading.
-
-    The released saver returns the writes of all past checkpoints as writes of the newest one, and
-    its `list` returns another name for the root.
-    """
+    """The official shallow saver, which returns the writes and the names of other checkpoints."""
 
     def _load_pending_writes(
         self, thread_id: str, checkpoint_ns: str, checkpoint_id: str
@@ -204,9 +200,7 @@ class PlainRedisSaver(BaseCheckpointSaver[int]):
 
 
 def dump(url: str) -> dict[bytes, Any]:
-    """Return the contents of a server, with the expiry time of each key, and the names of its
-    indexes.
-    """
+    """Return what a server holds, with the expiry of each key, and its indexes."""
     with redis.Redis.from_url(url, protocol=2) as connected:
         client: Any = connected
         names = list(client.scan_iter(count=1000))

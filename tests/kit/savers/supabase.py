@@ -57,11 +57,7 @@ class SeeingSaver(_Saver):  # type: ignore[misc]
 
 
 class OrderedSaver(SeeingSaver):
-    """The saver with writes in the order of task paths, in which LangGraph applies them.
-
-    The official one sorts them by the ids of tasks, so those of parallel ones reach a DeltaChannel
-    in another order.
-    """
+    """The saver with writes by task paths; the official one sorts them by task ids."""
 
     def get_tuple(self, config: Any) -> Any:
         return self._ordered(super().get_tuple(config))

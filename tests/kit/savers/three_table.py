@@ -40,9 +40,7 @@ def engine_of(url: str) -> str:
 
 @contextmanager
 def connected(url: str) -> Iterator[Execute]:
-    """Yield a function that runs statements on a store of any engine; they are committed at the
-    end.
-    """
+    """Yield a function that runs statements on any engine; they are committed at the end."""
     if url.startswith("postgresql"):
         with psycopg.connect(url) as connection:
             yield lambda query, values: connection.execute(query.encode(), values)
