@@ -199,7 +199,7 @@ def place() -> tuple[str, int]:
 
 
 def graph(edges: str, *, inside: str = "", **nodes: Any) -> Any:
-    """Build a graph of edges such as `START a, a+b c`; a node is an act, with options, or a graph."""
+    """Build a graph of edges such as `START a, a+b c`; nodes are acts, with options, or graphs."""
     made = StateGraph(State)
     for name, one in nodes.items():
         act, given = one if isinstance(one, tuple) else (one, {})

@@ -16,9 +16,6 @@ class KagentHarness(PostgresHarness):
     TABLES: tuple[str, ...] = ("lg_checkpoint", "lg_checkpoint_write")
     name: ClassVar[str] = "kagent"
     besides: ClassVar[tuple[str, ...]] = ()
-    holds: ClassVar[Mapping[str, str]] = dict(zip(TABLES, ("checkpoints", "writes"), strict=True))
-    size_of_body: ClassVar[str] = "octet_length(checkpoint) + octet_length(metadata)"
-    size_of_value: ClassVar[str] = "octet_length(value)"
     has_task_paths: ClassVar[bool] = False
     values_as_text: ClassVar[bool] = True
     row_kinds: ClassVar[Mapping[str, str]] = {
@@ -27,7 +24,7 @@ class KagentHarness(PostgresHarness):
     }
     failing_scenarios: ClassVar[frozenset[str]] = frozenset()
     """JSON and base64 hold what PostgreSQL's JSON cannot."""
-    rows = Harness.rows
+    rows, count = Harness.rows, Harness.count
     skipped_scenarios: ClassVar[frozenset[str]] = frozenset(
         # Of two parallel tasks, the one whose writes arrive last replaces those of the other.
         {"conditional", "fanout-send", "fanout-join", "defer", "odd-names", "odd-names-stopped"}

@@ -6,16 +6,15 @@ from typing import Any, ClassVar
 
 from ckpt_backends.testing.counting import Count
 from ckpt_backends.testing.harness import Harness, Refusal, StoredRows
-from tests.kit.harness.counting import BLOBS, HOLDS, TABLES
+
+BLOBS = "checkpoint_blobs"
 
 
 class SqlHarness(Harness):
     """A layout whose threads have rows in tables."""
 
-    TABLES: tuple[str, ...] = TABLES
+    TABLES: tuple[str, ...] = ("checkpoints", BLOBS, "checkpoint_writes")
     """The first has the checkpoints."""
-    holds: ClassVar[Mapping[str, str]] = HOLDS
-    """What each table holds, in the words of `Count.add`."""
     of_thread: ClassVar[str] = "thread_id = %s"
     """Chooses the rows of a thread, whose id is a value of the query."""
     as_text: ClassVar[str] = "{}"
@@ -59,13 +58,14 @@ class SqlHarness(Harness):
         for table in self.TABLES:
             self.run(f"DELETE FROM {table} WHERE {self.of_thread}", thread_id)
 
-    def count(self) -> Count:
+    def count(self) -> Count | None:
         found = Count()
         for table in self.TABLES:
             size = self.size_of_body if table == self.TABLES[0] else self.size_of_value
             query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
             ((rows, total),) = self.run(query)
-            found.add(table, self.holds[table], int(total), rows)
+            kind = {self.TABLES[0]: "checkpoints", BLOBS: "blobs"}.get(table, "writes")
+            found.add(table, kind, int(total), rows)
         return found
 
 

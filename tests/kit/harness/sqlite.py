@@ -1,7 +1,7 @@
 """SQLite files."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,6 @@ class SqliteHarness(SqlHarness):
 
     TABLES = ("checkpoints", "writes")
     name: ClassVar[str] = "sqlite"
-    holds: ClassVar[Mapping[str, str]] = {name: name for name in TABLES}
     of_thread: ClassVar[str] = "thread_id = ?"
     size_of_body: ClassVar[str] = "length(checkpoint) + length(metadata)"
     size_of_value: ClassVar[str] = "length(value)"

@@ -18,18 +18,13 @@ class SupabaseHarness(PostgresHarness):
     TABLES: tuple[str, ...] = ("langgraph_checkpoints", "langgraph_checkpoint_writes")
     name: ClassVar[str] = "supabase"
     besides: ClassVar[tuple[str, ...]] = ()
-    holds: ClassVar[Mapping[str, str]] = dict(zip(TABLES, ("checkpoints", "writes"), strict=True))
-    size_of_body: ClassVar[str] = (
-        "octet_length(checkpoint ->> 'data') + octet_length(metadata::text)"
-    )
-    size_of_value: ClassVar[str] = "octet_length(write ->> 'data')"
     values_as_text: ClassVar[bool] = True
     row_kinds: ClassVar[Mapping[str, str]] = dict(zip(TABLES, ("checkpoint", "write"), strict=True))
     failing_scenarios: ClassVar[frozenset[str]] = frozenset({"interrupt-twice-answered"})
     """The saver sends the first answer of a task twice with the second one, in one statement that
     PostgreSQL refuses. JSON and base64 hold what PostgreSQL's JSON cannot."""
     scenario_errors: ClassVar[Refusal] = APIError
-    rows = Harness.rows
+    rows, count = Harness.rows, Harness.count
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         return made(super().create(folder, server))

@@ -96,25 +96,6 @@ PROVED_ON_SQLITE = frozenset(
 """The tests that take seconds on each engine. By default, they run on SQLite only."""
 KILLED = "test_a_killed_change_is_whole_or_nothing_and_the_log_tells_which"
 """It runs on SQLite; on a server, the next run waits for the lock of a killed one."""
-LATER = {
-    "dynamodb": {
-        "test_every_step_is_explained_by_its_writes",
-        "test_nothing_is_found_in_what_the_saver_wrote",
-        "test_records_of_threads_are_those_of_their_rows",
-        "test_a_timeline_has_the_states_of_every_checkpoint",
-        "test_checkpoints_and_writes_of_many_threads_are_those_of_each",
-        "test_a_filter_chooses_the_threads_for_which_it_holds",
-        "test_tables_have_the_rows_of_the_other_answers",
-        "test_a_query_answers_from_all_threads",
-    },
-    "mongodb": {
-        "test_records_of_threads_are_those_of_their_rows",
-        "test_a_timeline_has_the_states_of_every_checkpoint",
-        "test_checkpoints_and_writes_of_many_threads_are_those_of_each",
-        "test_a_filter_chooses_the_threads_for_which_it_holds",
-    },
-}
-"""By layout, the tests of a filled store that wait for `-m engines`: they send most requests."""
 OF_A_LAYOUT = {
     "test_a_layout_promises_what_the_matrix_is_made_of",
     "test_the_declaration_is_complete",
@@ -261,8 +242,7 @@ def mark_of(item: pytest.Item) -> str | None:
         is_elsewhere = name not in OF_EACH_LAYOUT and kind.name not in FAST
     if is_elsewhere:
         return "nightly"
-    waits = name in PROVED_ON_SQLITE or (filled and name in LATER.get(kind.name, ()))
-    return "engines" if waits else ""
+    return "engines" if name in PROVED_ON_SQLITE else ""
 
 
 def _has_no_more(name: str, filled: Fill) -> bool:
