@@ -1,6 +1,5 @@
 """Backends are found by their URLs, which show no secret; those of other packages as ours."""
 
-import importlib.metadata
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,12 +83,6 @@ def test_a_missing_driver_is_named(toy: Path, extra: str, hint: str) -> None:
     assert error.value.hint == f"install it: pip install {hint}"
 
 
-def test_a_bundled_backend_comes_first(toy: Path) -> None:
-    found = declaration.backend_of("sqlite")
-    assert found is not None
-    assert found.title == "SQLite"
-
-
 def test_an_untrusted_configuration_names_files_in_its_folder_only(toy: Path) -> None:
     assert needs_trust(str(toy / "a.db"), {}, toy) is None
     assert needs_trust(str(toy / "a.toy"), {}, toy) is None
@@ -100,16 +93,6 @@ def test_an_untrusted_configuration_names_files_in_its_folder_only(toy: Path) ->
     sys.modules.pop("ckpt_toy", None)
     plugins.cache_clear()
     assert needs_trust("toy://host/a", {}, toy) == "names a server"
-
-
-@pytest.mark.parametrize("name", ["a.db", "/x/a.sqlite", "memory.json", "sqlite:///a", "redis://h"])
-def test_no_entry_points_are_read_for_ours(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
-        raise AssertionError("entry points were read")
-
-    monkeypatch.setattr(importlib.metadata, "entry_points", refuse)
-    plugins.cache_clear()
-    assert str(parse_url(f"{name}")) == name
 
 
 def test_each_backend_is_declared_completely() -> None:
@@ -153,6 +136,8 @@ def _fails(path: str) -> bool:
     ("params", {"box": "["}, "pattern of parameter 'box' is not a valid regular expression"),
     ("checkpoints", "ckpt_toy.open", "checkpoints 'ckpt_toy.open' must have the form module:"),
     ("memory_changes", "ckpt_toy:write", "memory_changes needs memory"),
+    ("params", {"a b": NAME}, "parameter 'a b' must consist of letters, digits and _"),
+    ("checkpoints", "", "nothing can be opened"),
     ("engine", "redis", "engine needs recognise"),
     ("extra", "box", "extra needs driver"),
     ("driver", "duck-db", "driver 'duck-db' is not the name of a module"),

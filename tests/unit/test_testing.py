@@ -1,5 +1,6 @@
 """`ckpt_cli.testing`: the values of a file, what may differ, and answers that are not recorded."""
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -49,6 +50,7 @@ VALUES = [
     ({"$bytes": "AAE="}, b"\x00\x01"),
     ({"$set": [1, 2]}, {1, 2}),
     ({"$datetime": "2026-05-04T10:00:00+00:00"}, datetime(2026, 5, 4, 10, tzinfo=UTC)),
+    ({"$float": "-Infinity"}, -math.inf),
     ({"$int": "9007199254740993"}, 2**53 + 1),
     ({"$map": [[1, "a"]]}, {1: "a"}),
     ({"$$key": {"$$bytes": "x"}}, {"$key": {"$bytes": "x"}}),
@@ -107,6 +109,7 @@ def test_a_file_names_no_code(name: str) -> None:
     "value recorded same",
     ({"id": "call_8fJ2kLm4"}, {"id": "call_9aB3cDe5"}, True),
     ("0f3c9a52-1111-4222-8333-444455556666", "1f3c9a52-1111-4222-8333-444455556666", True),
+    ("2026-05-04T10:00:00Z", "2026-05-05T11:00:00Z", True),
     ("2026-05-04", "2026-05-05", False),
     ({"updated_at": 1780000000.5}, {"updated_at": 1790000000.5}, True),
     ({"price": 1780000000.5}, {"price": 1790000000.5}, False),

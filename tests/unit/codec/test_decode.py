@@ -1,9 +1,7 @@
 """What is stored is decoded, up to limits, and never raises."""
 
-import copy
 import hashlib
 import json
-import pickle
 import struct
 import subprocess
 import sys
@@ -30,7 +28,6 @@ from ckpt_backends.codec import (
 from ckpt_backends.codec.cursor import depth_bound, skip
 from ckpt_backends.codec.msgpack import levels_of
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.reducers import Pending
 from tests.kit.cases import cases
 from tests.kit.strategies import few, packable
 from tests.unit.codec.things import HERE, THINGS, Point
@@ -91,17 +88,10 @@ def begins(part: object, whole: object) -> bool:
     return part == whole
 
 
-@few
-@given(
-    st.recursive(st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
-)
-def test_what_fits_is_never_cut(value: Value) -> None:
-    assert decode(TypedBytes("json", json.dumps(value).encode())) == value
-
-
 @cases("tag kept", ("bytes", b"x" * 100), ("bytearray", Tagged("builtins.bytearray", b"x" * 100)))
 def test_long_bytes_are_cut(tag: str, kept: Value) -> None:
     assert decode(TypedBytes(tag, b"x" * 101), TIGHT) == Cut(kept, 101, "longer than 100 bytes")
+    assert isinstance(decode_checkpoint(TypedBytes(tag, b"x" * 101), TIGHT), Opaque)
 
 
 def test_the_beginning_of_an_object_keeps_its_type() -> None:
@@ -181,27 +171,6 @@ def test_json_channels_have_sizes_of_text(channels: Any, other: Any, ascii_only:
 def test_any_bytes_give_sizes_or_none(tag: str, data: bytes) -> None:
     sizes = channel_sizes(TypedBytes(tag, data))
     assert sizes is None or sum(sizes.values()) <= len(data)
-
-
-NODES = {
-    "Tagged(type='a.B', payload={'x': [1]})": Tagged("a.B", {"x": [1]}),
-    "Pending(type='a.B', payload=None)": Pending("a.B", None),
-    "Opaque(type='x', size=3, sha256='', reason='why not')": Opaque("x", 3, "", "why not"),
-    "Cut(kept='abc', size=9, reason='long', unit='character')": Cut("abc", 9, "long", "character"),
-}
-
-
-@pytest.mark.parametrize("shown", NODES)
-def test_a_node_equals_its_copies_and_no_other(shown: str) -> None:
-    one = NODES[shown]
-    assert repr(one) == shown
-    assert [name for name, other in NODES.items() if other == one] == [shown]
-    for again in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
-        assert again == one
-        assert again is not one
-        assert hash(again) == hash(one)
-    assert one != [*map(repr, NODES)]
-    assert not hasattr(one, "__dict__")
 
 
 NESTED_TUPLE = Tagged("builtins.tuple", [1, Tagged("builtins.tuple", ["a"])])
@@ -293,16 +262,6 @@ def test_wide_and_deep(depth: int) -> None:
     for _ in range(depth - 2):
         deep = [deep, {}]
     assert isinstance(read(packb({"a": deep, "b": [[]] * 300})), Cut if depth > 200 else dict)
-
-
-@given(st.binary(max_size=200))
-def test_noise(data: bytes) -> None:
-    read(data)
-
-
-@given(st.integers(-8, 127), st.binary(max_size=100))
-def test_noise_in_ext_types(code: int, data: bytes) -> None:
-    assert not isinstance(read(b"\xc8" + struct.pack(">Hb", len(data), code) + data), Opaque | Cut)
 
 
 @pytest.mark.parametrize("level", [b"\x91" * 1000, b"\xdc\xff\xff" * 1000, b"\x81\xa1a" * 1000])

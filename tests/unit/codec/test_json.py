@@ -177,6 +177,7 @@ AS_THEY_ARE: list[Any] = [
     lc2("m", "C", method={"x": 1}, args=[1]),
     lc2("m", "C", args=[1], kwargs={"x": 1}),
     lc2("m", "C", args="x"),
+    lc2("m", "C", kwargs=[1]),
     lc2("builtins", "bytes", method="fromhex", args=["zz"]),
     {"lc": 2, "type": "constructor", "id": "m.C"},
     {"lc": 2, "type": "constructor", "id": [1, "C"]},

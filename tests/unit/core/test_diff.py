@@ -18,19 +18,16 @@ from ckpt_cli.core.diff import (
     MAX_CELLS,
     BriefState,
     Cells,
-    Counts,
     Op,
     brief_state,
     by_identity,
     changed,
     common_subsequence,
-    count,
     diff_channels,
     diff_values,
     op_record,
     pointer,
     short_changes,
-    sizes,
     step_changes,
     written_changes,
 )
@@ -167,19 +164,6 @@ def test_ids_that_stand_twice_or_in_the_equal_start_identify_nothing() -> None:
     same_start, old, new = message("hi", "1"), message("a", "1"), message("b", "2")
     added = Op("add", (1,), after=new, id="2")
     assert diff_values([same_start, old], [same_start, new, old]) == [added]
-
-
-def test_counts_are_of_items_and_sizes_those_of_compact_json() -> None:
-    before: list[Value] = [{"role": "user", "content": "a", "id": "1", "name": "x"}]
-    after: list[Value] = [
-        {"role": "user", "content": "b", "id": "1", "name": "y"},
-        {"role": "user", "content": "c", "id": "2"},
-    ]
-    assert count(diff_channels({"m": before}, {"m": after})["m"]) == Counts(1, 0, 1)
-    assert count(diff_channels({}, {"m": ["a", "b"]})["m"]) == Counts(2, 0, 0)
-    assert count(diff_channels({"m": None}, {})["m"]) == Counts(0, 1, 0)
-    assert sizes(diff_channels({}, {"m": ["a", "é"]})["m"]) == (0, len('["a","é"]') + 1)
-    assert sizes(diff_channels({"m": 10}, {"m": {"a": 1}})["m"]) == (2, len('{"a":1}'))
 
 
 def test_records_have_what_their_op_has() -> None:
@@ -320,16 +304,6 @@ def test_values_are_told_as_far_as_states_tell(before: Any, after: Any, text: st
     assert told(state(before), state(after)) == text
 
 
-def test_new_messages_come_first_and_many_channels_are_counted() -> None:
-    before, after = state({"a": 1}, "messages"), state({"a": 2}, "messages")
-    written = [[plain_message("one"), plain_message("two")]]
-    assert told(before, after, messages=written) == "+2 two, a 1 → 2"
-    many: dict[str, Any] = {"messages": [plain_message("one")]} | {f"c{n}": n for n in range(8)}
-    text = changes_text(short_changes(step_changes(many, {}, many), say))
-    assert text.startswith("+1 one, c0 → 0")
-    assert text.endswith("c4 → 4, 3 more channels")
-
-
 def test_what_was_written_is_told_as_far_as_it_is_new() -> None:
     known = state({"messages": [1, 2]})
     written = [[plain_message("old"), plain_message("older"), plain_message("new")]]
@@ -343,3 +317,13 @@ def test_what_was_written_is_told_as_far_as_it_is_new() -> None:
     assert told(before, after) == "messages"
     assert told(before, after, messages=[[plain_message("new")]]) == "+1 new"
     assert told(before, before, messages=[[plain_message("", "remove")]]) == "messages"
+
+
+def test_new_messages_come_first_and_many_channels_are_counted() -> None:
+    before, after = state({"a": 1}, "messages"), state({"a": 2}, "messages")
+    written = [[plain_message("one"), plain_message("two")]]
+    assert told(before, after, messages=written) == "+2 two, a 1 → 2"
+    many: dict[str, Any] = {"messages": [plain_message("one")]} | {f"c{n}": n for n in range(8)}
+    text = changes_text(short_changes(step_changes(many, {}, many), say))
+    assert text.startswith("+1 one, c0 → 0")
+    assert text.endswith("c4 → 4, 3 more channels")

@@ -3,7 +3,6 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +23,7 @@ from ckpt_cli.core.memory import (
     text_of,
 )
 from ckpt_cli.queries.memory import FoundItem
-from ckpt_cli.render.memory import ITEM, tree_lines
+from ckpt_cli.render.memory import ITEM, item_lines, tree_lines
 from ckpt_cli.render.text import Ui
 from tests.kit.cases import cases
 
@@ -67,16 +66,11 @@ BARE = Item(ItemKey(("facts",), "bare"), None, None, 10)
     "wanted fact bare",
     (ItemFilter(), True, True),
     (ItemFilter(match="fact-*"), True, False),
-    (ItemFilter(match="FACT-*"), False, False),
     (ItemFilter(expired=True), True, False),
-    (ItemFilter(expired=False), False, True),
     (ItemFilter(category="preference"), True, False),
     (ItemFilter(min_confidence=0.9), False, False),
-    (ItemFilter(source="user-42"), True, False),
     (ItemFilter(source="user-4"), False, False),
-    (ItemFilter(since=NOW - timedelta(days=2)), True, False),
     (ItemFilter(since=NOW - timedelta(days=1)), False, False),
-    (ItemFilter(until=NOW - timedelta(days=2)), True, False),
     (ItemFilter(until=NOW - timedelta(days=3)), False, False),
 )
 def test_each_condition_that_is_given_must_hold(wanted: ItemFilter, fact: bool, bare: bool) -> None:
@@ -89,7 +83,6 @@ def test_each_condition_that_is_given_must_hold(wanted: ItemFilter, fact: bool, 
     ("Prefers Go", ["Hi!", "I like tea. My team prefers Go."], 1, "My team prefers Go."),
     ("喜欢喝茶", ["我喜欢咖啡。", "今天下雨。我喜欢喝茶！"], 1, "我喜欢喝茶！"),
     ("ＧｏとPython", ["go", "python", "Go and Python"], 2, "Go and Python"),
-    ("tea", ["tea", "tea again"], 1, "tea again"),
     ("茶", ["咖啡", "茶"], 1, "茶"),
     ("v2.5 is out", ["Is v2.5 out?\nWell"], 0, "Is v2.5 out?"),
 )
@@ -98,11 +91,6 @@ def test_the_likeliest_sentence(fact: str, texts: list[str], index: int, sentenc
     assert found is not None
     assert (found.index, found.sentence) == (index, sentence)
     assert 0 < found.shared <= 1
-
-
-@pytest.mark.parametrize(("fact", "texts"), [("", ["a"]), ("a", []), ("a", ["b"]), ("!?", ["!?"])])
-def test_where_nothing_fits_there_is_none(fact: str, texts: list[str]) -> None:
-    assert likeliest(fact, texts) is None
 
 
 @given(st.text(max_size=50), st.lists(st.text(max_size=50), max_size=3))
@@ -178,6 +166,10 @@ def test_what_is_known_of_a_fact_is_told() -> None:
     line = [one.text for one in tree_lines([fact], UI)][-1]
     known = ("expired 1d ago", "vectors text, title", "goal", "confidence 0.90", "from user-42")
     assert [part for part in known if part not in line] == []
+    shown = item_lines(fact._replace(value={"x": 1}), Ui(NOW, width=80))
+    text = "\n".join(one.text for one in shown)
+    for part in ("goal, confidence 0.90", "thread user-42", "text, 16 B", "x: 1", "expired"):
+        assert part in text
     record = ITEM.record(fact)
     assert record["source"] == {"kind": "thread", "thread_id": "user-42"}
     assert (record["category"], record["confidence"]) == ("goal", 0.9)

@@ -1,21 +1,26 @@
-"""Values edited as JSON are stored as they were, whatever they hold."""
+"""Values are edited, also as JSON: what changes is stored as before, and every other byte stays."""
 
 import json
 import math
+import pickle
 from typing import Any
 
+import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from ormsgpack import OPT_NON_STR_KEYS, packb
 
 from ckpt_backends.codec import decode, from_json, to_json
-from ckpt_backends.codec.lossless import Ext, encode_lossless
-from ckpt_backends.errors import UsageError
+from ckpt_backends.codec.edits import Put, Take, set_keys
+from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
+from ckpt_backends.errors import Unsupported, UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.edit_state import StoredObjects
 from ckpt_cli.core.values import same
+from tests.kit.cases import cases
 from tests.kit.strategies import few, packable
 
 _names = st.sampled_from(["HumanMessage", "Plan", "set"])
@@ -120,3 +125,219 @@ def test_an_object_of_a_class_that_is_not_stored_is_refused() -> None:
     stored = TypedBytes("msgpack", encode_lossless("msgpack", ["a"]))
     with pytest.raises(UsageError, match=r"cannot write an object of class 'os\.system'"):
         edited(stored, [{"$type": "os.system", "$args": ["id"]}])
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+flat = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | texts | st.floats(allow_nan=False)
+values = st.recursive(
+    flat,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=20),
+    max_leaves=12,
+)
+maps = st.dictionaries(texts, values, max_size=20)
+edits = st.dictionaries(texts, values | st.just(...), max_size=4)
+SPELLINGS = [
+    {"ensure_ascii": False},
+    {"ensure_ascii": True},
+    {"ensure_ascii": False, "separators": (",", ":")},
+    {"ensure_ascii": False, "indent": 2},
+]
+
+
+def wanted(stored: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = {**stored, **changes}
+    return {key: value for key, value in merged.items() if value is not ...}
+
+
+def as_edits(changes: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if value is ... else Put(value) for key, value in changes.items()}
+
+
+@few
+@given(maps, edits)
+def test_msgpack(stored: dict[str, Any], changes: dict[str, Any]) -> None:
+    found = set_keys(TypedBytes("msgpack", ormsgpack.packb(stored)), as_edits(changes))
+    assert found.data == ormsgpack.packb(wanted(stored, changes))
+
+
+@given(maps, edits, st.sampled_from(SPELLINGS))
+def test_json(stored: dict[str, Any], changes: dict[str, Any], spelling: dict[str, Any]) -> None:
+    data = json.dumps(stored, **spelling).encode()
+    found = set_keys(TypedBytes("json", data), as_edits(changes))
+    assert json.loads(found.data) == wanted(stored, changes)
+    assert list(json.loads(found.data)) == list(wanted(stored, changes))
+    assert set_keys(TypedBytes("json", data), {}).data == data
+
+
+@few
+@given(maps, maps, texts, values)
+def test_an_inner_entry(outer: dict[str, Any], inner: dict[str, Any], key: str, value: Any) -> None:
+    outer["inner"] = inner
+    changed = {**outer, "inner": {**inner, key: value}}
+    packed = set_keys(TypedBytes("msgpack", ormsgpack.packb(outer)), {"inner": {key: Put(value)}})
+    assert packed.data == ormsgpack.packb(changed)
+    text = set_keys(TypedBytes("json", json.dumps(outer).encode()), {"inner": {key: Put(value)}})
+    assert json.loads(text.data) == changed
+
+
+@given(maps.filter(bool), texts, st.sampled_from(["msgpack", "json", "pickle"]))
+def test_an_entry_gets_another_key(stored: dict[str, Any], key: str, tag: str) -> None:
+    dumps: dict[str, Any] = {"msgpack": ormsgpack.packb, "json": dumped, "pickle": pickle.dumps}
+    typed = TypedBytes(tag, dumps[tag](stored))
+    old, value = next(iter(stored.items()))
+    if key in stored:
+        with pytest.raises(Unsupported):
+            set_keys(typed, {old: None, key: Take(old)})
+        return
+    found = decode(set_keys(typed, {old: None, key: Take(old)}))
+    left = {name: one for name, one in stored.items() if name != old}
+    assert found == decode(TypedBytes(tag, dumps[tag]({**left, key: value})))
+
+
+def dumped(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [ormsgpack.Ext(5, b"\xc1 not msgpack"), ormsgpack.Ext(99, b""), ormsgpack.Ext(1, b"\x93")],
+    ids=["text", "unknown", "cut"],
+)
+def test_what_is_not_understood_stays(value: Any) -> None:
+    stored = {"id": "old", "value": [value, {"deep": value}], "ts": "1"}
+    changed = set_keys(
+        TypedBytes("msgpack", ormsgpack.packb(stored)), {"id": Put("new"), "ts": Put("later")}
+    )
+    assert changed.data == ormsgpack.packb({**stored, "id": "new", "ts": "later"})
+
+
+@cases(
+    "typed",
+    TypedBytes("msgpack+aes", b"x"),
+    TypedBytes("pickle", b"\x80\x04]."),
+    TypedBytes("bson", b"\x05\x00\x00\x00"),
+    TypedBytes("bson", b"\x06\x00\x00\x00\x02\x00"),
+    TypedBytes("pickle", b"\x80\x04}"),
+    TypedBytes("json", b'{"a" 1}'),
+    TypedBytes("msgpack", b""),
+    TypedBytes("msgpack", b"\x93\x01"),
+    TypedBytes("msgpack", b"\x81\xa1a\x01\x02"),
+    TypedBytes("json", b"[1]"),
+    TypedBytes("json", b'{"a": 1'),
+    TypedBytes("json", b'{"a": 1} {}'),
+    ids=lambda one: f"{one.type} {one.data!r}",
+)
+def test_what_is_no_map_is_refused(typed: TypedBytes) -> None:
+    with pytest.raises(Unsupported):
+        set_keys(typed, {"a": Put(1)})
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_takes_items_at_its_end(protocol: int) -> None:
+    shared = ["x" * 70_000, {1, 2}]
+    value = {"id": "a", "channel_values": {"n": shared, "m": shared}, "blob": b"y" * 70_000}
+    stored = pickle.dumps(value, protocol)
+    put = {"id": "b", "ts": "now", "n": 3, "none": None, "in": {"a": [True, 0.5]}}
+    once = set_keys(TypedBytes("pickle", stored), {name: Put(one) for name, one in put.items()})
+    twice = set_keys(once, {"id": Put("c")})
+    assert once.data.startswith(stored[:-1])
+    assert pickle.loads(once.data) == {**value, **put}
+    assert pickle.loads(twice.data) == {**value, **put, "id": "c"}
+
+
+class Caller:
+    """An object of the application, whose class only a pickle can name."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Caller) and vars(other) == vars(self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_keys_of_a_pickle_are_removed_and_changed_inside(protocol: int) -> None:
+    kept: Any = Caller()
+    kept.name, kept.itself = "anna", kept
+    shared: Any = (1 << 40, b"bytes", "text", frozenset({1}), {"a": 1.5}, (), [], None, True)
+    value = {"user": kept, "run": "r1", "in": {"a": 1, "b": kept, "c": 2}, "shared": shared}
+    edits = {"run": None, "none": None, "in": {"a": Put("new"), "c": None}, "new": {"x": Put(1)}}
+    stored = TypedBytes("pickle", pickle.dumps(value, protocol))
+    found = pickle.loads(set_keys(stored, edits).data)
+    assert found.pop("user") is found["in"].pop("b")
+    assert found == {"in": {"a": "new"}, "shared": shared, "new": {"x": 1}}
+    assert set_keys(stored, {"none": None, "empty": {}}) == stored
+    with pytest.raises(Unsupported, match="as a whole"):
+        set_keys(stored, {"run": lambda data: data})
+
+
+BSON_LEAVES = st.dictionaries(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8), flat, max_size=6
+)
+
+
+@given(BSON_LEAVES, BSON_LEAVES, st.sampled_from(["msgpack", "json"]))
+def test_leaves_of_a_document_are_written_as_the_others(
+    kept: dict[str, Any], put: dict[str, Any], style: str
+) -> None:
+    import bson
+
+    def leaf(value: Any) -> Any:
+        if style == "json":
+            return json.dumps(value).encode()
+        return ["msgpack", ormsgpack.packb(value)]
+
+    doc = bson.encode({"source": leaf("loop"), "parents": {}, **{k: leaf(kept[k]) for k in kept}})
+    found = set_keys(TypedBytes("bson", doc), {name: Put(one) for name, one in put.items()})
+    made = bson.decode(found.data)
+    assert {k: v for k, v in made.items() if k not in put} == {
+        k: v for k, v in bson.decode(doc).items() if k not in put
+    }
+    assert {type(made[name]) for name in put} <= {type(leaf(1))}
+    assert decode(found) == {"source": "loop", "parents": {}, **kept, **put}
+
+
+@given(packable)
+def test_msgpack_gives_the_same_bytes(value: Any) -> None:
+    data = packb(value, option=OPT_NON_STR_KEYS)
+    read = decode_lossless(TypedBytes("msgpack", data))
+    assert encode_lossless("msgpack", read) == data
+
+
+@given(value=st.recursive(st.none() | st.integers() | st.floats() | st.text(), st.lists))
+@pytest.mark.parametrize("escaped", [True, False])
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
+def test_json_keeps_its_spelling(value: Any, escaped: bool, separators: tuple[str, str]) -> None:
+    def spell(thing: object) -> bytes:
+        text = json.dumps(thing, ensure_ascii=escaped, separators=separators)
+        return text.encode("utf-8", "surrogatepass")
+
+    body = {"id": "é", "values": [value, {"a": 1}]}
+    data = spell(body)
+    read = decode_lossless(TypedBytes("json", data))
+    assert encode_lossless("json", read, like=data) == data
+    assert encode_lossless("json", read | {"id": "è"}, like=data) == spell(body | {"id": "è"})
+
+
+@cases(
+    "tag data",
+    ("pickle", b"\x80\x04N."),
+    ("msgpack", b"\xdc\x00\x01\x01"),
+    ("msgpack", b"\xca\x3f\x80\x00\x00"),
+    ("msgpack", b"\x82\x01\x01\xc3\x02"),
+    ("msgpack", b"\xd6\xff\x00\x00\x00\x01"),
+    ("msgpack", b"\x91" * 500 + b"\xc0"),
+    ("json", b'{"a":1, "b":2}'),
+    ("json", b'{"a": 1, "a": 2}'),
+    ("json", b"1E2"),
+    ("json", b"[" * 500 + b"]" * 500),
+    ("json", b"1" * 5000),
+)
+def test_what_would_change_is_refused(tag: str, data: bytes) -> None:
+    with pytest.raises(Unsupported):
+        decode_lossless(TypedBytes(tag, data))
+
+
+@pytest.mark.parametrize(("tag", "value"), [("pickle", 1), ("msgpack", {1, 2}), ("json", {1, 2})])
+def test_what_cannot_be_written_is_refused(tag: str, value: Any) -> None:
+    with pytest.raises(Unsupported):
+        encode_lossless(tag, value)

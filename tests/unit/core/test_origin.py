@@ -35,18 +35,6 @@ def nodes(found: list[TaskWrite]) -> list[str | None]:
     return [one.node for one in found]
 
 
-def test_a_place_is_followed_by_the_id_of_its_message_or_by_its_path() -> None:
-    place = traced_path({"c": [message("1"), message("2", "x")]}, ("c", 1, "content"))
-    assert place == TracedPath(("c", 1, "content"), "2")
-    assert value_at({"c": [message("2", "y")]}, place) == (True, "y")
-    assert value_at({"c": [message("1")]}, place) == (False, None)
-    place = traced_path({"c": {"a": [1, 2]}}, ("c", "a", 1))
-    assert value_at({"c": {"a": [0, 5]}}, place) == (True, 5)
-    others: list[dict[str, Value]] = [{}, {"c": {"a": []}}, {"c": 7}]
-    for state in others:
-        assert value_at(state, place) == (False, None)
-
-
 SEVERAL = [wrote("a", 1), wrote("b", 2), wrote("d", 2), wrote("e", 3)]
 LISTS = [wrote("a", ["x"]), wrote("b", ["y", "z"])]
 MAPS = [wrote("a", {"k": 1}), wrote("b", {"__overwrite__": {"l": 2}})]
@@ -81,3 +69,15 @@ def test_some_writes_are_not_those_of_a_step() -> None:
     writes: dict[Value, Value] = {"a": {"c": 1}, "b": {"d": 2}, "e": None}
     assert nodes_in_metadata({"writes": writes}, "c") == ["a"]
     assert (nodes_in_metadata({"writes": None}, "c"), nodes_in_metadata({}, "c")) == ([], [])
+
+
+def test_a_place_is_followed_by_the_id_of_its_message_or_by_its_path() -> None:
+    place = traced_path({"c": [message("1"), message("2", "x")]}, ("c", 1, "content"))
+    assert place == TracedPath(("c", 1, "content"), "2")
+    assert value_at({"c": [message("2", "y")]}, place) == (True, "y")
+    assert value_at({"c": [message("1")]}, place) == (False, None)
+    place = traced_path({"c": {"a": [1, 2]}}, ("c", "a", 1))
+    assert value_at({"c": {"a": [0, 5]}}, place) == (True, 5)
+    others: list[dict[str, Value]] = [{}, {"c": {"a": []}}, {"c": 7}]
+    for state in others:
+        assert value_at(state, place) == (False, None)

@@ -1,8 +1,10 @@
-"""What a reducer here makes of writes is what LangGraph's own channels make of them."""
+"""Reducers make of writes what LangGraph makes, and prove stored values: orders, verdicts."""
 
 import operator
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -23,10 +25,38 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Overwrite
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.values import Tagged, Value
-from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.reducers import ABSENT, REDUCERS, Held, fold, is_complete
+from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_backends.model import CheckpointKey, TypedBytes, Write
+from ckpt_cli.core.reducers import (
+    ABSENT,
+    CUSTOM,
+    REDUCERS,
+    Held,
+    fold,
+    is_complete,
+    reducers_for,
+    updates_of,
+)
 from ckpt_cli.core.reducers import held_fits as fits
+from ckpt_cli.core.replay import (
+    Check,
+    Pool,
+    PossibleOrders,
+    ReducerTally,
+    SortedWrites,
+    Verdict,
+    WriteOrder,
+    explain,
+    has_foreign_text,
+    judge,
+    may_differ,
+    orders_of_channel,
+    possible_orders,
+    recorded_orders,
+    verdict_of,
+)
+from ckpt_cli.core.state import Body
+from ckpt_cli.core.tasks import Step, TaskWrite
 from ckpt_cli.core.values import Numbers, same
 from tests.kit.cases import cases
 from tests.kit.strategies import values as any_values
@@ -210,3 +240,209 @@ def test_members_of_sets_are_joined_once_each_by_type() -> None:
     assert fold(base, [write]) == (Tagged("builtins.set", members), "set_union")
     base, write = Tagged("builtins.set", [1, True]), Tagged("builtins.set", [1.0, 1])
     assert same(fold(base, [write])[0], Tagged("builtins.set", [1, True, 1.0]))
+
+
+Recorded = tuple[Held, list[Value], Held]
+"""What it was, what was written, what is stored."""
+
+
+def tally(*steps: Recorded) -> ReducerTally:
+    found = ReducerTally()
+    for n, (base, writes, stored) in enumerate(steps):
+        tried = explain(base, {}, [([writes], False)], stored)
+        found.add(Check("x", str(n), tried.mask, tried.applicable, len(writes)))
+    return found
+
+
+def last_two() -> ReducerTally:
+    """A list of which only the last two items are kept."""
+    steps: list[Recorded] = [([n - 1, n], [[n + 1]], [n, n + 1]) for n in range(5)]
+    return tally(*steps)
+
+
+def verdicts(found: ReducerTally, told: str | None = None) -> list[Verdict]:
+    judgement = judge(found.masks, told)
+    return [verdict_of(check, judgement)[0] for check in found.checks]
+
+
+def chain(name: str, batches: list[list[Value]]) -> ReducerTally:
+    """Steps as a reducer makes them."""
+    held: Held = ABSENT
+    steps: list[Recorded] = []
+    for batch in batches:
+        (after, *_) = REDUCERS[name].results(held, [batch]) or (held,)
+        steps.append((held, batch, after))
+        held = after
+    return tally(*steps)
+
+
+NUMBERS = st.integers(-9, 9)
+WRITES: dict[str, st.SearchStrategy[Value]] = {
+    "append": st.lists(NUMBERS, min_size=1, max_size=2),
+    "sum": NUMBERS,
+    "dict_merge": st.dictionaries(st.sampled_from("abc"), NUMBERS, min_size=1),
+    "concat": st.text("ab", min_size=1, max_size=2),
+    "any_value": NUMBERS,
+    "max": NUMBERS,
+}
+
+
+@given(st.data(), st.sampled_from(sorted(WRITES)))
+def test_the_own_reducer_always_survives(data: st.DataObject, name: str) -> None:
+    steps = st.lists(st.lists(WRITES[name], min_size=1, max_size=3), min_size=1, max_size=6)
+    found = chain(name, data.draw(steps))
+    assert name in judge(found.masks).survivors
+    assert set(verdicts(found)) == {Verdict.MATCH}
+
+
+KINDS: list[Any] = [
+    *(ABSENT, None, True, 3, 1.5, "user", b"x", [], ["user", "hello"], {}),
+    *([{"type": "human", "content": "a", "id": "1"}], {"role": "user", "content": "a"}),
+    *({"__overwrite__": 1}, Tagged("builtins.set", ["a"]), Cut(None, 0, "too long")),
+    Tagged("langchain_core.messages.human.HumanMessage", {"content": "a", "id": "1"}),
+]
+
+
+@given(st.sampled_from(KINDS), st.lists(st.sampled_from(KINDS[1:]), max_size=2))
+def test_only_reducers_that_do_not_apply_are_left_out(held: Held, batch: list[Held]) -> None:
+    updates = updates_of([batch])  # type: ignore[list-item]  # none of them is absent
+    tried = {reducer for _, reducer in reducers_for(held, updates)}
+    left_out = [one for one in REDUCERS.values() if one not in tried]
+    assert not any(one.results_of(held, updates) for one in left_out)
+
+
+def test_only_what_no_reducer_explains_is_a_mismatch() -> None:
+    match, mismatch = Verdict.MATCH, Verdict.MISMATCH
+    steps: list[Recorded] = [(ABSENT, [[1]], [1]), ([1], [[2]], [1, 2])]
+    steps += [([1, 2], [[3]], [1, 2, 3]), ([1, 2, 3], [[4]], [1, 2, 9])]
+    assert verdicts(tally(*steps)) == [match, match, match, mismatch]
+    # Nobody wrote it, and yet it changed.
+    assert verdicts(tally((ABSENT, [1], 1), (1, [], 2))) == [match, mismatch]
+    # Reducers of the application.
+    texts = ["seed", "twotwo", "twotwo", "twotwo"]
+    writes: list[list[Value]] = [["seed"], ["one", "twotwo"], ["seed"], ["one", "twotwo"]]
+    olds: list[Held] = [ABSENT, *texts[:-1]]
+    longest: list[Recorded] = list(zip(olds, writes, texts, strict=True))
+    assert mismatch not in verdicts(tally(*longest))
+    assert set(verdicts(last_two())) == {Verdict.UNVERIFIABLE}
+    assert set(verdicts(last_two(), CUSTOM)) == {Verdict.UNVERIFIABLE}
+    assert set(verdicts(last_two(), "append")) == {mismatch}
+
+
+def test_threads_are_put_together_as_long_as_one_reducer_explains_them() -> None:
+    pool = Pool()
+    appended = tally((ABSENT, [[1]], [1]), ([1], [[2]], [1, 2]))
+    replaced = tally((ABSENT, [[1]], [1]), ([1], [[2]], [2]))
+    short = tally((ABSENT, [[1]], [1]))
+    for one in (appended, replaced, short):
+        pool.add("x", one.masks)
+    for one in (appended, replaced, short):
+        judgement = judge(pool.known("x", one.masks))
+        assert all(verdict_of(check, judgement)[0] is Verdict.MATCH for check in one.checks)
+    assert judge(short.masks).reducer is None
+    assert judge(pool.known("x", short.masks)).reducer == "append"
+
+
+def test_a_reducer_that_once_cut_may_do_so_again() -> None:
+    """Another value that is not explained is damage, if the steps after it are explained."""
+    found = tally(
+        ([], [[0]], [0]),
+        ([0], [[1]], [0, 1]),
+        ([0, 1], [[2]], [0, 1, 2]),
+        ([0, 1, 2], [[3]], [2, 3]),
+        ([2, 3], [[4]], [2, 3, 4]),
+    )
+    judgement = judge(found.masks)
+    assert judgement.reducer == "append"
+    assert not may_differ(found.checks, judgement)
+    found.checks[3].cut = True
+    assert may_differ(found.checks, judgement)
+
+
+NOON = datetime(2026, 4, 7, 12, tzinfo=UTC)
+BODY = Body(4, None, {}, {}, {}, None)
+STEP = Step((), (), (), (), assumed=False)
+
+
+def write(task: str, *, channel: str = "log", second: int = 0, idx: int = 0) -> TaskWrite:
+    at = NOON + timedelta(seconds=second)
+    key = CheckpointKey("t", "", "1")
+    return TaskWrite(Write(key, task, "", idx, channel, 1, None, "node", at), "node", "")
+
+
+def tasks_in(order: WriteOrder) -> str:
+    return "".join(one.write.task_id for batch in order.batches for one in batch)
+
+
+def made(*tasks: TaskWrite, ordered: bool) -> PossibleOrders:
+    return PossibleOrders((WriteOrder((tasks,)),), ordered)
+
+
+def test_every_order_of_tasks_is_tried_where_none_is_stored() -> None:
+    abc = tuple(map(write, "abc"))
+    orders = list(orders_of_channel(made(*abc, ordered=False), "log"))
+    assert tasks_in(orders[0]) == "abc"
+    assert {tasks_in(one) for one in orders} == set(map("".join, permutations("abc")))
+    assert [one.assumed for one in orders] == [False] + [True] * 5
+    (order,) = orders_of_channel(made(*abc, ordered=True), "log")
+    assert (tasks_in(order), order.assumed) == ("abc", False)
+    # No more than six tasks: seven have 5,040 orders.
+    for names, number in (("abcdef", 720), ("abcdefg", 1)):
+        tasks = map(write, names)
+        assert len(list(orders_of_channel(made(*tasks, ordered=False), "log"))) == number
+    # The writes of one task keep their order.
+    abb = (write("a"), write("b", idx=0), write("b", idx=1))
+    orders = list(orders_of_channel(made(*abb, ordered=False), "log"))
+    assert {tasks_in(one) for one in orders} == {"abb", "bba"}
+    batches = [[one.write for batch in order.batches for one in batch] for order in orders]
+    assert [[one.idx for one in some if one.task_id == "b"] for some in batches] == [[0, 1]] * 2
+
+
+def test_the_times_of_writes_are_an_order_unless_two_tasks_have_the_same() -> None:
+    for times, is_ordered in (((1, 2, 3), True), ((1, 2, 2), False)):
+        abc = [write(name, second=second) for name, second in zip("abc", times, strict=True)]
+        found = recorded_orders(SortedWrites((), tuple(abc), (), ()))
+        assert found.ordered is is_ordered
+        assert [tasks_in(one) for one in found.ways] == ["abc"]
+
+
+def test_a_parent_that_ran_twice_proves_nothing() -> None:
+    writes = SortedWrites((), (write("a"),), (), ())
+
+    def lacks(*, again: bool) -> str:
+        return possible_orders(
+            "loop", writes, STEP, BODY, BODY, again=again, skipped=False, takes_input=False
+        ).lacking
+
+    assert (lacks(again=False), "more than once" in lacks(again=True)) == ("", True)
+
+
+@cases(
+    "value sources expected",
+    (["b"], [["a"], ["b"]], False),
+    (["c"], [["a"], ["b"]], True),
+    ("b c", ["a b c d"], False),
+    (7, [3, 5], False),
+    ({"a": {"b": 1}}, [{"a": {}}, {"b": "x"}], False),
+    ({"other": 1}, [{"a": 1}], True),
+    (Tagged("x.HumanMessage", {"content": "hi", "id": "made"}), [["user", "hi"]], False),
+    (Tagged("x.HumanMessage", {"content": "ho", "id": "made"}), [["user", "hi"]], True),
+)
+def test_a_text_no_one_wrote_is_foreign(value: Any, sources: list[Any], expected: bool) -> None:
+    assert has_foreign_text(value, sources) is expected
+
+
+def test_the_step_after_an_overwrite_may_give_its_messages_an_id() -> None:
+    def message(text: str, message_id: str | None) -> Value:
+        fields: Value = {"content": text, "type": "ai", "id": message_id}
+        return Tagged("langchain_core.messages.ai.AIMessage", fields)
+
+    replaced: Value = Tagged("langgraph.types.Overwrite", {"value": [message("one", None)]})
+    more = message("two", "2")
+    steps: list[Recorded] = [
+        ([], [replaced], [message("one", "1")]),
+        ([message("one", None)], [[more]], [message("one", "1"), more]),
+    ]
+    assert verdicts(tally(*steps), "add_messages") == [Verdict.MATCH] * 2
+    steps = [([], [replaced], [message("another", "1")])]
+    assert verdicts(tally(*steps), "add_messages") == [Verdict.MISMATCH]

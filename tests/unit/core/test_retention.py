@@ -77,17 +77,6 @@ def test_what_stays(items: list[RetentionCandidate], rules: RetentionRules, kept
     assert names(choose_kept(items, rules, NOW)) == set(kept.split())
 
 
-def test_a_delta_channel_keeps_its_past_and_each_that_stays_says_why() -> None:
-    missing, stored = frozenset({"messages"}), frozenset({"messages"})
-    items = [item("05", "04", missing=missing), item("04", "03", missing=missing)]
-    items += [item("03", "02", stored=stored), item("02", "01", stored=stored), item("01")]
-    chosen = choose_kept(items, LAST, NOW)
-    assert names(chosen) == {"05", "04", "03"}
-    assert chosen["", "03"] == ["needed for DeltaChannel messages"]
-    newest = choose_kept(line(5), RetentionRules(last=2), NOW)
-    assert newest == {("", "05"): ["newest"], ("", "04"): ["newest"]}
-
-
 @st.composite
 def threads(draw: st.DrawFn) -> list[RetentionCandidate]:
     """Threads of any shape, also broken ones: parents that are not there, or come in a circle."""

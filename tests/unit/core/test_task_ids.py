@@ -52,6 +52,41 @@ def is_among(task_id: str, ids: Iterator[str]) -> bool:
     return task_id in set(ids)
 
 
+DEEP = "child:1ee24b90-e698-d891-09ec-eb257c51abc3"
+BEFORE = "1f1e5fb2-8c00-615b-8000-307e2c6c3495"
+FIRST = "1f1e5fb2-c2d0-602a-8000-3a04f8e746b9"
+
+
+@cases(
+    "where step v ns node triggers task_id",
+    (
+        *("1f1e5fb1-dbde-69a2-8001-af738c0e2c61", 2, 4, DEEP, "deep", "branch:to:deep"),
+        "f593821e-3c68-e20f-b91a-37f72e88c5cc",
+    ),
+    (BEFORE, 1, 2, "", "plan", "start:plan", "2f6a6f9b-2388-d136-859c-2603d8c35e63"),
+    (FIRST, 1, 1, "", "plan", "start:plan", "3f2607ca-c227-5b9c-b90a-06e993f77152"),
+    ids=["in a subgraph", "lg 0.2.70", "lg 0.2.14"],
+)
+def test_ids_of_nodes(
+    where: str, step: int, v: int, ns: str, node: str, triggers: str, task_id: str
+) -> None:
+    made_in = origin(where, step, v, ns)
+    assert is_among(task_id, tasks.pull_ids(made_in, node, [[triggers]]))
+    assert not is_among(task_id, tasks.pull_ids(made_in, node, [[triggers, "other"]]))
+    assert not is_among(task_id, tasks.pull_ids(made_in, "other", [[triggers]]))
+
+
+@cases(
+    "where v task_id",
+    ("1f1e5fb2-8c0f-677d-8001-f89039edd67a", 2, "1b2ec7ae-c0da-24c3-7dfa-03963cd3e328"),
+    ("1f1e5fb2-c2e6-6fd7-8001-a7774e81a573", 1, "312fddeb-92c6-5825-ae68-fc3d82ef07a6"),
+    ids=["lg 0.2.70", "lg 0.2.14"],
+)
+def test_ids_of_sends(where: str, v: int, task_id: str) -> None:
+    assert is_among(task_id, tasks.send_ids(origin(where, 2, v), "worker", 2))
+    assert not is_among(task_id, tasks.send_ids(origin(where, 2, v), "worker", 3))
+
+
 def test_the_ids_of_error_handlers_of_updates_and_of_the_oldest_library() -> None:
     made_in = origin("1f1e5fd7-ec95-6c8e-8001-3d94dad77a44", 2, 4)
     failed = "1a6f18f3-6b62-50e5-6ab3-2ce1654ff731"
@@ -127,7 +162,7 @@ def test_any_name_can_be_hashed(node: str, ns: str, triggers: list[str], step: i
 OTHER = UUID("1f1e5fb3-2ac5-64af-8008-5d0b6978bc63")
 
 
-@pytest.mark.parametrize("era", ["lg-0.2.14", "lg-0.2.70", "lg-1.2.22", "js-0.2.74", "js-1.7.3"])
+@pytest.mark.parametrize("era", ["lg-1.2.22", "js-0.2.74", "js-1.7.3"])
 def test_every_stored_id_is_hashed_again(era: str, tmp_path: Path) -> None:
     """At the same checkpoint, the id is the stored one; at another, it is one of its own."""
     tasks = 0
@@ -157,7 +192,6 @@ def test_every_stored_id_is_hashed_again(era: str, tmp_path: Path) -> None:
     ("TimeoutError('no answer after 31.5 s')", "TimeoutError('no answer after … s')"),
     ("ValueError('<Order object at 0x7f3a2c>')", "ValueError('<Order object at …>')"),
     ("OSError('cannot reach 10.0.0.3:5432')", "OSError('cannot reach …')"),
-    ("Error: run 9f86d081884c7d65 failed", "Error: run … failed"),
     ("Error: deadbeef and added facade", "Error: deadbeef and added facade"),
     ("RuntimeError('first\\nsecond 2')", "RuntimeError('first …"),
     ("", ""),
@@ -174,7 +208,6 @@ def test_numbers_and_ids_are_left_out(text: str, kind: str) -> None:
         "1 validation error for Trip ⏎ days ⏎ Input should be a valid integer …",
     ),
     ("E: " + "x" * 40 + "\nmore", "E: " + "x" * 40 + " …"),
-    ("E('x')\n\n", "E('x')"),
     ("", ""),
 )
 def test_a_short_first_line_is_shown_with_the_next(text: str, start: str) -> None:

@@ -1,7 +1,10 @@
-"""What comes after a checkpoint, rule by rule, on bodies made by hand."""
+"""What comes after a checkpoint and what a resume does, rule by rule, on bodies made by hand."""
 
+import json
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import ormsgpack
 import pytest
@@ -9,27 +12,125 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, Write
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
 from ckpt_cli.core import tasks
-from ckpt_cli.core.state import Body, Version, half_filled, learn
-from ckpt_cli.core.tasks import conditions_of, status_of, subgraph_calls, task_writes, tasks_by_id
+from ckpt_cli.core.resume import following, goto_tasks, resume_level
+from ckpt_cli.core.state import Body, Readers, Version, half_filled, learn
+from ckpt_cli.core.tasks import (
+    Lookups,
+    Step,
+    conditions_of,
+    plan_step,
+    send_path,
+    status_of,
+    subgraph_calls,
+    task_writes,
+    tasks_by_id,
+)
 from tests.kit.cases import cases
 from tests.kit.strategies import few, values
-from tests.unit.core.steps import (
-    ID,
-    KEY,
-    NEW,
-    OLD,
-    Sources,
-    body,
-    hashed,
-    interrupts,
-    origin_at,
-    packed,
-    plan,
-    pull,
-    write,
-)
+
+ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
+KEY = CheckpointKey("t", "", ID)
+OLD, NEW = "00000001.0.5", "00000002.0.5"
+T = TypeVar("T")
+
+
+def body(
+    values: Mapping[str, Any] | None = None,
+    versions: Mapping[str, Version] | None = None,
+    seen: Mapping[str, Mapping[str, Version]] | None = None,
+    *,
+    v: int = 4,
+    sends: Any = (),
+    ts: str | None = None,
+) -> Body:
+    """A body; the versions of stored channels default to a new one."""
+    stored: Mapping[str, Any] = values or {}
+    known = {**dict.fromkeys(stored, NEW), **(versions or {})}
+    inline: Any = sends if sends is None or isinstance(sends, Cut) else list(sends)
+    return Body(v=v, ts=ts, values=stored, versions=known, seen=seen or {}, pending_sends=inline)
+
+
+def write(
+    task_id: str, channel: str = "items", value: Any = 1, path: str = "", idx: int = 0
+) -> Write:
+    data = json.dumps(value).encode()
+    return Write(KEY, task_id, path, idx, channel, len(data), TypedBytes("json", data))
+
+
+def packed(task_id: str, channel: str, data: bytes, path: str = "") -> Write:
+    return Write(KEY, task_id, path, 0, channel, len(data), TypedBytes("msgpack", data))
+
+
+def interrupts(*fields: dict[str, Any]) -> bytes:
+    found = [ormsgpack.packb(["langgraph.types", "Interrupt", one]) for one in fields]
+    return ormsgpack.packb([ormsgpack.Ext(2, data) for data in found])
+
+
+def pull(node: str) -> str:
+    return tasks.pull_path(node)
+
+
+def origin_at(ns: str = "", *, v: int = 4, step: int = 1) -> tasks.TaskIdBase:
+    """What the ids of the tasks of a step are made of."""
+    origin = tasks.origin_of(ID, ns, step, v, is_numeric=False)
+    assert origin is not None
+    return origin
+
+
+def hashed(node: str, *triggers: str, ns: str = "", v: int = 4, step: int = 1) -> str:
+    return next(iter(tasks.pull_ids(origin_at(ns, v=v, step=step), node, [triggers])))
+
+
+@dataclass
+class Sources:
+    """What the callables give, and how often they were asked."""
+
+    parent: Sequence[Write] = ()
+    own: Sequence[Write] = ()
+    thread: Readers = field(default_factory=dict)
+    store: Readers = field(default_factory=dict)
+    namespaces: Collection[str] = ()
+    asked: Counter[str] = field(default_factory=Counter)
+
+    def give(self, name: str, value: T) -> Callable[[], T]:
+        def answer() -> T:
+            self.asked[name] += 1
+            return value
+
+        return answer
+
+
+def plan(
+    body: Body,
+    writes: Sequence[Write] = (),
+    sources: Sources | None = None,
+    *,
+    key: CheckpointKey = KEY,
+    metadata: Mapping[str, Value] | None = None,
+    delta: Collection[str] = (),
+    followers: Mapping[str, Collection[str]] | None = None,
+) -> Step:
+    given = sources or Sources()
+    return plan_step(
+        key,
+        body,
+        {"source": "loop", "step": 0} if metadata is None else metadata,
+        writes,
+        Lookups(
+            parent_sends=given.give("parent", given.parent),
+            own_sends=given.give("own", given.own),
+            learned_thread=given.give("thread", given.thread),
+            learned_store=given.give("store", given.store),
+            calls=given.give(
+                "namespaces", subgraph_calls(given.namespaces).get(key.checkpoint_ns, {})
+            ),
+            followers=(followers or {}).get,
+        ),
+        delta_channels=delta,
+    )
+
 
 JAVASCRIPT = "2026-04-07T10:00:00.000Z"
 TO_A, TO_B = "branch:to:a", "branch:to:b"
@@ -74,7 +175,6 @@ def test_what_is_next_is_told_by_the_body_alone(name: str) -> None:
     ("join:a+b:c", Tagged("builtins.set", ["a", "b"]), True),
     ("join:a+b:c", Tagged("builtins.set", ["b"]), False),
     ("join:x+y+z:c", Tagged("builtins.set", ["x+y", "z"]), True),
-    ("join:a+b:c", [Tagged("builtins.set", ["a", "b"]), True], True),
     ("join:a+b:c", [Tagged("builtins.set", ["a", "b"]), False], False),
     ("join:a+b:c", [Tagged("builtins.set", ["a"]), True], False),
     ("join:a+b:c", Opaque("pickle", 1, "", ""), False),
@@ -124,7 +224,6 @@ CALLS = ["", f"child:{CALLED}", f"child:{CALLED}|deep:1", "other:2"]
 ELSEWHERE = [f"child:{hashed('child', 'a', v=2, step=9)}"]
 FLOW = "~__pregel_push, ~__pregel_pull, flow, 0000000000, 0000000001"
 INPUT: dict[str, Value] = {"source": "input", "step": -1}
-UPDATE: dict[str, Value] = {"source": "update", "step": 0}
 BEGUN, PLAIN, AT_2 = (
     body({"__start__": {}}, seen=FIRST),
     body(A, STARTED, v=1),
@@ -159,7 +258,6 @@ CASES: dict[str, Case] = {
     "a graph that ended there elsewhere": case(PLAIN, "", followers={"a": ()}),
     "a node that follows elsewhere": case(PLAIN, "b ?", followers={"a": {"b"}}),
     "a known node beside one that may be": case(BESIDE, "c ?"),
-    "an update as one that ends": case(PLAIN, "", metadata=UPDATE, followers={"a": ()}),
     "bare nodes by what they have seen": case(BARE, "three two watch", thread=READERS_OF_BARE),
     "a DeltaChannel between snapshots": case(DELTA, "watch", delta=["log", "other"]),
 }
@@ -229,16 +327,6 @@ def test_a_subgraph_call_tells_whose_write_it_is() -> None:
     }
     # One of very many calls inside each other is not looked at to its end.
     assert len(subgraph_calls(["a:b|" * 50_000])) < 100
-
-
-def test_updates_are_no_tasks_of_the_step_and_finish_one_that_they_took_over() -> None:
-    found = plan(AT_A, [write(hashed("a", "branch:to:a"), path="~__interrupt__, 0000000000")])
-    assert (found.next, found.waiting, found.tasks[0].path) == (("a",), (), pull("a"))
-    sources = Sources()
-    found = plan(AT_A, [write(one) for one in tasks.update_ids(origin_at(), 1)], sources)
-    assert found.waiting == ("a",)
-    assert {other.path for other in found.others} == {"", "~__interrupt__, 0000000000"}
-    assert not sources.asked
 
 
 def test_owners_leave_out_the_null_task_and_writes_are_in_the_order_of_paths() -> None:
@@ -478,12 +566,101 @@ def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
 
 
 def test_long_names_are_not_searched_for() -> None:
-    names = [f"{n}{'x' * 80_000}" for n in range(150)]
-    seen = {name: dict.fromkeys("abcdefgh", OLD) for name in names}
-    at = body(dict.fromkeys("abcdefgh"), seen=seen, v=1)
+    seen = {f"{n}": {f"{c}{'x' * 80_000}": OLD for c in "abcdefgh"} for n in range(150)}
+    at = body(dict.fromkeys(seen["0"]), seen=seen, v=1)
     assert len(plan(at, [write("1")]).tasks) == 150
 
 
 def test_names_of_other_nodes_are_asked_for_only_if_they_decide() -> None:
     at = body({"join:a+b:n": ["a"], "join:c+d+e:n": ["c"]}, seen={"d": {}, "e": {}})
     assert len(half_filled(at, lambda: pytest.fail("not needed"), {})) == 2
+
+
+TWO = {"branch:to:a": None, "branch:to:b": None}
+
+
+def after(
+    at: Body,
+    *rows: Write,
+    sent: tuple[Write, ...] = (),
+    learned: Readers | None = None,
+    deferred: dict[str, bool] | None = None,
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    return following(
+        at,
+        plan(at, rows).tasks,
+        sends=lambda: sent,
+        learned=lambda: learned or {},
+        deferred=lambda _: deferred or {},
+    )
+
+
+def test_edges_name_the_nodes_that_follow() -> None:
+    at = body({"branch:to:a": None})
+    assert after(at, write("1", "branch:to:b", path=pull("a"))) == (("b",), ())
+    # Two nodes follow, and nothing stored tells whether one of them waits for the other.
+    rows = [write("1", f"branch:to:{node}", path=pull("a"), idx=n) for n, node in enumerate("cb")]
+    assert after(at, *rows) == (None, ("b", "c"))
+    plain = {"branch:to:b": False, "branch:to:c": False}
+    assert after(at, *rows, deferred=plain) == (("b", "c"), ())
+    known = {"branch:to:b": False, "branch:to:c": True}
+    assert after(at, *rows, deferred=known) == (("b",), ())
+    assert after(at, write("1", "log", path=pull("a"))) == ((), ())
+
+
+def test_a_join_follows_when_all_have_arrived() -> None:
+    both = body(TWO)
+    arrive = [write(node, "join:a+b:total", node, pull(node)) for node in "ab"]
+    assert after(both, *arrive) == (("total",), ())
+    one = body({"branch:to:a": None, "join:a+b:total": ["b"]})
+    assert after(one, arrive[0]) == (("total",), ())
+    assert after(body({"branch:to:a": None}), arrive[0]) == ((), ())
+    # It was complete, so that its node ran in this step, and one arrives anew.
+    over = body({"branch:to:a": None, "join:a+b:total": ["a", "b"]})
+    assert after(over, arrive[0], write("t", "log", path=pull("total"))) == ((), ())
+
+
+@pytest.mark.parametrize("value", [[None, False], [["a", "b"], False]])
+def test_a_deferred_node_follows_when_nothing_else_does(value: object) -> None:
+    channel = "branch:to:late" if value == [None, False] else "join:a+b:late"
+    at = body({"branch:to:x": None, channel: value})
+    assert after(at, write("1", "log", path=pull("x"))) == (("late",), ())
+    more = write("1", "branch:to:y", path=pull("x"))
+    assert after(at, more) == (None, ("late", "y"))
+    assert after(at, more, deferred={"branch:to:y": False}) == (("y",), ())
+    assert after(at, more, deferred={"branch:to:y": True}) == (("late", "y"), ())
+    # It has had its turn, and is the one that finished.
+    over = body({"branch:to:x": [None, True]})
+    assert after(over, write("1", "log", path=pull("x"))) == ((), ())
+    half = body({"branch:to:x": None, "join:a+b:late": [["a"], False]})
+    assert after(half, write("1", "log", path=pull("x"))) == ((), ())
+
+
+def test_sends_follow_in_their_order() -> None:
+    at = body({"branch:to:a": None})
+    first = write("1", "__pregel_tasks", {"node": "w", "args": 1}, pull("a"), 0)
+    second = write("1", "__pregel_tasks", {"node": "v", "args": 2}, pull("a"), 1)
+    assert after(at, first, second, sent=(first, second)) == (("w", "v"), ())
+    assert after(at, first, sent=(first._replace(value=None),))[0] is None
+
+
+def test_before_format_4_nodes_read_the_channel_of_the_node_before_them() -> None:
+    at = body({"start:a": "__start__"}, v=2)
+    rows = [write("1", "a", "a", pull("a")), write("1", "log", path=pull("a"), idx=1)]
+    assert after(at, *rows, learned={"a": {"b"}}) == (("b",), ())
+    assert after(at, *rows)[0] is None
+
+
+def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_sends() -> None:
+    at = body({"branch:to:a": None})
+    rows = [write(NULL_TASK_ID, "branch:to:b"), write(NULL_TASK_ID, "__resume__", "yes")]
+    assert goto_tasks(at, rows, tuple) == [("b", pull("b"))]
+    level = resume_level(at, rows, plan(at, rows), [("b", pull("b")), ("a", pull("a"))])
+    assert ([task.node for task in level.runs], level.started) == (["a"], ("b",))
+    old = {"node": "w", "args": 1}
+    at = body({"__pregel_tasks": [old]})
+    rows = [write(NULL_TASK_ID, "__pregel_tasks", {"node": "v", "args": 2})]
+    path = send_path(0, 4)
+    assert goto_tasks(at, rows, lambda: rows) == [("v", path)]
+    level = resume_level(at, rows, plan(at, rows), [("v", path)])
+    assert (level.runs, level.started) == ((), ("v",))

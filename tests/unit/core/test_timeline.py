@@ -88,25 +88,6 @@ def test_a_time_that_is_not_known_or_set_back_is_no_duration(second: float | Non
     assert node_times(found.values())["work"].seconds.count == 0
 
 
-def test_parallel_questions_are_waited_for_once() -> None:
-    """Two calls ask; the second answer comes later. The pauses overlap."""
-    root = [made("a", 0, None), made("b", 20, "a", nodes=("work", "work"))]
-    root[0] = made("a", 0, None, asking={"one": "work", "two": "work"})
-    calls = {
-        f"work:{name}": [
-            made("i", begun, None, ns=f"work:{name}", source="input", nodes=()),
-            made("j", begun + 1, "i", ns=f"work:{name}", asking={"x": "ask"}),
-            made("k", ended, "j", ns=f"work:{name}", nodes=("ask",)),
-        ]
-        for name, begun, ended in (("one", 1, 12), ("two", 4, 17))
-    }
-    found = ThreadSteps({"": root, **calls}, {("", "a"): list(calls)})
-    _, outer, *inside = found.with_calls(found.branch("", "b"))
-    assert (outer.kind, outer.waiting_seconds) == ("human", 15.0)
-    assert [one.seconds for one in inside] == [1.0, 1.0, 10.0, 4.0, 1.0, 12.0]
-    assert node_times([outer])["work"].seconds.total == 2 * 5.0
-
-
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40))
 def test_percentiles_are_times_that_occurred(seconds: Sequence[float]) -> None:
     found = Durations(seconds)
@@ -233,3 +214,22 @@ def test_a_checkpoint_of_a_subgraph_has_the_column_of_the_step_before_it() -> No
     inner = ("sub:1", "1f1e5fad-1800-6000-8000-000000000000")
     assert scrubber.column(inner, 40) == scrubber.column(("", ids[1]), 40)
     assert scrubber.column(("sub:1", "no uuid"), 40) is None
+
+
+def test_parallel_questions_are_waited_for_once() -> None:
+    """Two calls ask; the second answer comes later. The pauses overlap."""
+    root = [made("a", 0, None), made("b", 20, "a", nodes=("work", "work"))]
+    root[0] = made("a", 0, None, asking={"one": "work", "two": "work"})
+    calls = {
+        f"work:{name}": [
+            made("i", begun, None, ns=f"work:{name}", source="input", nodes=()),
+            made("j", begun + 1, "i", ns=f"work:{name}", asking={"x": "ask"}),
+            made("k", ended, "j", ns=f"work:{name}", nodes=("ask",)),
+        ]
+        for name, begun, ended in (("one", 1, 12), ("two", 4, 17))
+    }
+    found = ThreadSteps({"": root, **calls}, {("", "a"): list(calls)})
+    _, outer, *inside = found.with_calls(found.branch("", "b"))
+    assert (outer.kind, outer.waiting_seconds) == ("human", 15.0)
+    assert [one.seconds for one in inside] == [1.0, 1.0, 10.0, 4.0, 1.0, 12.0]
+    assert node_times([outer])["work"].seconds.total == 2 * 5.0

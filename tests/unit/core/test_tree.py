@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import cycle
 from typing import Any, cast
 
 import pytest
@@ -154,21 +155,28 @@ def test_undecided_are_the_checkpoints_where_a_run_may_have_begun() -> None:
 
 NAMESPACES = ["", "memory", "a:1", "a:1|1", "a:1|b:2", "memory|c:3", "d:4", "d:5", "d:6", "d:7"]
 IDS = st.integers(0, 30).map(lambda n: f"id-{n:02}")
-FORESTS = st.lists(
-    st.builds(
-        Skeleton,
-        checkpoint_ns=st.sampled_from(NAMESPACES),
-        checkpoint_id=IDS,
-        parent_checkpoint_id=st.none() | IDS,
-        source=st.sampled_from([None, "loop", "loop", "loop", "input", "fork"]),
-        tasks=st.lists(st.sampled_from("1234567"), max_size=2).map(tuple),
-        marked=st.booleans(),
-        forked_from=st.none() | IDS,
-        parents=st.dictionaries(st.sampled_from(NAMESPACES), IDS, max_size=2),
-    ),
-    max_size=60,
-    unique_by=lambda item: item.key,
+TEXTS = st.text(max_size=30) | st.sampled_from(
+    ["\x1b[31mred\r\n\x9b\u202e[bold]x[/bold]\x00", '"]', "<br/>", "end", "#35;", "%%{init}%%"]
 )
+FEW = st.lists(TEXTS, max_size=2).map(tuple)
+
+
+def forests(
+    ids: st.SearchStrategy[str], namespaces: st.SearchStrategy[str]
+) -> st.SearchStrategy[list[Skeleton]]:
+    items = st.builds(
+        Skeleton,
+        checkpoint_ns=namespaces,
+        checkpoint_id=ids,
+        parent_checkpoint_id=st.none() | ids,
+        source=st.sampled_from([None, "loop", "loop", "loop", "input", "fork"]),
+        ran=st.none() | FEW,
+        tasks=st.lists(st.sampled_from("123"), max_size=2).map(tuple),
+        marked=st.booleans(),
+        forked_from=st.none() | ids,
+        parents=st.dictionaries(st.sampled_from(NAMESPACES), ids, max_size=2),
+    )
+    return st.lists(items, max_size=40, unique_by=lambda item: item.key)
 
 
 def covered(plan: TreeLayout) -> Counter[Key]:
@@ -185,7 +193,7 @@ def covered(plan: TreeLayout) -> Counter[Key]:
 
 
 @few
-@given(FORESTS, st.booleans(), st.booleans())
+@given(forests(IDS, st.sampled_from(NAMESPACES)), st.booleans(), st.booleans())
 def test_rows_cover_each_checkpoint_once(items: list[Skeleton], nest: bool, unfold: bool) -> None:
     plan = plan_tree(items, nest=nest, unfold=unfold)
     once = Counter(item.key for item in items)
@@ -289,10 +297,6 @@ def begun(*, tasks: tuple[str, ...] = ()) -> Thread:
     return thread
 
 
-def check(lines: list[str], picture: str) -> None:
-    assert "\n".join(lines).strip() == picture.strip("\n")
-
-
 def test_branches_forks_and_what_a_step_asked_stand_under_it() -> None:
     thread = begun()
     thread.add("bb01", "plan", "worker", "worker", answered=2, writes=7)
@@ -301,9 +305,7 @@ def test_branches_forks_and_what_a_step_asked_stand_under_it() -> None:
     thread.add("cc02", "two", next=())
     thread.add("dd01", source="update", under="aa02", problem="its body cannot be read")
     thread.add("dd02", "one", next=("two",), questions=("Refund 89.00 EUR?", "Sure?\n"))
-    check(
-        thread.picture(status="interrupted"),
-        r"""
+    picture = r"""
 thread trip   8 checkpoints · 3 branches · interrupted
 
 ◆ aa01 -1  input                             1 write  10:42:00
@@ -318,8 +320,8 @@ thread trip   8 checkpoints · 3 branches · interrupted
 ● dd02  2  one → two  ● head                          10:42:14
   ? Refund 89.00 EUR?
   ? Sure?\n
-""",
-    )
+"""
+    assert "\n".join(thread.picture(status="interrupted")) == picture.strip("\n")
     in_ascii = "\n".join(thread.picture(unicode=False))
     assert in_ascii.isascii()
     for part in ("thread trip   8 checkpoints, 3 branches", "> aa01", "|-o bb01", "| |   x T"):
@@ -351,20 +353,13 @@ def research() -> Thread:
 
 
 def test_a_subgraph_call_is_one_line_or_its_own_tree_and_a_stateful_one_a_section() -> None:
-    check(
-        research().picture(),
-        """
-thread trip   8 checkpoints · 2 subgraph calls
-
-◆ aa01 -1  input                              1 write  10:42:00
-○ aa02  0  __start__                          1 write  10:42:02
-│ ╰ research:9c1e2b07…  4 checkpoints · done  10:42:04–10:42:10
-● aa03  1  research → END  ● head                      10:42:12
-
-memory   1 checkpoint · keeps its state between calls
-● ff01 -1  remember → END  ● head                      10:42:14
-""",
-    )
+    assert research().picture()[4:] == [
+        "│ ╰ research:9c1e2b07…  4 checkpoints · done  10:42:04–10:42:10",
+        "● aa03  1  research → END  ● head                      10:42:12",
+        "",
+        "memory   1 checkpoint · keeps its state between calls",
+        "● ff01 -1  remember → END  ● head                      10:42:14",
+    ]
     assert research().picture(nest=True)[4:8] == [
         "│ ╰ research:9c1e2b07…  4 checkpoints   10:42:04–10:42:10",
         "│   ◆ dd01 -1  input                    1 write  10:42:04",
@@ -407,21 +402,14 @@ def test_days_are_named_where_they_change() -> None:
     thread.now += timedelta(days=30)
     thread.add("cc01", under="aa03", source="fork", next=("tools",))
     later = START + timedelta(days=40)
-    check(
-        thread.picture(now=later, zone=timezone(timedelta(hours=2))),
-        """
-thread trip   5 checkpoints · 2 branches
-
-                          Sat 21 Nov 2026
-◆ aa01 -1  input        1 write  12:42:00
-○ aa02  0  __start__    1 write  12:42:02
-│                         Sun 22 Nov 2026
-○ aa03  1  agent        1 write  03:42:04
-├─○ bb01  2  tools → END  ○ tip  03:42:06
-│                         Tue 22 Dec 2026
-● cc01  2  fork → tools  ● head  03:42:08
-""",
-    )
+    assert thread.picture(now=later, zone=timezone(timedelta(hours=2)))[4:] == [
+        "○ aa02  0  __start__    1 write  12:42:02",
+        "│                         Sun 22 Nov 2026",
+        "○ aa03  1  agent        1 write  03:42:04",
+        "├─○ bb01  2  tools → END  ○ tip  03:42:06",
+        "│                         Tue 22 Dec 2026",
+        "● cc01  2  fork → tools  ● head  03:42:08",
+    ]
     over_midnight = begun()
     for n in range(3):
         over_midnight.now += timedelta(hours=6)
@@ -441,10 +429,7 @@ def test_ids_are_never_cut() -> None:
     assert any("s" * 30 in text and "10:42:02" in text for text in texts)
 
 
-NASTY = "\x1b[31mred\r\n\x9b\u202e[bold]x[/bold]\x00"
-TEXTS = st.text(max_size=30) | st.sampled_from([NASTY, '"]', "<br/>", "end", "#35;", "%%{init}%%"])
 NAMES = st.lists(TEXTS, max_size=6).map(tuple)
-FEW = st.lists(TEXTS, max_size=2).map(tuple)
 DETAILS = st.builds(
     StepDetails,
     at=st.none() | st.datetimes(timezones=st.just(UTC)),
@@ -462,34 +447,30 @@ DETAILS = st.builds(
 MADE_IDS = st.integers(0, 40).map(lambda n: make_id(ticks_at(START + timedelta(seconds=n)), n, n))
 
 
-def steps(ids: st.SearchStrategy[str]) -> st.SearchStrategy[list[tuple[Skeleton, StepDetails]]]:
-    items = st.builds(
-        Skeleton,
-        checkpoint_ns=st.sampled_from(["", "", "memory", "a:1", "a:1|b:2"]) | TEXTS,
-        checkpoint_id=ids,
-        parent_checkpoint_id=st.none() | ids,
-        ran=st.none() | FEW,
-        tasks=st.lists(st.sampled_from("123"), max_size=2).map(tuple),
-    )
-    found = st.tuples(items, DETAILS)
-    return st.lists(found, max_size=25, unique_by=lambda pair: pair[0].key)
+TOLD = st.lists(DETAILS, min_size=1, max_size=6)
+TOLD_NAMESPACES = st.sampled_from(["", "", "memory", "a:1", "a:1|b:2"]) | TEXTS
 
 
 @few
 @given(
-    found=steps(MADE_IDS),
+    items=forests(MADE_IDS, TOLD_NAMESPACES),
+    told=TOLD,
     unfold=st.booleans(),
     nest=st.booleans(),
-    thread_id=st.text(max_size=120) | st.just(NASTY),
+    thread_id=st.text(max_size=120) | st.just("x" * 75),
     width=st.integers(80, 130),
     unicode=st.booleans(),
 )
 def test_no_line_is_too_wide_or_holds_a_control_character(
-    found: list[tuple[Skeleton, StepDetails]], unfold: bool, nest: bool, width: int, **options: Any
+    items: list[Skeleton],
+    told: list[StepDetails],
+    unfold: bool,
+    nest: bool,
+    width: int,
+    **options: Any,
 ) -> None:
-    items = [item for item, _ in found]
     plan = plan_tree(items, unfold=unfold, nest=nest)
-    details = {item.key: node for item, node in found}
+    details = {item.key: node for item, node in zip(items, cycle(told), strict=False)}
     refs = short_refs(list({item.checkpoint_id for item in items}))
     zone = timezone(timedelta(hours=-5))
     text = drawn(plan, details, refs, zone=zone, status="done", width=width, **options)
@@ -562,11 +543,13 @@ def test_a_call_is_a_box_or_a_block_of_its_own() -> None:
 
 
 @few
-@given(steps(TEXTS), st.booleans())
-def test_each_line_has_a_known_form(found: list[tuple[Skeleton, StepDetails]], nest: bool) -> None:
+@given(forests(TEXTS, TOLD_NAMESPACES), TOLD, st.booleans())
+def test_each_line_has_a_known_form(
+    items: list[Skeleton], told: list[StepDetails], nest: bool
+) -> None:
     """No data breaks out of its label."""
-    items = [item for item, _ in found]
-    lines = chart(items, {item.checkpoint_id: node for item, node in found}, nest=nest)
+    nodes = {item.checkpoint_id: node for item, node in zip(items, cycle(told), strict=False)}
+    lines = chart(items, nodes, nest=nest)
     assert [text for text in lines if not LINE.fullmatch(text)] == []
     boxes = [text for text in lines if re.match(r"  (  )?n\d+[\[({]", text)]
     shown = plan_tree(items, nest=nest)

@@ -25,6 +25,7 @@ from ckpt_backends.model import (
 from ckpt_cli.core.doctor.checks import (
     Readability,
     WritesOfOne,
+    ahead_finding,
     is_broken_inside,
     is_damaged,
     is_encrypted,
@@ -241,18 +242,6 @@ def test_some_ids_are_not_questioned() -> None:
     assert told(lineage_findings([checkpoint(own, elsewhere)], {}, {own, elsewhere})) == []
 
 
-def test_writes_older_than_the_head_are_orphaned_at_once() -> None:
-    writes, before = WritesOfOne(1, {"task"}), NOW - timedelta(minutes=1)
-    head = checkpoint(id_at(-10), None)
-    assert is_orphaned(id_at(-11), writes, head, before)
-    assert not is_orphaned(id_at(-9), writes, head, before)
-    assert not is_orphaned(id_at(-10, step=3), writes, head, before)
-    assert is_orphaned(id_at(-9), writes, head, NOW)
-    assert not is_orphaned(id_at(-9), writes, None, before)
-    assert is_orphaned(id_at(-61), writes, None, before)
-    assert not is_orphaned("no-time", writes, head, NOW)
-
-
 def test_the_time_of_a_write_counts_in_layouts_that_store_it() -> None:
     before = NOW - timedelta(minutes=1)
     head = checkpoint("b", None, at=NOW - timedelta(seconds=10))
@@ -325,13 +314,6 @@ def test_only_the_same_answer_is_stale(used: Any, answer: Any) -> None:
     assert found(step(asking), resume(answer)) == []
 
 
-def test_an_answer_without_any_question_waits_for_the_next_one() -> None:
-    assert found(step(task("a")), resume("yes")) == [("resume-stale", None)]
-    assert found(step(), resume("yes")) == []
-    damaged = Write(KEY, NULL_TASK_ID, "", 0, "__resume__", 1, TypedBytes("msgpack", b"\xc1"))
-    assert found(step(task("a")), damaged) == []
-
-
 ARGS = {"city": "Kyoto", "days": 2}
 TEXT = json.dumps({"days": 2, "city": "Kyoto"})
 
@@ -391,30 +373,6 @@ def test_calls_are_counted_in_each_form(form: str) -> None:
     assert details(made, names=False) == [f"a tool (number 1) {times}"]
 
 
-def test_other_arguments_are_another_call() -> None:
-    def call(n: int, name: str = "look") -> Tagged:
-        return ai(tool_calls=[{"name": name, "args": {"page": n}, "id": f"{name} {n}"}])
-
-    assert details([call(n) for n in range(20)]) == []
-    assert details([call(1, f"tool{n}") for n in range(20)]) == []
-    assert details([call(n % 2) for n in range(12)]) == [
-        "'look' was called 6 times with the same arguments"
-    ]
-
-
-def test_results_and_texts_of_people_are_no_calls() -> None:
-    result = {"type": "tool_result", "name": "look", "tool_use_id": "c", "content": ""}
-    output = {"type": "function_call_output", "name": "look", "call_id": "c", "output": ""}
-    said = [{"type": "tool_use", "name": "look", "input": ARGS, "id": "c"}]
-    person: Any = {"type": "human", "content": said}
-    made = [
-        ai([result, output]),
-        Tagged("langchain_core.messages.human.HumanMessage", person),
-        "look",
-    ]
-    assert details(made * 6) == []
-
-
 def test_arguments_of_any_form_are_compared() -> None:
     def call(args: Any) -> Tagged:
         return ai(tool_calls=[{"name": "look", "args": args, "id": None}])
@@ -425,3 +383,26 @@ def test_arguments_of_any_form_are_compared() -> None:
         assert len(details([call(args)] * 5)) == 1
     empty: list[Any] = [{}, None, "", "{}", " {} "]
     assert len(details([call(one) for one in empty])) == 1
+
+
+def test_a_head_may_be_ahead_by_less_than_the_tolerance() -> None:
+    minute = timedelta(minutes=1)
+    assert ahead_finding(checkpoint(id_at(60), None), NOW, minute) is None
+    found = ahead_finding(checkpoint(id_at(7200), None), NOW, minute)
+    assert found is not None
+    assert found.detail == "it is dated 2 hours after now"
+    by_store = checkpoint(id_at(7200), None, at=NOW)
+    assert ahead_finding(by_store, NOW, minute) is None
+    assert ahead_finding(by_store._replace(at=NOW + 9 * minute), NOW, minute) is not None
+
+
+def test_writes_older_than_the_head_are_orphaned_at_once() -> None:
+    writes, before = WritesOfOne(1, {"task"}), NOW - timedelta(minutes=1)
+    head = checkpoint(id_at(-10), None)
+    assert is_orphaned(id_at(-11), writes, head, before)
+    assert not is_orphaned(id_at(-9), writes, head, before)
+    assert not is_orphaned(id_at(-10, step=3), writes, head, before)
+    assert is_orphaned(id_at(-9), writes, head, NOW)
+    assert not is_orphaned(id_at(-9), writes, None, before)
+    assert is_orphaned(id_at(-61), writes, None, before)
+    assert not is_orphaned("no-time", writes, head, NOW)
