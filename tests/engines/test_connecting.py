@@ -4,6 +4,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
@@ -12,11 +14,13 @@ from psycopg import sql
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.registry import open_store
+from tests.engines.answers import refuses, succeeds
 from tests.kit.agents.steps import fill as fill_postgres
-from tests.kit.agents.steps import with_user
+from tests.kit.agents.steps import talk, with_user
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.connecting import CANARY, QUOTED, shows_nothing
+from tests.kit.harness.cosmosdb import KEY, CosmosHarness
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers import mysql
 from tests.kit.savers.redis_threads import client, fill_plain
@@ -26,6 +30,7 @@ from tests.kit.servers import (
     free_port,
     mysql_database,
     postgres_database,
+    start_cosmosdb,
 )
 
 NOBODY: list[tuple[str, str]] = [
@@ -56,10 +61,10 @@ WRONG: list[tuple[str, int, str]] = [
     ("redis://127.0.0.1:1/x", 2, "is not a number"),
     ("redis://127.0.0.1:1/0?ssl=C4nary", 2, "unknown URL parameter 'ssl'"),
     ("redis://127.0.0.1:1/0?laiout=C4nary", 2, "laiout"),
+    ("redis://127.0.0.1:1/0?connect_timeout=C4nary", 2, "'connect_timeout': not a number of sec"),
     *(
-        (f"redis://127.0.0.1:1/0?{name}={text}", 2, f"'{name}': not a number of seconds")
-        for name in ("connect_timeout", "socket_timeout")
-        for text in ("C4nary", "nan", "inf", "-1", "0", "1e300")
+        (f"redis://127.0.0.1:1/0?socket_timeout={text}", 2, "'socket_timeout': not a number of sec")
+        for text in ("nan", "inf", "-1", "0", "1e300")
     ),
     ("mongodb://u:C4nary@127.0.0.1:1/d b", 2, "database"),
     ("mongodb://127.0.0.1:1/x?nonsense=C4nary", 2, "nonsense"),
@@ -79,11 +84,9 @@ REFUSED: list[tuple[str, str, int, str]] = [
     ("postgres_url", "{stranger}", 4, "no such role"),
     ("postgres_url", "{there}?target_session_attrs=read-only", 4, "target_session_attrs"),
     ("postgres_url", "{there}?sslmode=require", 4, "TLS failed"),
-    ("postgres_url", "{there}?options=-cstatement_timeout%3D60sek", 4, "a setting in `options`"),
     ("postgres_url", "{there}?options=-cwork_mem%3DC4naryinpart", 4, "a setting in `options`"),
     ("postgres_url", "{there}?options=-cC4nary%3D1", 4, "a setting in `options`"),
     ("postgres_url", "{there}?options=--C4nary", 4, "a setting in `options`"),
-    ("postgres_url", "{there}?sslmode=C4nary", 4, "libpq rejects the value"),
     ("postgres_url", "{there}?require_auth=C4nary", 4, "libpq rejects the value"),
     ("postgres_url", "{there}?dbname=user%3Dx%20password%3DC4nary", 4, "no such database"),
     ("mysql_url", "{there}_no", 4, "no such database"),
@@ -169,27 +172,30 @@ def _end_mysql(url: str) -> Callable[[], object]:
     return end
 
 
-@cases("server prepare", ("postgres_url", _end_postgres), ("mysql_url", _end_mysql))
+@cases("server", "postgres", "mysql", "redis", "cosmosdb")
 def test_a_server_that_goes_away_in_the_middle(
-    request: pytest.FixtureRequest, server: str, prepare: Callable[[str], Callable[[], object]]
+    request: pytest.FixtureRequest, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = request.getfixturevalue(server)
-    end = prepare(url)
-    with open_store(url) as store:
+    end: Callable[[], object]
+    with ExitStack() as stack:
+        if server == "redis":
+            own = stack.enter_context(redis_of_its_own(modules=False))
+            fill_plain(own.url, "trip")
+            url, end = own.url, own.stop
+        elif server == "cosmosdb":
+            monkeypatch.setenv("COSMOSDB_KEY", KEY)
+            own = start_cosmosdb()
+            place = CosmosHarness(tmp_path, own)
+            talk(place.seeing, "trip")
+            url, end = place.url, own.stop
+        else:
+            url = request.getfixturevalue(f"{server}_url")
+            end = {"postgres": _end_postgres, "mysql": _end_mysql}[server](url)
+        store = stack.enter_context(open_store(url))
         end()
-        with pytest.raises(StoreUnavailable, match="connection"):
+        with pytest.raises(StoreUnavailable, match="cannot read"):
             list(store.threads())
         store.close()
-
-
-def test_a_redis_that_goes_away_in_the_middle() -> None:
-    with redis_of_its_own(modules=False) as server:
-        fill_plain(server.url, "trip")
-        with open_store(server.url) as store:
-            server.stop()
-            with pytest.raises(StoreUnavailable):
-                list(store.threads())
-            store.close()
 
 
 class Guarded(NamedTuple):
@@ -242,53 +248,36 @@ def test_a_password_of_odd_characters_works_in_each_place(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place in guarded.places:
-        right = ckpt("-s", place.format(QUOTED), "stores", "-o", "json")
-        assert right.code == 0, right.err
+        right = succeeds(place.format(QUOTED), "stores", "-o", "json")
         assert "error" not in right.json[0]
-        wrong = ckpt("-s", place.format(QUOTED + "x"), "threads", "list", "--debug")
-        assert (wrong.code, "wrong user or password" in wrong.err) == (4, True), wrong.err
+        wrong = refuses(
+            place.format(QUOTED + "x"), "threads", "list", "--debug", says="wrong user or password"
+        )
         assert "hint: " in wrong.err
         shows_nothing(right.out + right.err + wrong.out + wrong.err)
-    none = ckpt("-s", guarded.url, "threads", "list")
-    assert (none.code, guarded.variable in none.err) == (4, True), none.err
+    refuses(guarded.url, "threads", "list", says=guarded.variable)
     monkeypatch.setenv(guarded.variable, CANARY)
     assert ckpt("-s", guarded.url, "threads", "list").code == 0
 
 
 PLACES = [
-    *(
-        f"postgresql://127.0.0.1:1/db?{name}={{}}"
-        for name in ("password", "sslpassword", "passfile")
-    ),
-    "postgresql://127.0.0.1:1/db?options=-csearch_path%3D{}",
-    *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("application_name", "sslcert")),
-    *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("keepalives", "require_auth")),
-    *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("load_balance_hosts", "service")),
-    "postgresql://127.0.0.1:1/db?gssencmode={}",
-    *("postgresql://u:{}@127.0.0.1:1/db", "postgresql://u:{}@127.0.0.1:1/db?sslmode=disable"),
-    *(
-        "postgresql://u:{}@[::1]:1,127.0.0.1:1/db",
-        "postgresql://u:{}@",
-        "postgres://u:{}@127.0.0.1:1",
-    ),
+    *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("password", "passfile", "service")),
+    *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("require_auth", "gssencmode")),
+    *("postgresql://127.0.0.1:1/db?options=-csearch_path%3D{}", "postgresql://u:{}@127.0.0.1:1/db"),
+    *("postgresql://u:{}@[::1]:1,127.0.0.1:1/db", "postgresql://u:{}@"),
     *("mysql://u:{}@127.0.0.1:1/db", "mariadb://u:{}@127.0.0.1:1/db?ssl_mode=disabled"),
     *("mysql://127.0.0.1:1/db?password={}", "mysql://127.0.0.1:1/db?ssl_ca={}", "mysql://u:{}@"),
-    *("mysql://127.0.0.1:1/db?unix_socket={}", "mysql://127.0.0.1:1/db?connect_timeout={}"),
     *("redis://u:{}@127.0.0.1:1/0", "redis://:{}@127.0.0.1:1/0", "redis://u:{}@"),
-    *("rediss://u:{}@127.0.0.1:1/0?ssl_cert_reqs=none", "redis://127.0.0.1:1/0?password={}"),
-    *("redis://127.0.0.1:1/0?ssl_keyfile={}", "redis://127.0.0.1:1/0?unknown={}"),
+    *("rediss://u:{}@127.0.0.1:1/0?ssl_cert_reqs=none", "redis://127.0.0.1:1/0?unknown={}"),
     *("redis://u:{}@[::1]:1,127.0.0.1:1/0", "valkeys://u:{}@127.0.0.1:1/0"),
     "mongodb://u:{}@127.0.0.1:1/db?serverSelectionTimeoutMS=50",
-    *("mongodb://127.0.0.1:1/db?nonsense={}", "mongodb://127.0.0.1:1/db?tls={}"),
-    "dynamodb://u:{}@table?region=eu-central-1",
+    *("mongodb://127.0.0.1:1/db?nonsense={}", "dynamodb://u:{}@table?region=eu-central-1"),
 ]
 """Where a URL may have a secret."""
+SECRETS = [QUOTED, "C4nary@x", "C4nary?x#y", "C4nary:5", "C4nary%zz", "C4nary/x", "5?C4nary"]
 
 
-SECRETS = [QUOTED, "C4naryplain", "C4nary@x", "C4nary?x#y", "C4nary:5", "C4nary%zz", "C4nary/x"]
-
-
-@pytest.mark.parametrize("secret", [*SECRETS, "5?C4nary"])
+@pytest.mark.parametrize("secret", SECRETS)
 def test_no_secret_of_a_url_is_shown(secret: str) -> None:
     for place in PLACES:
         for words in (["threads", "list"], ["stores", "-o", "json"], ["stores", "--debug"]):

@@ -3,12 +3,15 @@
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.kit.agents.steps import talk
-from tests.kit.command import ckpt
+from tests.engines.answers import items_of, refuses, succeeds
+from tests.kit.agents.steps import fill, talk
+from tests.kit.command import ckpt, ids_of
+from tests.kit.harness.sql import SqlHarness
 from tests.kit.savers.mongodb import Place
 from tests.kit.savers.redis_threads import client
 from tests.kit.savers.three_table import connected
 
+ENGINES = pytest.mark.engines
 TYPED = """CREATE TABLE checkpoints (thread_id text, checkpoint_ns text, checkpoint text,
     metadata jsonb);
 CREATE TABLE checkpoint_blobs (thread_id text, checkpoint_ns text, channel text, type text,
@@ -24,7 +27,8 @@ def plant(url: str, planted: str) -> None:
     if url.startswith("redis"):
         client(url).execute_command(*planted.split())
     elif url.startswith("mongodb"):
-        Place(url).database[planted].insert_one({"name": "x"})
+        if planted:
+            Place(url).database[planted].insert_one({"name": "x"})
     else:
         with connected(url) as execute:
             for statement in planted.split(";"):
@@ -42,6 +46,7 @@ def plant(url: str, planted: str) -> None:
         ("mysql", "SELECT 1", "no tables at all"),
         ("mysql", "CREATE TABLE songs (name text)", "found songs"),
         ("mysql", LESS, "missing checkpoints."),
+        ("mongodb", "", "is empty"),
         ("mongodb", "songs", "found 'songs'"),
         ("redis", "PING", "is empty"),
         ("redis", "SET cache:1 x", "found other keys, such as 'cache:1'"),
@@ -55,8 +60,7 @@ def test_what_is_no_store_is_told_with_what_was_found(
 ) -> None:
     url = request.getfixturevalue(f"{server}_url")
     plant(url, planted)
-    answer = ckpt("-s", url, "threads", "list")
-    assert (answer.code, says in answer.err) == (4, True), answer.err
+    refuses(url, "threads", "list", says=says)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +77,15 @@ def test_a_layout_that_is_not_there_is_refused(place: Harness, other: str) -> No
     talk(place.kept_saver, "trip")
     url = place.url if "://" in place.url else f"sqlite:///{place.url}"
     assert ckpt("-s", f"{url}?layout={place.name}", "threads", "list").code == 0
-    refused = ckpt("-s", f"{url}?layout={other}", "threads", "list")
-    assert (refused.code, f"it holds '{place.name}'" in refused.err) == (4, True), refused.err
+    refuses(f"{url}?layout={other}", "threads", "list", says=f"it holds '{place.name}'")
 
 
 TAGGED = "ALTER TABLE checkpoints ALTER org_id DROP DEFAULT; CREATE TABLE checkpoint_tags (n text)"
 CHARS = "org_id CHAR(36) NOT NULL DEFAULT 'x'"
+WRITES = """CREATE TABLE writes (thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '',
+    checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL, idx INTEGER NOT NULL,
+    channel TEXT NOT NULL, type TEXT, value BLOB, task_path TEXT NOT NULL DEFAULT '',
+    org TEXT NOT NULL, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx))"""
 
 
 @pytest.mark.parametrize(
@@ -97,6 +104,17 @@ CHARS = "org_id CHAR(36) NOT NULL DEFAULT 'x'"
             "': unknown column checkpoints.org_id",
         ),
         (
+            "sqlite",
+            f"ALTER TABLE writes RENAME TO old; {WRITES}; DROP TABLE old;"
+            "CREATE TABLE checkpoint_tags (tag)",
+            ", with extra column 'org' and extra table 'checkpoint_tags'",
+            "column 'org' of 'writes' must have a value, and ckpt does not know it",
+        ),
+        *(
+            pytest.param(name, f"ALTER TABLE {table} ADD x text", "", f"{table}.x", marks=ENGINES)
+            for name, table in (("kagent", "lg_checkpoint"), ("supabase", "langgraph_checkpoints"))
+        ),
+        (
             "mysql",
             f"ALTER TABLE checkpoint_writes ADD {CHARS}; ALTER TABLE checkpoints ADD {CHARS};"
             "ALTER TABLE checkpoint_writes ALTER org_id DROP DEFAULT;"
@@ -112,11 +130,83 @@ def test_tables_with_an_own_column_are_read_and_not_changed(
 ) -> None:
     talk(place.kept_saver, "trip")
     plant(place.url, planted)
-    shown = ckpt("-s", place.url, "show", "trip", "-o", "json").json
-    assert shown["values"]["items"] == ["in trip", "from a", "from b"]
+    assert items_of(place.url, "trip") == ["in trip", "from a", "from b"]
     (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
     assert found["saver"].endswith(saver)
     for change in (["copy", "trip@head", "--as", "new"], ["threads", "delete", "trip"]):
-        refused = ckpt("-s", place.url, *change, "--yes")
-        assert (refused.code, says in refused.err) == (4, True), refused.err
+        refused = refuses(place.url, *change, "--yes", says=says)
         assert "`ckpt copy THREAD --to STORE`" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("place", "table", "column"),
+    [
+        ("three-table", "checkpoint_blobs", "type"),
+        pytest.param("kagent", "lg_checkpoint_write", "value_type", marks=ENGINES),
+        pytest.param("supabase", "langgraph_checkpoint_writes", "write", marks=ENGINES),
+    ],
+    indirect=["place"],
+)
+def test_tables_without_what_is_needed_are_refused(place: Harness, table: str, column: str) -> None:
+    talk(place.kept_saver, "trip")
+    plant(place.url, f"ALTER TABLE {table} DROP COLUMN {column}")
+    refuses(place.url, "threads", "list", says=f"missing {table}.{column}")
+
+
+ODD = ["[]", '"x"', "{}"]
+UPDATE = "UPDATE {} SET checkpoint = '?' WHERE parent_checkpoint_id IS NULL"
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("place", "table", "bodies"),
+    [
+        ("postgres", "checkpoints", [*ODD, "null", '{"channel_versions": 3}', '{"id": {"a": 1}}']),
+        ("kagent", "lg_checkpoint", ["abcde"]),
+        (
+            "supabase",
+            "langgraph_checkpoints",
+            [*ODD, '{"type": 1, "data": {"a": 1}}', '{"type": "msgpack", "data": "abcde"}'],
+        ),
+    ],
+    indirect=["place"],
+)
+def test_a_body_that_no_saver_writes_ends_no_command(
+    place: Harness, table: str, bodies: list[str]
+) -> None:
+    talk(place.kept_saver, "trip")
+    first = ids_of(place.url, "trip")[-1]
+    for body in bodies:
+        plant(place.url, UPDATE.format(table).replace("?", body))
+        for words in (
+            *(["threads", "list"], ["du"], ["history", "trip"], ["show", "trip", "--tree"]),
+            *(["show", f"trip@{first}"], ["show", f"trip@{first}", "--raw"]),
+        ):
+            succeeds(place.url, *words)
+        ckpt("-s", place.url, "diff", f"trip@{first}").ends_cleanly(0, 4)
+        found = ckpt("-s", place.url, "doctor", "--deep", "-o", "json").out
+        assert ("body-unreadable" in found) or (place.name == "postgres"), body
+    succeeds(place.url, "threads", "delete", "trip", "--yes")
+
+
+@ENGINES
+@pytest.mark.parametrize("place", ["supabase"], indirect=True)
+def test_a_job_that_removes_old_rows_does_not_take_a_new_head_for_one(place: SqlHarness) -> None:
+    talk(place.kept_saver, "trip")
+    begun = place.run("SELECT now()")
+    made = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes", "-o", "json").json
+    query = "SELECT created_at FROM langgraph_checkpoints WHERE checkpoint_id = %s"
+    assert place.run(query, made["checkpoint_id"]) > begun
+
+
+@ENGINES
+@pytest.mark.parametrize("place", ["kagent", "supabase"], indirect=True)
+def test_langgraphs_tables_beside_others_are_chosen_by_layout(place: Harness) -> None:
+    talk(place.kept_saver, "theirs")
+    fill(place.url, "of langgraph")
+    for url, thread_id in (
+        (place.url, "of langgraph"),
+        (f"{place.url}?layout={place.name}", "theirs"),
+    ):
+        (found,) = ckpt("-s", url, "threads", "list", "-o", "json").json
+        assert found["thread_id"] == thread_id

@@ -17,15 +17,12 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.model import ThreadBounds
-from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_cli.core.tasks import is_surely_done
 from tests.kit.agents.steps import fill, graph_of, saver_of
 from tests.kit.heads import CHANNELS, some_checkpoint
-from tests.kit.savers.mysql import fill as fill_mysql
-from tests.kit.savers.mysql import run as run_mysql
 from tests.kit.servers import mysql_connection
 
 TABLES = ("checkpoints", "checkpoint_writes", "checkpoint_blobs", "writes")
@@ -88,33 +85,6 @@ def test_postgres_lists_from_indexes(postgres_url: str, monkeypatch: pytest.Monk
         for kind, table in scan.findall("\n".join(line for (line,) in plan)):
             index = "Index Only" if table == "checkpoints" else "Index"
             assert kind.endswith(index), plan
-
-
-def test_mysql_lists_from_indexes(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill_mysql(mysql_url, "trip")
-    series = f"(SELECT seq AS n FROM seq_1_to_{COPIES}) n, (SELECT seq AS m FROM seq_1_to_10) m"
-    if "mariadb" not in str(run_mysql(mysql_url, "SELECT VERSION()")).lower():
-        pytest.skip("only MariaDB makes series of numbers")
-    for table, columns in {
-        "checkpoints": "checkpoint_ns, CONCAT(checkpoint_id, m), parent_checkpoint_id, type,"
-        " checkpoint, metadata, checkpoint_ns_hash",
-        "checkpoint_writes": "checkpoint_ns, CONCAT(checkpoint_id, m), task_id, idx, channel, type,"
-        " `blob`, checkpoint_ns_hash, task_path",
-    }.items():
-        names = re.sub(r"CONCAT\((\w+), m\)", r"\1", columns)
-        run_mysql(
-            mysql_url,
-            f"INSERT INTO {table} (thread_id, {names})"
-            f" SELECT CONCAT(thread_id, n), {columns} FROM {table}, {series}",
-            f"ANALYZE TABLE {table}",
-        )
-    for plan in listing_plans(mysql_url, MySQLDatabase, "EXPLAIN", monkeypatch):
-        for _, _, table, kind, _, key, *_, extra in plan:
-            if table is not None and not table.startswith("<"):
-                # A whole primary key would be the whole table.
-                assert (kind, key) != ("index", "PRIMARY"), plan
-                assert kind != "ALL", plan
-                assert "Using index" in extra or (kind, key) == ("ref", "PRIMARY"), plan
 
 
 def test_sqlite_lists_from_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

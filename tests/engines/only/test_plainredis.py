@@ -18,7 +18,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.engines.commands import COMMANDS
+from tests.engines.answers import check_damaged, succeeds
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt, ids_of
 from tests.kit.savers.redis import dump
@@ -43,31 +43,6 @@ def items(url: str, thread_id: str, **place: str) -> list[str]:
 
 
 # Layouts
-
-
-def test_the_layout_is_told_by_its_registry(redis_url: str) -> None:
-    fill_plainredis(redis_url, "trip")
-    (found,) = ckpt("-s", redis_url, "stores", "-o", "json").json
-    assert found["layout"] == "redis-plain"
-    assert "inline_values" not in found["capabilities"]
-    assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
-    assert ckpt("-s", redis_url, "threads", "list", "-o", "json").json == []
-    client(redis_url).flushall()
-    client(redis_url).hset("lg:threads", "something", "else")
-    assert ckpt("-s", redis_url, "threads", "list").code == 4
-
-
-def test_a_prefix_of_its_own_is_named_in_the_url(redis_url: str) -> None:
-    fill_plainredis(redis_url, "trip", prefix="my:app:")
-    fill_plainredis(redis_url, "other")
-    listed = ckpt("-s", f"{redis_url}?prefix=my:app", "threads", "list", "-o", "json").json
-    assert [one["thread_id"] for one in listed] == ["trip"]
-    before = held(redis_url)
-    words = ["-s", f"{redis_url}?prefix=my:app", "threads", "delete", "trip", "--yes"]
-    assert ckpt(*words).code == 0
-    assert {one for one in before if not one.startswith(b"my:")} == {
-        one for one in held(redis_url) if one != b"my:app:seq"
-    }
 
 
 # Ids that a split would take for one another
@@ -98,42 +73,7 @@ def test_a_value_that_two_threads_could_have_is_that_of_who_names_it(redis_url: 
 # What a read may do
 
 
-def test_a_list_reads_no_value(redis_url: str) -> None:
-    fill_plainredis(redis_url, *(f"thread-{number}" for number in range(20)))
-    admin = client(redis_url)
-    admin.config_resetstat()
-    assert ckpt("-s", redis_url, "threads", "list", "--all", "-o", "json").code == 0
-    sent = admin.info("commandstats")
-    assert not {"cmdstat_get", "cmdstat_hget", "cmdstat_strlen", "cmdstat_scan"} & {
-        name for name, one in sent.items() if name != "cmdstat_scan" or one["calls"] > 2
-    }
-    admin.config_resetstat()
-    assert ckpt("-s", redis_url, "history", "thread-1").code == 0
-    # A history reads LangGraph's own channels, which are small, and looks at the others.
-    assert "cmdstat_getrange" in admin.info("commandstats")
-
-
 # Branches
-
-
-def test_both_branches_keep_their_values(redis_url: str) -> None:
-    """The saver numbers versions per branch: without a lift, one would overwrite the other."""
-    fill_plainredis(redis_url, "trip")
-    head, _, target, _ = ids_of(redis_url, "trip")
-    before = held(redis_url)
-    record = ckpt("-s", redis_url, "rollback", "trip", target, "--yes", "-o", "json").json
-    saver = plainredis_of(redis_url)
-    run_on = graph_of(saver).invoke(
-        None, {"configurable": record["configurable"]}, durability="sync"
-    )
-    assert run_on["items"] == ["in trip", "from a", "from b"]
-    graph_of(saver).update_state(config_of("trip"), {"items": ["new"]})
-    after = held(redis_url)
-    for name, value in before.items():
-        if name not in {b"lg:threads", b"lg:idx:trip:"}:
-            assert after[name] == value, name
-    assert items(redis_url, "trip", checkpoint_id=head) == ["in trip", "from a", "from b"]
-    assert items(redis_url, "trip") == ["in trip", "from a", "from b", "new"]
 
 
 def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
@@ -152,21 +92,6 @@ def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
     assert stored["items"] == shown["values"]["items"] == ["in trip"]
     assert ckpt("-s", redis_url, "rollback", "trip", newest, "--yes").code == 0
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"]
-
-
-def test_a_lost_value_is_put_back(redis_url: str) -> None:
-    drive(plainredis_of(redis_url), SCENARIOS["linear"])
-    before = held(redis_url)
-    (name, *_) = sorted(one for one in before if one.startswith(b"lg:blob:linear::items:"))[1:]
-    client(redis_url).delete(name)
-    assert ckpt("-s", redis_url, "replay", "linear", "--verify").code == 1
-    done = ckpt("-s", redis_url, "replay", "linear", "--repair", "--yes")
-    assert done.code == 0, done.err
-    assert held(redis_url) == before
-    client(redis_url).set(name, '{"t": "msgpack", "d": "kv8="}')
-    done = ckpt("-s", redis_url, "replay", "linear", "--repair", "--yes")
-    assert done.code == 0, done.err
-    assert held(redis_url) == before
 
 
 # Times to live
@@ -205,8 +130,7 @@ def test_what_comes_back_stands_before_what_is_stored_next(redis_url: str, tmp_p
     client(redis_url).flushall()
     fill_plainredis(redis_url, "other")
     (bundle,) = tmp_path.iterdir()
-    done = ckpt("-s", redis_url, "import", bundle, "--yes")
-    assert done.code == 0, done.err
+    succeeds(redis_url, "import", bundle, "--yes")
     after = held(redis_url)
     mine = {name: value for name, value in before.items() if b"trip" in name}
     assert mine
@@ -232,44 +156,23 @@ def test_a_thread_that_goes_on_between_two_steps_stays_from_there(
             fill_plainredis(redis_url, "trip")
         ran(pipe, step, rows)
 
-    monkeypatch.setattr(plain_removal, "run", late)
-    with open_writable(parse_url(redis_url)) as writable:
+    with monkeypatch.context() as patch, open_writable(parse_url(redis_url)) as writable:
+        patch.setattr(plain_removal, "run", late)
         (done,) = writable.remove([removal])
     assert (done.skipped, done.rows["checkpoint"]) == (MOVED, 1)
     assert head in ids_of(redis_url, "trip")
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
-
-
-def test_a_subgraph_with_writes_goes_in_an_earlier_step_than_the_root(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plain_removal, "KEYS_AT_ONCE", 4)
-    fill_plainredis(redis_url, "trip")
+    # A subgraph with writes goes in an earlier step than the root.
     saver = plainredis_of(redis_url)
-    config: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": "inner"}}
-    config = saver.put(config, empty_checkpoint(), {"source": "loop", "step": 0}, {})
-    saver.put_writes(config, [("items", ["x"])], "task")
+    inner = config_of("trip", checkpoint_ns="inner")
+    inner = saver.put(inner, empty_checkpoint(), {"source": "loop", "step": 0}, {})
+    saver.put_writes(inner, [("items", ["x"])], "task")
     with open_writable(parse_url(redis_url)) as writable:
         (done,) = writable.remove([removal_of(redis_url, "trip")])
     assert not done.skipped
     assert keys(redis_url).keys() == {SEQ}
-
-
-def test_values_and_writes_of_nothing_go(redis_url: str) -> None:
-    fill_plainredis(redis_url, "trip", "other")
-    before = held(redis_url)
-    words = ["gc", "--scope", "all", "--grace", "0s", "--yes", "-o", "json"]
-    assert ckpt("-s", redis_url, *words).json["threads"] == []
-    saver = plainredis_of(redis_url)
-    lost = {"thread_id": "trip", "checkpoint_ns": "", "checkpoint_id": _OLD}
-    saver.put_writes({"configurable": lost}, [("items", ["lost"]), ("x", 1)], "task")
-    saver.client.set("lg:blob:trip::items:77", '{"t": "msgpack", "d": "wA=="}')
-    (done,) = ckpt("-s", redis_url, *words).json["threads"]
-    assert (done["thread_id"], done["writes"], done["blobs"]) == ("trip", 2, 1)
-    assert held(redis_url) == before
-
-
-_OLD = "1ef00000-0000-6000-8000-000000000000"
+    # The counter that is left still tells the layout.
+    assert ckpt("-s", redis_url, "threads", "list", "-o", "json").json == []
 
 
 # Odd values
@@ -311,14 +214,11 @@ def test_encrypted_checkpoints_are_named_as_such(
     assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
 
 
-@pytest.mark.in_ci("\\x00", "{}")
+@pytest.mark.in_ci("\\x00")
 @pytest.mark.parametrize(
     "stored",
     [
-        b"",
         b"\x00\xff",
-        b"{}",
-        b'{"t": "msgpack"}',
         b'{"t": "msgpack", "d": "%%%"}',
         b'{"t": "msgpack", "d": "' + b64encode(b"\xdf\xff\xff\xff\xff") + b'"}',
         b'{"t": "pickle", "d": "' + b64encode(b"cos\nsystem\n(S'x'\ntR.") + b'"}',
@@ -335,10 +235,20 @@ def test_broken_keys_break_nothing(redis_url: str, stored: bytes) -> None:
     admin.hset(f"lg:wr:trip::{head}", "task:x:0", stored)
     admin.hset(f"lg:wr:trip::{head}", "no number", stored)
     admin.hset("lg:threads", "lg:idx:trip:broken", stored)
-    for words in COMMANDS:
-        answer = ckpt("-s", redis_url, *words)
-        answer.ends_cleanly(0, 1, 3, 4, 7)
-    assert ckpt("-s", redis_url, "show", "other").code == 0
-    done = ckpt("-s", redis_url, "threads", "delete", "trip", "--yes")
-    assert done.code == 0, done.err
+    check_damaged(redis_url)
     assert not [one for one in keys(redis_url) if b":trip:" in one]
+
+
+def test_a_lost_value_is_put_back(redis_url: str) -> None:
+    drive(plainredis_of(redis_url), SCENARIOS["linear"])
+    before = held(redis_url)
+    (name, *_) = sorted(one for one in before if one.startswith(b"lg:blob:linear::items:"))[1:]
+    client(redis_url).delete(name)
+    assert ckpt("-s", redis_url, "replay", "linear", "--verify").code == 1
+    done = ckpt("-s", redis_url, "replay", "linear", "--repair", "--yes")
+    assert done.code == 0, done.err
+    assert held(redis_url) == before
+    client(redis_url).set(name, '{"t": "msgpack", "d": "kv8="}')
+    done = ckpt("-s", redis_url, "replay", "linear", "--repair", "--yes")
+    assert done.code == 0, done.err
+    assert held(redis_url) == before

@@ -3,45 +3,17 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, TypedDict
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-import redis
-from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
-from langgraph.graph import StateGraph
-from langgraph.types import interrupt
 
-from tests.kit.command import FIXTURES, ckpt, later
+from tests.engines.answers import refuses, threads_of
+from tests.kit.agents.steps import config_of, talk
+from tests.kit.command import ckpt, later
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis_threads import client, fill_plainredis
-from tests.kit.stores import restore_javascript_keys
-
-
-def append(values: list[str], writes: list[list[str]]) -> list[str]:
-    return values + [one for some in writes for one in some]
-
-
-class State(TypedDict):
-    """A list of which only writes are stored."""
-
-    items: Annotated[list[str], DeltaChannel(append, list)]
-
-
-def ask(saver: Any, *threads: str) -> None:
-    """Run a graph that stops at a question."""
-    builder = StateGraph(State)
-    builder.add_node("a", lambda state: {"items": ["from a"]})
-    builder.add_node("b", lambda state: {"items": [interrupt("sure?")]})
-    builder.add_edge("__start__", "a")
-    builder.add_edge("a", "b")
-    for thread in threads:
-        config: Any = {"configurable": {"thread_id": thread}}
-        asked = builder.compile(checkpointer=saver).invoke(
-            {"items": [f"in {thread}"]}, config, durability="sync"
-        )
-        assert "__interrupt__" in asked
+from tests.kit.savers.redis_threads import client, fill_plainredis, keys
 
 
 @contextmanager
@@ -54,7 +26,7 @@ def saver(url: str, prefix: str, writes: str, kind: Any = RedisSaver) -> Iterato
 
 def fill(url: str, prefix: str, writes: str, *threads: str, kind: Any = RedisSaver) -> None:
     with saver(url, prefix, writes, kind) as made:
-        ask(made, *threads)
+        talk(made, *threads, asks=True)
 
 
 def named(err: str) -> list[str]:
@@ -91,12 +63,8 @@ def read_url(request: pytest.FixtureRequest, redis_stack_url: str) -> Iterator[s
 
 
 PAIRS = [
-    ("agenta", "agenta_write"),
-    ("agenta", "anything"),
-    ("app:agent", "app:writes"),
-    ("checkpoint", "other"),
-    ("other", "checkpoint_write"),
-    ("checkpoint:v2", "checkpoint_write:v2"),
+    *(("agenta", "agenta_write"), ("app:agent", "anything"), ("checkpoint", "other")),
+    *(("other", "checkpoint_write"), ("checkpoint:v2", "checkpoint_write:v2")),
 ]
 
 
@@ -113,9 +81,7 @@ def test_the_only_store_is_found_with_its_writes(
 
 
 def test_the_stores_of_one_server_are_named_and_each_is_whole(read_url: str) -> None:
-    refused = ckpt("-s", read_url, "threads", "list")
-    assert refused.code == 2
-    assert "holds 3 stores" in refused.err
+    refused = refuses(read_url, "threads", "list", says="holds 3 stores", code=2)
     assert [dict(parse_qsl(urlsplit(one).query)) for one in named(refused.err)] == [
         {"prefix": "checkpoint", "write_prefix": "checkpoint_write"},
         {"prefix": "agenta", "write_prefix": "agenta_write"},
@@ -134,27 +100,18 @@ def test_the_stores_of_one_server_are_named_and_each_is_whole(read_url: str) -> 
 
 
 def test_shallow_stores_that_share_a_list_of_writes_are_told_apart(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "agentc", "cw", "full")
     for prefix, writes in (("agenta", "zz"), ("agentb", "aa")):
         fill(redis_stack_url, prefix, writes, "same", kind=ShallowRedisSaver)
     for prefix, writes in (("agenta", "zz"), ("agentb", "aa")):
         url = f"{redis_stack_url}?prefix={prefix}"
         (thread,) = ckpt("-s", url, "threads", "list", "-o", "json").json
         assert thread["status"] == "interrupted"
-        where = ckpt("-s", url, "show", "same", "--where").out
-        assert f'"{writes}:same:' in where
+        assert f'"{writes}:same:' in ckpt("-s", url, "show", "same", "--where").out
     stores = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
-    assert [one["layout"] for one in stores] == ["redis-shallow", "redis-shallow"]
-
-
-def test_a_full_and_a_shallow_store_are_told_apart(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "agenta", "aw", "full")
-    fill(redis_stack_url, "agentb", "bw", "shallow", kind=ShallowRedisSaver)
-    refused = ckpt("-s", redis_stack_url, "threads", "list")
-    assert refused.code == 2
-    full, shallow = named(refused.err)
-    check(full, "full")
-    (thread,) = ckpt("-s", shallow, "threads", "list", "-o", "json").json
-    assert (thread["thread_id"], thread["status"]) == ("shallow", "interrupted")
+    layouts = {one["layout"]: one["url"] for one in stores}
+    assert (len(stores), set(layouts)) == (3, {"redis", "redis-shallow"})
+    check(layouts["redis"], "full")
 
 
 def test_writes_under_two_prefixes_are_refused(redis_stack_url: str) -> None:
@@ -162,9 +119,12 @@ def test_writes_under_two_prefixes_are_refused(redis_stack_url: str) -> None:
     fill(redis_stack_url, "agenta", "first", "one")
     fill(redis_stack_url, "agenta", "second", "two")
     for url in (redis_stack_url, f"{redis_stack_url}?prefix=agenta"):
-        refused = ckpt("-s", url, "threads", "list")
-        assert refused.code == 2
-        assert "cannot tell which prefix the writes of 'agenta' have" in refused.err
+        refused = refuses(
+            url,
+            *["threads", "list"],
+            says="cannot tell which prefix the writes of 'agenta' have",
+            code=2,
+        )
         assert [dict(parse_qsl(urlsplit(one).query)) for one in named(refused.err)] == [
             {"prefix": "agenta", "write_prefix": one} for one in ("first", "second")
         ]
@@ -183,51 +143,47 @@ def test_a_prefix_that_is_not_there_is_refused_with_those_that_are(redis_stack_u
     check(url, "trip")
 
 
-def test_the_store_of_a_user_with_rights_to_its_keys_alone(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "agenta", "agenta_write", "trip")
-    fill(redis_stack_url, "agentb", "agentb_write", "other")
-    with redis.Redis.from_url(redis_stack_url) as admin:
-        rights = "+@read +@connection +info +json.get +json.mget +json.type +json.debug"
-        keys = "~agenta* ~write_keys_zset:*"
-        told = f"ACL SETUSER limited on >secret {keys} {rights}".split()
-        admin.execute_command(*told)
-    url = redis_stack_url.replace("redis://", "redis://limited:secret@")
-    check(f"{url}?prefix=agenta", "trip")
-
-
-def test_what_is_added_lands_where_the_saver_looks(redis_stack_url: str) -> None:
+@pytest.mark.parametrize("is_old", [False, True])
+def test_what_is_added_lands_where_the_saver_looks_and_its_thread_goes_alone(
+    redis_stack_url: str, is_old: bool
+) -> None:
+    fill(redis_stack_url, "checkpoint", "checkpoint_write", "trip")
+    before = keys(redis_stack_url)
+    url = f"{redis_stack_url}?prefix=agenta"
     with saver(redis_stack_url, "agenta", "aw") as made:
-        ask(made, "trip")
-        back = ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes", "-o", "json").json
-        head = made.get_tuple({"configurable": {"thread_id": "trip", "checkpoint_ns": ""}})
+        talk(made, "trip", asks=True)
+        back = ckpt("-s", url, "rollback", "trip", "~1", "--yes", "-o", "json").json
+        head = made.get_tuple(config_of("trip"))
         assert head is not None
         assert head.checkpoint["id"] == back["checkpoint_id"]
-        assert ckpt("-s", redis_stack_url, "threads", "delete", "trip", "--yes").code == 0
-    assert not list(client(redis_stack_url).scan_iter())
+    if is_old:
+        # Before 0.5 the pointer began as that of any other saver.
+        admin = client(redis_stack_url)
+        admin.delete("checkpoint_latest:trip:__empty__")
+        admin.rename("agenta_latest:trip:__empty__", "checkpoint_latest:trip:__empty__")
+    assert ckpt("-s", url, "threads", "delete", "trip", "--yes").code == 0
+    assert keys(redis_stack_url).items() <= before.items()
+    assert before.keys() - keys(redis_stack_url).keys() <= {b"checkpoint_latest:trip:__empty__"}
 
 
 def test_the_prefixes_of_plainredis_are_named(redis_url: str) -> None:
     fill_plainredis(redis_url, "trip", prefix="my:app:")
-    listed = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
-    assert [one["thread_id"] for one in listed] == ["trip"]
     fill_plainredis(redis_url, "other", prefix="your:app")
     refused = ckpt("-s", redis_url, "threads", "list")
     assert refused.code == 2
     mine, yours = named(refused.err)
     for url, thread in ((mine, "trip"), (yours, "other")):
-        listed = ckpt("-s", url, "threads", "list", "-o", "json").json
-        assert [one["thread_id"] for one in listed] == [thread]
+        assert threads_of(url) == [thread]
+    assert ckpt("-s", yours, "threads", "delete", "other", "--yes").code == 0
+    # The only one that is left needs no name.
+    assert threads_of(redis_url) == ["trip"]
 
 
-@pytest.mark.nightly
-def test_javascript_beside_a_store_with_a_prefix(redis_stack_url: str) -> None:
-    """LangGraph.js takes no prefix."""
-    restore_javascript_keys(FIXTURES / "js-1.7.3" / "redis.jsonl.gz", redis_stack_url)
+def test_the_store_of_a_user_with_rights_to_its_keys_alone(redis_stack_url: str) -> None:
     fill(redis_stack_url, "agenta", "agenta_write", "trip")
-    refused = ckpt("-s", redis_stack_url, "threads", "list")
-    assert refused.code == 2
-    python, javascript = named(refused.err)
-    assert "layout=redis-js" in javascript
-    check(python, "trip")
-    check(f"{redis_stack_url}?prefix=agenta", "trip")
-    assert ckpt("-s", javascript, "threads", "list", "-o", "json").json
+    fill(redis_stack_url, "agentb", "agentb_write", "other")
+    rights = "+@read +@connection +info +json.get +json.mget +json.type +json.debug"
+    told = f"ACL SETUSER limited on >secret ~agenta* ~write_keys_zset:* {rights}"
+    client(redis_stack_url).execute_command(*told.split())
+    url = redis_stack_url.replace("redis://", "redis://limited:secret@")
+    check(f"{url}?prefix=agenta", "trip")

@@ -3,12 +3,11 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.redis import RedisSaver
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.open_for_writing import open_writable
@@ -20,9 +19,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.kit.agents.steps import config_of, graph_of, talk
-from tests.kit.command import ROOT, ckpt, later
-from tests.kit.savers.redis import SeeingRedisSaver, dump
+from tests.engines.answers import refuses, succeeds, threads_of
+from tests.kit.command import ROOT, ckpt
+from tests.kit.savers.redis import SeeingRedisSaver
 from tests.kit.savers.redis_threads import (
     FILLS,
     ODD,
@@ -35,15 +34,6 @@ from tests.kit.savers.redis_threads import (
 )
 
 GC = ["gc", "--scope", "writes", "--grace", "0s", "--yes", "-o", "json"]
-
-
-@pytest.fixture(params=["redis", "redis-hash", *later("redis-shallow", "redis-hash-colon")])
-def layout(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
-# Which keys go
 
 
 def test_no_index_is_needed(redis_stack_url: str) -> None:
@@ -68,12 +58,10 @@ def test_what_an_unstored_checkpoint_leaves_goes_too(redis_stack_url: str) -> No
     admin = client(redis_stack_url)
     place = "trip:__empty__:1ef00000-0000-6000-8000-000000000000"
     admin.json().set(f"checkpoint:{place}", "$", {"has_writes": True})
-    write = {
-        "thread_id": "trip",
-        "checkpoint_ns": "__empty__",
-        "checkpoint_id": place.rsplit(":", maxsplit=1)[-1],
-        **{"task_id": "t", "task_path": "", "idx": 0, "channel": "x", "type": "null", "blob": ""},
-    }
+    thread_id, checkpoint_ns, checkpoint_id = place.split(":")
+    of = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
+    write = {**of, "task_id": "t", "task_path": "", "idx": 0, "channel": "x", "type": "null"}
+    write["blob"] = ""
     admin.json().set(f"checkpoint_write:{place}:t:0", "$", write)
     admin.zadd(f"write_keys_zset:{place}", {f"checkpoint_write:{place}:t:0": 0})
     admin.zadd("write_keys_zset:trip::1ef00000-0000-6000-8000-000000000000", {"as in 0.1.0": 0})
@@ -81,45 +69,6 @@ def test_what_an_unstored_checkpoint_leaves_goes_too(redis_stack_url: str) -> No
     assert (done["removed"]["threads"], done["skipped"]) == (1, [])
     assert not [name for name in keys(redis_stack_url) if b"trip" in name]
     assert ckpt("-s", redis_stack_url, "show", "other").code == 0
-
-
-def test_a_saver_with_a_prefix_of_its_own_loses_its_thread_only(redis_stack_url: str) -> None:
-    own: Any = {"checkpoint_prefix": "app", "checkpoint_write_prefix": "app_write"}
-    fill(redis_stack_url, "trip")
-    before = keys(redis_stack_url)
-    with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
-        saver.setup()
-        talk(saver, "trip")
-    url = f"{redis_stack_url}?prefix=app&write_prefix=app_write"
-    assert ckpt("-s", url, "threads", "delete", "trip", "--yes").code == 0
-    assert keys(redis_stack_url) == before
-    # Before 0.5 the pointer began as that of any other saver.
-    with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
-        saver.setup()
-        talk(saver, "old")
-    admin = client(redis_stack_url)
-    admin.rename("app_latest:old:__empty__", "checkpoint_latest:old:__empty__")
-    assert ckpt("-s", url, "threads", "delete", "old", "--yes").code == 0
-    assert keys(redis_stack_url) == before
-
-
-@pytest.mark.parametrize("layout", ["redis", "redis-hash", "redis-hash-colon"], indirect=True)
-def test_writes_of_no_checkpoint_go_and_the_rest_stays(redis_stack_url: str, layout: str) -> None:
-    FILLS[layout](redis_stack_url, "trip", "other")
-    words = ["-s", redis_stack_url, *GC]
-    assert ckpt(*words).json["threads"] == []
-    with open_store(redis_stack_url) as store:
-        lost = next(store.writes("trip")).key.checkpoint_id.encode()
-    of_lost = {name for name in keys(redis_stack_url) if lost in name}
-    client(redis_stack_url).delete(
-        *(name for name in of_lost if name.startswith((b"checkpoint:", b"checkpoint$")))
-    )
-    before = keys(redis_stack_url)
-    (done,) = ckpt(*words).json["threads"]
-    assert (done["thread_id"], done["checkpoints"]) == ("trip", 0)
-    assert done["writes"] > 0
-    assert before.keys() - keys(redis_stack_url).keys() == before.keys() & of_lost
-    assert ckpt(*words).json["threads"] == []
 
 
 def test_writes_that_a_shallow_saver_left_go(redis_stack_url: str) -> None:
@@ -153,29 +102,6 @@ def test_a_pointer_goes_with_the_last_checkpoint_of_its_namespace(redis_stack_ur
     assert not calls & keys(redis_stack_url).keys()
 
 
-# An agent at work
-
-
-class Meanwhile:
-    """Something that happens once, in the middle of a removal."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
-        self.happened = False
-        named = RedisLayout.named_in
-
-        def seen(owning: RedisLayout, owned: Any) -> list[set[bytes]]:
-            found = named(owning, owned)
-            if not self.happened:
-                self.happened = True
-                what()
-            return found
-
-        monkeypatch.setattr(RedisLayout, "named_in", seen)
-
-
-# The lock
-
-
 @pytest.mark.engines
 def test_another_purge_is_waited_for_and_then_refused(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
@@ -184,16 +110,12 @@ def test_another_purge_is_waited_for_and_then_refused(
     before, admin = keys(redis_url), client(redis_url)
     words = ["-s", redis_url, "threads", "delete", "trip", "--yes"]
     admin.set(LOCK, "another run", px=60_000)
-    listed = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
-    assert {one["thread_id"] for one in listed} == {"trip", "other"}
+    assert set(threads_of(redis_url)) == {"trip", "other"}
     with monkeypatch.context() as patch:
         patch.setattr(purge_lock, "_PATIENCE", 0.2)
         refused = ckpt(*words)
-    assert (refused.code, "another purge" in refused.err, "hint: " in refused.err) == (
-        5,
-        True,
-        True,
-    )
+    assert (refused.code, "another purge" in refused.err) == (5, True)
+    assert "hint: " in refused.err
     assert admin.get(LOCK) == b"another run"
     admin.delete(LOCK)
     assert keys(redis_url) == before
@@ -202,48 +124,37 @@ def test_another_purge_is_waited_for_and_then_refused(
     assert admin.get(LOCK) is None
 
 
-def test_a_lock_that_went_in_the_middle_is_taken_again(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_gone", [False, True], ids=["runs out", "gone"])
+def test_a_lock_is_extended_while_it_is_held_and_taken_again_if_it_went(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, is_gone: bool
 ) -> None:
-    """As after a pause that was longer than it lives."""
+    """It goes after a pause that was longer than it lives."""
     fill(redis_stack_url, "trip", "other")
     removals = [removal_of(redis_stack_url, name) for name in ("trip", "other")]
     monkeypatch.setattr(purge_lock, "_KEPT", 0.0)
-    admin = client(redis_stack_url)
-    meanwhile = Meanwhile(monkeypatch, lambda: admin.delete(LOCK))
-    admin.config_resetstat()
-    with open_writable(parse_url(redis_stack_url)) as writable:
-        done = writable.remove(removals)
-    assert [one.skipped for one in done] == ["", ""]
-    assert meanwhile.happened
-    assert admin.info("commandstats")["cmdstat_set"]["calls"] == 2
-    assert admin.get(LOCK) is None
+    admin, happened, left = client(redis_stack_url), list[object](), list[int]()
+    named, keep = RedisLayout.named_in, purge_lock.PurgeLock.keep
 
-
-def test_a_lock_is_extended_while_it_is_held(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(redis_stack_url, "trip", "other")
-    removals = [removal_of(redis_stack_url, name) for name in ("trip", "other")]
-    monkeypatch.setattr(purge_lock, "_KEPT", 0.0)
-    admin = client(redis_stack_url)
-    left: list[int] = []
-
-    def run_out() -> None:
-        admin.pexpire(LOCK, 900)
+    def seen(owning: RedisLayout, owned: Any) -> list[set[bytes]]:
+        found = named(owning, owned)
+        if not happened:
+            happened.append(admin.delete(LOCK) if is_gone else admin.pexpire(LOCK, 900))
+        return found
 
     def look(lock: purge_lock.PurgeLock) -> None:
         keep(lock)
         left.append(admin.pttl(LOCK))
 
-    keep = purge_lock.PurgeLock.keep
+    monkeypatch.setattr(RedisLayout, "named_in", seen)
     monkeypatch.setattr(purge_lock.PurgeLock, "keep", look)
-    meanwhile = Meanwhile(monkeypatch, run_out)
+    admin.config_resetstat()
     with open_writable(parse_url(redis_stack_url)) as writable:
         assert [one.skipped for one in writable.remove(removals)] == ["", ""]
-    assert meanwhile.happened
+    assert happened == [1]
     assert len(left) > 1
     assert min(left) > 900
+    assert admin.info("commandstats")["cmdstat_set"]["calls"] == 1 + is_gone
+    assert admin.get(LOCK) is None
 
 
 def test_the_lock_of_another_run_is_not_released(redis_url: str) -> None:
@@ -256,32 +167,6 @@ def test_the_lock_of_another_run_is_not_released(redis_url: str) -> None:
     others = admin.get(LOCK)
     lock.release()
     assert admin.get(LOCK) == others
-
-
-def test_small_threads_share_a_transaction_and_a_scan(redis_url: str) -> None:
-    names = ("a", "b", "c")
-    fill_plain(redis_url, *names)
-    removals = [removal_of(redis_url, name) for name in names]
-    admin = client(redis_url)
-    with open_writable(parse_url(redis_url)) as writable:
-        admin.config_resetstat()
-        done = writable.remove(removals)
-    assert [one.skipped for one in done] == ["", "", ""]
-    assert [one.rows["writes"] for one in done] == [one.writes for one in removals]
-    calls = {
-        name: admin.info("commandstats")[f"cmdstat_{name}"]["calls"] for name in ("exec", "scan")
-    }
-    # The other transaction releases the lock.
-    assert calls == {"exec": 2, "scan": 1}
-    assert keys(redis_url) == {}
-
-
-# Times to live
-
-
-def _expiries(url: str) -> dict[bytes, int]:
-    admin = client(url)
-    return {name: admin.execute_command("PEXPIRETIME", name) for name in keys(url)}
 
 
 def test_what_has_expired_since_is_left_out_and_said(
@@ -323,44 +208,11 @@ def test_a_server_before_redis_7_tells_them_too(
 
     monkeypatch.setattr(RedisConnection, "ask_all", older)
     with open_store(redis_url) as store:
-        told = {
-            str(row.cells["key"]).encode(): row.cells["expires_at"] for row in store.rows("trip")
-        }
-    for name, at in _expiries(redis_url).items():
-        found = told[name]
-        assert isinstance(found, int)
-        assert abs(found - at) < 60_000
-
-
-# Putting back
-
-
-def test_a_bundle_of_another_layout_is_refused(redis_stack_url: str, tmp_path: Path) -> None:
-    fill(redis_stack_url, "trip")
-    assert ckpt("-s", redis_stack_url, "export", "trip", "--to", tmp_path).code == 0
-    (bundle,) = tmp_path.iterdir()
-    url = f"{redis_stack_url}?layout=redis-hash"
-    refused = ckpt("-s", url, "import", bundle, "--yes")
-    assert (refused.code, "a store of the same layout" in refused.err) == (5, True)
-
-
-def test_the_saver_goes_on_in_an_emptied_store_that_was_filled_again(
-    redis_stack_url: str, tmp_path: Path
-) -> None:
-    """Its index takes the documents up by itself."""
-    fill(redis_stack_url, "trip", asks=True)
-    words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path, "--yes"]
-    assert ckpt("-s", redis_stack_url, *words).code == 0
-    (bundle,) = tmp_path.iterdir()
-    url = f"{redis_stack_url}?layout=redis"
-    assert ckpt("-s", url, "import", bundle, "--yes").code == 0
-    with RedisSaver.from_conn_string(redis_stack_url) as saver:
-        saver.setup()
-        assert len(list(saver.list(config_of("trip")))) == 3
-        assert graph_of(saver, asks=True).get_state(config_of("trip")).next == ("b",)
-
-
-# What is refused
+        cells: list[Any] = [row.cells for row in store.rows("trip")]
+    told = {str(one["key"]).encode(): one["expires_at"] for one in cells}
+    for name in keys(redis_url):
+        at = client(redis_url).execute_command("PEXPIRETIME", name)
+        assert abs(told[name] - at) < 60_000
 
 
 def test_nothing_is_vacuumed(redis_url: str) -> None:
@@ -379,15 +231,13 @@ def test_a_user_without_rights_is_told_what_it_needs(redis_url: str, rights: lis
     before, admin = keys(redis_url), client(redis_url)
     admin.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@connection", *rights)
     url = redis_url.replace("redis://", "redis://reader:pw@")
-    refused = ckpt("-s", url, "threads", "delete", "trip", "--yes")
-    assert refused.code == 4
-    assert "permission denied" in refused.err
+    refused = refuses(url, "threads", "delete", "trip", "--yes", says="permission denied")
     assert "hint: " in refused.err
     assert {name: held for name, held in keys(redis_url).items() if name != LOCK} == before
     assert admin.get(LOCK) is None or admin.pttl(LOCK) > 0
 
 
-@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
+@pytest.mark.parametrize("layout", ["redis", "redis-hash"])
 def test_the_rights_of_the_docs_are_enough(
     redis_stack_url: str, layout: str, tmp_path: Path
 ) -> None:
@@ -401,44 +251,7 @@ def test_the_rights_of_the_docs_are_enough(
         *("ACL", "SETUSER", "keeper", "on", ">pw", "~*", *rights, "+json.debug")
     )
     url = redis_stack_url.replace("redis://", "redis://keeper:pw@")
-    delete = ckpt("-s", url, "threads", "delete", "trip", "--archive", tmp_path, "--yes")
-    assert delete.code == 0, delete.err
+    succeeds(url, "threads", "delete", "trip", "--archive", tmp_path, "--yes")
     (bundle,) = tmp_path.iterdir()
-    back = ckpt("-s", url, "import", bundle, "--yes")
-    assert back.code == 0, back.err
+    succeeds(url, "import", bundle, "--yes")
     assert keys(redis_stack_url) == before
-
-
-def test_a_reader_needs_no_other_rights_to_export(redis_stack_url: str, tmp_path: Path) -> None:
-    fill(redis_stack_url, "trip")
-    before = dump(redis_stack_url)
-    rights = ["+@read", "+@connection", "+info", "+json.get", "+json.mget", "+json.type"]
-    client(redis_stack_url).execute_command(
-        *("ACL", "SETUSER", "reader", "on", ">pw", "~*", *rights, "+json.debug", "-@write")
-    )
-    url = redis_stack_url.replace("redis://", "redis://reader:pw@")
-    done = ckpt("-s", url, "export", "trip", "--to", tmp_path, "-o", "json")
-    assert done.code == 0, done.err
-    assert done.json[0]["rows"] == len(before) - 1
-    assert dump(redis_stack_url) == before
-
-
-def test_a_row_tells_all_of_a_key(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "trip", ttl={"default_ttl": 60})
-    with open_store(redis_stack_url) as store:
-        rows = list(store.rows("trip"))
-    kinds = ["checkpoint_write", "write_keys_zset", "checkpoint", "checkpoint_latest"]
-    assert list(dict.fromkeys(row.table for row in rows)) == kinds
-    held = keys(redis_stack_url)
-    assert {str(row.cells["key"]).encode() for row in rows} == held.keys()
-    for row in rows:
-        contents, expires_at = held[str(row.cells["key"]).encode()]
-        assert row.cells["expires_at"] == expires_at
-        assert isinstance(expires_at, int)
-        assert expires_at > 1_700_000_000_000
-        if row.table == "write_keys_zset":
-            cells = {f".{name.decode()}": score for name, score in contents}
-            assert {key: float(str(row.cells[key])) for key in cells} == cells
-        else:
-            value = row.cells["value"]
-            assert (value.encode() if isinstance(value, str) else value) == contents

@@ -1,21 +1,28 @@
-"""Rollback journals of killed and of living writers (https://www.sqlite.org/lockingv3.html).
+"""Rollback journals and logs of killed and of living writers (https://www.sqlite.org/lockingv3.html).
 
-A read shows committed transactions only, and changes neither the file nor its journal.
+A read shows committed transactions only, and changes neither the file nor what stands beside it.
 """
 
 import os
+import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.url import parse_url
+from tests.engines.answers import refuses
 from tests.kit.command import SAMPLE, ckpt
 from tests.kit.locked import lock, unprivileged
 from tests.kit.planting.journals import CACHED, MAGIC, journal, killed
@@ -24,9 +31,6 @@ THREADS = 8
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
-    ["show", "trip-to-kyoto"],
-    ["grep", "Kyoto"],
-    ["du"],
     ["stores"],
     ["rollback", "trip-to-kyoto", "~1", "--yes"],
     ["threads", "delete", "trip-to-kyoto", "--yes"],
@@ -80,19 +84,15 @@ def beside_a_log(store: Path) -> Path:
     return store
 
 
-HOT: list[Callable[[Path], Path]] = [
-    killed,
-    lambda store: killed(store, "truncate"),
-    lambda store: killed(store, "persist"),
-    torn_tail,
-    half_a_header,
-    super_journal,
-    beside_a_log,
-]
-NAMES = [
-    *("delete", "truncate", "persist", "torn tail", "half a header"),
-    *("super-journal", "beside a log"),
-]
+HOT: dict[str, Callable[[Path], Path]] = {
+    "delete": killed,
+    "truncate": lambda store: killed(store, "truncate"),
+    "persist": lambda store: killed(store, "persist"),
+    "torn tail": torn_tail,
+    "half a header": half_a_header,
+    "super-journal": super_journal,
+    "beside a log": beside_a_log,
+}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -100,19 +100,17 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("is_locked", [False, True], ids=["writable", "locked"])
-@pytest.mark.parametrize("leave", HOT, ids=NAMES)
+@pytest.mark.parametrize("name", HOT)
 def test_an_unfinished_transaction_is_never_shown(
-    leave: Callable[[Path], Path], is_locked: bool, locked_folder: Path
+    name: str, is_locked: bool, locked_folder: Path
 ) -> None:
-    store = leave(locked_folder / "store.db")
+    store = HOT[name](locked_folder / "store.db")
     if is_locked:
         lock(locked_folder)
     before = contents(locked_folder)
     with unprivileged() if is_locked else nullcontext():
         for words in COMMANDS:
-            answer = ckpt("-s", store, *words)
-            assert answer.code == 4, words
-            assert "an unfinished transaction in 'store.db-journal'" in answer.err
+            answer = refuses(store, *words, says="an unfinished transaction in 'store.db-journal'")
             assert "add --copy to read a private copy with it rolled back" in answer.err
             assert "its folder" not in answer.err
             assert "UNCOMMITTED" not in answer.out + answer.err
@@ -121,6 +119,51 @@ def test_an_unfinished_transaction_is_never_shown(
     assert "UNCOMMITTED" not in copied.out
     assert "rolled back" in copied.err
     assert "writing" not in copied.err
+    assert contents(locked_folder) == before
+
+
+def finished(store: Path, mode: str) -> Path:
+    shutil.copyfile(SAMPLE, store)
+    with closing(sqlite3.connect(store)) as writer:
+        writer.execute(f"PRAGMA journal_mode = {mode}")
+        writer.execute("UPDATE checkpoints SET thread_id = 'committed-' || thread_id")
+        writer.commit()
+    return store
+
+
+def beside_an_old_journal(store: Path) -> Path:
+    finished(store, "wal")
+    journal(store).write_bytes(bytes(600))
+    return store
+
+
+COLD: dict[str, Callable[[Path], Path]] = {
+    "committed": lambda store: finished(store, "truncate"),
+    "committed and kept": lambda store: finished(store, "persist"),
+    "committed to a log": beside_an_old_journal,
+    "killed early, delete": lambda store: killed(store, "delete", CACHED),
+    "killed early, truncate": lambda store: killed(store, "truncate", CACHED),
+    "killed early, persist": lambda store: killed(store, "persist", CACHED),
+}
+"""A journal that stays of a finished transaction, or of one that has not touched the file."""
+
+
+@pytest.mark.parametrize("is_locked", [False, True], ids=["writable", "locked"])
+@pytest.mark.parametrize("name", COLD)
+def test_a_journal_that_nothing_is_rolled_back_from_is_none(
+    name: str, is_locked: bool, locked_folder: Path
+) -> None:
+    store = COLD[name](locked_folder / "store.db")
+    assert journal(store).exists()
+    if is_locked:
+        lock(locked_folder)
+    before = contents(locked_folder)
+    with unprivileged() if is_locked else nullcontext():
+        for words in ([], ["--copy"]):
+            answer = ckpt("-s", store, *words, "threads", "list", "-o", "json")
+            found = [one["thread_id"].partition("-")[0] == "committed" for one in answer.json]
+            assert found == [name.startswith("committed")] * THREADS
+            assert "rolled back" not in answer.err
     assert contents(locked_folder) == before
 
 
@@ -139,69 +182,17 @@ def test_a_transaction_without_its_super_journal_was_committed(tmp_path: Path) -
     assert copied.out.count("UNCOMMITTED") == THREADS
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_no_file_that_a_journal_names_is_deleted(tmp_path: Path, times: int) -> None:
+def test_no_file_that_a_journal_names_is_deleted(tmp_path: Path) -> None:
     """SQLite itself would delete any file that is named as the super-journal."""
     store, other = killed(tmp_path / "store.db"), tmp_path / "thesis.txt"
     other.write_text("years of work")
-    for _ in range(times):
-        name_super_journal(store, other)
+    name_super_journal(store, other)
     assert ckpt("-s", store, "--copy", "threads", "list").code == 0
     assert other.read_text() == "years of work"
     # All commands refuse such a store before they write; it may be planted while they ask.
     with pytest.raises(StoreUnavailable, match=r"which SQLite would delete: '.*thesis\.txt'"):
         open_writable(parse_url(str(store)))
     assert other.read_text() == "years of work"
-
-
-@pytest.mark.parametrize("is_locked", [False, True], ids=["writable", "locked"])
-@pytest.mark.parametrize("mode", ["truncate", "persist"])
-def test_a_journal_of_a_finished_transaction_is_none(
-    mode: str, is_locked: bool, locked_folder: Path
-) -> None:
-    store = locked_folder / "store.db"
-    shutil.copyfile(SAMPLE, store)
-    with closing(sqlite3.connect(store)) as writer:
-        writer.execute(f"PRAGMA journal_mode = {mode}")
-        writer.execute("UPDATE checkpoints SET thread_id = 'committed-' || thread_id")
-        writer.commit()
-    assert journal(store).exists()
-    if is_locked:
-        lock(locked_folder)
-    with unprivileged() if is_locked else nullcontext():
-        for words in ([], ["--copy"]):
-            answer = ckpt("-s", store, *words, "threads", "list")
-            assert answer.code == 0, answer.err
-            assert answer.out.count("committed-") == THREADS
-            assert "rolled back" not in answer.err
-
-
-@pytest.mark.parametrize("is_locked", [False, True], ids=["writable", "locked"])
-@pytest.mark.parametrize("mode", ["delete", "truncate", "persist"])
-def test_a_writer_killed_before_it_touched_the_file(
-    mode: str, is_locked: bool, locked_folder: Path
-) -> None:
-    store = killed(locked_folder / "store.db", mode, CACHED)
-    if is_locked:
-        lock(locked_folder)
-    before = contents(locked_folder)
-    with unprivileged() if is_locked else nullcontext():
-        for words in ([], ["--copy"]):
-            answer = ckpt("-s", store, *words, "threads", "list", "-o", "json")
-            assert len(answer.json) == THREADS
-            assert "UNCOMMITTED" not in answer.out
-    assert contents(locked_folder) == before
-
-
-def test_a_log_store_with_an_old_journal_in_a_locked_folder(locked_folder: Path) -> None:
-    store = locked_folder / "store.db"
-    shutil.copyfile(SAMPLE, store)
-    with closing(sqlite3.connect(store)) as writer:
-        writer.execute("PRAGMA journal_mode = WAL")
-    journal(store).write_bytes(bytes(600))
-    lock(locked_folder)
-    with unprivileged():
-        assert ckpt("-s", store, "threads", "list").code == 0
 
 
 def test_a_journal_that_cannot_be_read_counts(locked_folder: Path) -> None:
@@ -217,22 +208,16 @@ def test_a_journal_that_cannot_be_read_counts(locked_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--copy"]], ids=["file", "copy"])
-def test_the_first_transaction_of_a_new_store(tmp_path: Path, words: list[str]) -> None:
+def test_the_first_transaction_of_a_new_store_and_a_journal_without_its_database(
+    tmp_path: Path, words: list[str]
+) -> None:
     store = killed(tmp_path / "store.db")
     store.write_bytes(b"")
     before = contents(tmp_path)
-    answer = ckpt("-s", store, *words, "threads", "list")
-    assert answer.code == 4
-    assert "no checkpoint tables" in answer.err
+    refuses(store, *words, "threads", "list", says="no checkpoint tables")
     assert contents(tmp_path) == before
-
-
-def test_a_journal_without_its_database(tmp_path: Path) -> None:
-    store = killed(tmp_path / "store.db")
     store.unlink()
-    answer = ckpt("-s", store, "threads", "list")
-    assert answer.code == 4
-    assert "no such file" in answer.err
+    assert "no such file" in ckpt("-s", store, *words, "threads", "list").err
     assert [one.name for one in tmp_path.iterdir()] == ["store.db-journal"]
 
 
@@ -255,26 +240,6 @@ def test_a_living_writer_that_has_not_touched_the_file_yet(
     assert ckpt("-s", sample, *words, "threads", "list").out.count("UNCOMMITTED") == THREADS
 
 
-def test_a_journal_that_vanishes_while_sqlite_looks_at_it(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ckpt_backends.sqlite import database as opening
-
-    real, calls = opening._connect, list[str]()
-
-    def connect(path: Path, query: str) -> sqlite3.Connection:
-        calls.append(query)
-        if len(calls) == 1:
-            error = sqlite3.OperationalError("attempt to write a readonly database")
-            error.sqlite_errorcode = sqlite3.SQLITE_READONLY_ROLLBACK
-            raise error
-        return real(path, query)
-
-    monkeypatch.setattr(opening, "_connect", connect)
-    assert ckpt("-s", sample, "threads", "list").code == 0
-    assert calls == ["mode=ro", "mode=ro"]
-
-
 def test_a_writer_that_is_killed_while_a_thread_is_followed(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     shutil.copyfile(SAMPLE, store)
@@ -290,3 +255,166 @@ def test_a_writer_that_is_killed_while_a_thread_is_followed(tmp_path: Path) -> N
             opened.thread("trip-to-kyoto")
     assert "an unfinished transaction" in caught.value.message
     assert "add --copy" in str(caught.value.hint)
+
+
+# Logs without their database, and what else has the name of one
+
+
+THREAD = "chat"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with its log, which no checkpoint of the log has emptied, as an agent has it open."""
+    folder = tmp_path_factory.mktemp("whole")
+    with SqliteSaver.from_conn_string(str(folder / "agent.db")) as saver:
+        saver.conn.execute("PRAGMA wal_autocheckpoint = 0")
+        one = SCENARIOS[THREAD]
+        one.drive(ScenarioRun(one.build(saver), one.thread_config(), {"durability": "sync"}))
+        kept = folder / "kept"
+        kept.mkdir()
+        for name in ("agent.db", "agent.db-wal"):
+            shutil.copyfile(folder / name, kept / name)
+    return kept
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """A folder that has only the log."""
+    shutil.copyfile(whole / "agent.db-wal", tmp_path / "agent.db-wal")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["agent.db", "agent.db-wal"])
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_the_database_is_rebuilt_from_its_log(
+    name: str, is_empty: bool, folder: Path, whole: Path
+) -> None:
+    if is_empty:
+        (folder / "agent.db").touch()
+    log = (folder / "agent.db-wal").read_bytes()
+    said = refuses(
+        folder / name,
+        *["threads", "list"],
+        says="the write-ahead log of 'agent.db', which is missing or empty",
+    )
+    assert "--copy" in said.err
+    words = ("show", THREAD, "-o", "json")
+    found = ckpt("-s", folder / name, "--copy", *words)
+    known = ckpt("-s", whole / "agent.db", *words)
+    assert found.code == 0, found.err
+    assert found.json["values"] == known.json["values"] != {}
+    assert "read from the" in found.err
+    assert (folder / "agent.db-wal").read_bytes() == log
+    assert {one.name for one in folder.iterdir()} <= {"agent.db", "agent.db-wal"}
+    refused = ckpt("-s", folder / name, "threads", "delete", THREAD, "--yes")
+    assert refused.code != 0
+    assert (folder / "agent.db-wal").read_bytes() == log
+
+
+def test_a_commit_that_was_cut_off_is_left_out(folder: Path) -> None:
+    log = folder / "agent.db-wal"
+    whole = len(ckpt("-s", log, "--copy", "history", THREAD, "-o", "json").json)
+    log.write_bytes(log.read_bytes()[:-100])
+    cut = ckpt("-s", log, "--copy", "history", THREAD, "-o", "json")
+    assert cut.code == 0
+    assert 0 < len(cut.json) <= whole
+    with_old_frames = log.read_bytes() + log.read_bytes()[32:]
+    log.write_bytes(with_old_frames)
+    assert len(ckpt("-s", log, "--copy", "history", THREAD, "-o", "json").json) == len(cut.json)
+
+
+def test_a_log_of_later_changes_is_not_enough(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    shutil.copyfile(SAMPLE, store)
+    with closing(sqlite3.connect(store, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("UPDATE checkpoints SET thread_id = 'x' || thread_id WHERE rowid = 1")
+        shutil.copyfile(store.with_name("agent.db-wal"), tmp_path / "alone.db-wal")
+    said = ckpt("-s", tmp_path / "alone.db", "--copy", "threads", "list")
+    assert said.code == 4
+    assert re.search(r"its log holds \d+ of its \d+ pages", said.err)
+
+
+@pytest.mark.parametrize("data", [b"\x37\x7f\x06\x82" + bytes(100), b"text" * 20, bytes(33)])
+def test_what_is_no_log_says_so(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "agent.db-wal").write_bytes(data)
+    refuses(tmp_path / "agent.db", "--copy", "threads", "list", says="no whole transaction")
+
+
+def test_a_log_beside_its_database_is_named(whole: Path, tmp_path: Path) -> None:
+    for one in whole.iterdir():
+        shutil.copyfile(one, tmp_path / one.name)
+    refuses(
+        tmp_path / "agent.db-wal", "threads", "list", says="it is the write-ahead log of 'agent.db'"
+    )
+
+
+def test_stores_names_logs_and_pointers(
+    whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+    (folder / "pointer.sqlite").write_text(pointer)
+    for one in whole.iterdir():
+        shutil.copyfile(one, folder / one.name.replace("agent", "other"))
+    monkeypatch.chdir(folder)
+    listed = {one["url"]: one for one in ckpt("stores", "-o", "json").json}
+    assert {Path(url).name for url in listed} == {"agent.db-wal", "other.db", "pointer.sqlite"}
+    said = ckpt("-s", "pointer.sqlite", "threads", "list")
+    assert "it is a pointer of Git LFS" in said.err
+    assert "git lfs pull --include pointer.sqlite" in said.err
+    for name in ("pointer.sqlite", "agent.db-wal"):
+        (folder / name).unlink()
+    assert THREAD in ckpt("threads", "list").out
+
+
+def test_a_read_leaves_no_file_behind(whole: Path, tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with closing(sqlite3.connect(whole / "agent.db")) as db, closing(sqlite3.connect(store)) as to:
+        db.backup(to)
+        to.execute("PRAGMA journal_mode = WAL")
+    before = store.read_bytes()
+    for words in (["show", THREAD], ["doctor"], ["memory", "list"], ["threads", "list"]):
+        ckpt("-s", store, *words)
+        assert {one.name for one in tmp_path.iterdir()} == {"agent.db"}, words
+    assert store.read_bytes() == before
+    agent = sqlite3.connect(store, isolation_level=None)
+    with closing(agent):
+        agent.execute("SELECT count(*) FROM checkpoints").fetchone()
+        ckpt("-s", store, "threads", "list")
+        beside = {"agent.db", "agent.db-wal", "agent.db-shm"}
+        assert {one.name for one in tmp_path.iterdir()} == beside  # they are the agent's
+        agent.execute("DELETE FROM writes")
+        ckpt("-s", store, "threads", "list")
+        assert (tmp_path / "agent.db-wal").stat().st_size > 0
+        assert store.read_bytes() == before
+
+
+def test_a_read_leaves_what_an_agent_opened_meanwhile(whole: Path, tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with closing(sqlite3.connect(whole / "agent.db")) as db, closing(sqlite3.connect(store)) as to:
+        db.backup(to)
+        to.execute("PRAGMA journal_mode = WAL")
+    with open_store(str(store)) as opened:
+        assert opened.thread(THREAD) is not None
+        agent = subprocess.Popen(
+            [sys.executable, "-c", AGENT, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"open\n"
+    assert (tmp_path / "agent.db-shm").exists()
+    agent.communicate(b"\n")
+    with closing(sqlite3.connect(store)) as db:
+        found = db.execute("SELECT count(*) FROM checkpoints WHERE thread_id = 'new'")
+        assert found.fetchone() == (1,)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+AGENT = """
+import sqlite3, sys
+agent = sqlite3.connect(sys.argv[1], isolation_level=None)
+agent.execute("SELECT count(*) FROM checkpoints").fetchone()
+print("open", flush=True)
+sys.stdin.readline()
+agent.execute("UPDATE checkpoints SET thread_id = 'new' WHERE rowid = 1")
+"""
