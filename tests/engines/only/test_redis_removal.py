@@ -24,7 +24,6 @@ from tests.kit.command import ROOT, ckpt
 from tests.kit.savers.redis import SeeingRedisSaver
 from tests.kit.savers.redis_threads import (
     FILLS,
-    ODD,
     client,
     fill,
     fill_plain,
@@ -34,22 +33,6 @@ from tests.kit.savers.redis_threads import (
 )
 
 GC = ["gc", "--scope", "writes", "--grace", "0s", "--yes", "-o", "json"]
-
-
-def test_no_index_is_needed(redis_stack_url: str) -> None:
-    fill(redis_stack_url, *ODD)
-    admin = client(redis_stack_url)
-    for name in admin.execute_command("FT._LIST"):
-        admin.execute_command("FT.DROPINDEX", name)
-    before = keys(redis_stack_url)
-    words = ["purge", "--match", "a*", "--protect", "a,b", "--yes", "-o", "json"]
-    done = ckpt("-s", redis_stack_url, *words)
-    gone = {one["thread_id"] for one in done.json["threads"]}
-    assert gone == {one for one in ODD if one.startswith("a")} - {"a,b"}
-    left = keys(redis_stack_url)
-    assert left == {name: before[name] for name in left}
-    assert {one.split(b":")[1] for one in left} == {b"a,b", b"A"}
-    assert len(left) * len(ODD) == len(before) * 2
 
 
 def test_what_an_unstored_checkpoint_leaves_goes_too(redis_stack_url: str) -> None:

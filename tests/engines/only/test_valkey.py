@@ -273,6 +273,10 @@ def test_a_new_checkpoint_expires_with_the_list(redis_url: str) -> None:
     # The channels' values expire, too; ckpt adds none.
     (own,) = client(redis_url).lrange("agentcore:session:trip:ann:checkpoints", 0, 0)
     assert not [one for one in dump(redis_url) if b":channel:" in one and one.endswith(own)]
+    # Without its checkpoint, the saver finds no thread by this head.
+    client(redis_url).delete(f"agentcore:checkpoint:trip:ann::{own.decode()}")
+    assert graph.get_state(config_of("trip", actor_id="ann")).values == {}
+    ckpt("-s", redis_url, "doctor", "trip").ends_cleanly(1)
 
 
 def test_an_erased_value_is_in_no_key(redis_url: str) -> None:
