@@ -20,12 +20,13 @@ from tests.kit.agents.steps import talk, with_user
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.connecting import CANARY, QUOTED, shows_nothing
-from tests.kit.harness.cosmosdb import KEY, CosmosHarness
+from tests.kit.harness.cosmosdb import CosmosHarness
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers import mysql
 from tests.kit.savers.redis_threads import client, fill_plain
 from tests.kit.servers import (
     ASKED_FOR_PASSWORD,
+    COSMOSDB_KEY,
     Server,
     free_port,
     mysql_database,
@@ -183,7 +184,7 @@ def test_a_server_that_goes_away_in_the_middle(
             fill_plain(own.url, "trip")
             url, end = own.url, own.stop
         elif server == "cosmosdb":
-            monkeypatch.setenv("COSMOSDB_KEY", KEY)
+            monkeypatch.setenv("COSMOSDB_KEY", COSMOSDB_KEY)
             own = start_cosmosdb()
             place = CosmosHarness(tmp_path, own)
             talk(place.seeing, "trip")
