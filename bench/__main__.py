@@ -2,6 +2,7 @@
 
 import argparse
 import compileall
+import hashlib
 import json
 import os
 import shlex
@@ -50,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
     began, lines, wrong = monotonic(), [_HEAD], list[str]()
     with ExitStack() as stack:
         _forget_this_user(stack.enter_context(tempfile.TemporaryDirectory()))
-        stores = Stores(stack, asked.data, small=asked.small)
+        stores, files = Stores(stack, asked.data, small=asked.small), dict[Path, str]()
         with suppress(KeyboardInterrupt):
             for row, engine in [(one, engine) for one in chosen for engine in one.engines]:
                 if asked.on and row.store and engine not in asked.on:
@@ -59,12 +60,15 @@ def main(words: Sequence[str] | None = None) -> int:
                 print(f"{monotonic() - began:5.0f} s  {named}", file=sys.stderr, flush=True)
                 try:
                     store = stores.get(row.store, engine)
+                    if row.store and store.file not in files:
+                        files[store.file] = _hash(store.file)
                     lines.append(_measured(row, store, stores, 1.0 if asked.small else 4.0))
                 except servers.Unavailable as error:
                     wrong.append(f"not measured: {named}: {error}")
                 except Exception as error:
                     traceback.print_exc()
                     wrong.append(f"WRONG: {named}: {error!r}"[:300])
+        wrong += [f"WRONG: {path} changed" for path, was in files.items() if _hash(path) != was]
     took = f"{'small' if asked.small else 'full'}, {(monotonic() - began) / 60:.0f} minutes"
     print(*_machine(), took, *wrong, "", sep="\n")
     _print(lines)
@@ -222,6 +226,11 @@ def _machine() -> Iterator[str]:
     yield f"{os.cpu_count()} cores, {gib:.0f} GiB of memory"
     yield f"Python {sys.version.split()[0]}, {', '.join(found)}"
     yield from (told.partition(" of /")[0] for told in servers.USED.values())
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ def main() -> None:
         pass
 
 
-_DRIVERS = {"sqlite": "sqlite3", "postgresql": "psycopg", "mysql": "pymysql", "redis": "redis"}
+_DRIVERS = {
+    **{"sqlite": "sqlite3", "postgresql": "psycopg", "mysql": "pymysql"},
+    **{"redis": "redis", "mongodb": "pymongo"},
+}
 
 
 def engine_of(url: str) -> str:
@@ -33,7 +36,7 @@ def engine_of(url: str) -> str:
 
 
 def connect(url: str) -> Any:
-    """Connect with the driver of the engine: a connection, or a client."""
+    """Connect with the driver of the engine: a connection, a client, or a database."""
     engine, parts = engine_of(url), urlsplit(url)
     driver: Any = import_module(_DRIVERS[engine])
     match engine:
@@ -43,6 +46,8 @@ def connect(url: str) -> Any:
             return driver.connect(url)
         case "redis":
             return driver.Redis.from_url(url, protocol=2)
+        case "mongodb":
+            return driver.MongoClient(url)[parts.path[1:]]
     place = {"host": parts.hostname, "port": parts.port, "user": parts.username}
     place |= {"password": parts.password or "", "database": parts.path[1:]}
     return driver.connect(**place, charset="utf8mb4", cursorclass=driver.cursors.SSCursor)
@@ -60,10 +65,13 @@ def _rows(url: str, sql: str, *bound: object) -> Iterator[Any]:
 
 def start(url: str) -> Rows:
     """Connect, and ask for next to nothing."""
-    if engine_of(url) == "redis":
-        connect(url).ping()
-    else:
-        yield from _rows(url, "SELECT 1")
+    match engine_of(url):
+        case "redis":
+            connect(url).ping()
+        case "mongodb":
+            connect(url).command("ping")
+        case _:
+            yield from _rows(url, "SELECT 1")
 
 
 _BY_THREAD = """
@@ -94,12 +102,15 @@ _NEWEST = {
 
 def newest(url: str) -> Rows:
     """Find the 50 threads that were active last, in the cheapest way that the index allows."""
-    if engine_of(url) == "redis":
-        # The pointers to the heads have the thread in their names.
-        for name in connect(url).scan_iter("checkpoint_latest:*", count=5000):
-            yield [name.decode().split(":")[1]]
-    else:
-        yield from _rows(url, _NEWEST[engine_of(url)])
+    match engine_of(url):
+        case "redis":
+            # The pointers to the heads have the thread in their names.
+            for name in connect(url).scan_iter("checkpoint_latest:*", count=5000):
+                yield [name.decode().split(":")[1]]
+        case "mongodb":
+            yield from every(url)
+        case engine:
+            yield from _rows(url, _NEWEST[engine])
 
 
 # Without `TIMEOUT`, the answer ends after half a second.
@@ -111,11 +122,17 @@ REDUCE COUNT 0 AS n SORTBY 2 @newest DESC MAX 1000000 LIMIT 0 1000000 TIMEOUT 0
 
 def every(url: str) -> Rows:
     """Find all threads, each with its newest checkpoint and their number, the newest first."""
-    if engine_of(url) == "redis":
-        for row in connect(url).execute_command(*_AGGREGATE.split())[1:]:
-            yield row[1].decode(), row[3], int(row[5])
-    else:
-        yield from _rows(url, _BY_THREAD)
+    match engine_of(url):
+        case "redis":
+            for row in connect(url).execute_command(*_AGGREGATE.split())[1:]:
+                yield row[1].decode(), row[3], int(row[5])
+        case "mongodb":
+            numbers = {"newest": {"$max": "$checkpoint_id"}, "n": {"$sum": 1}}
+            group: list[Any] = [{"$group": {"_id": "$thread_id", **numbers}}]
+            for one in connect(url).checkpoints.aggregate([*group, {"$sort": {"newest": -1}}]):
+                yield one["_id"], one["newest"], one["n"]
+        case _:
+            yield from _rows(url, _BY_THREAD)
 
 
 _WRITES = """
@@ -129,21 +146,26 @@ _JOIN = "JOIN checkpoints c ON c.thread_id = h.thread_id AND c.{root} AND c.chec
 
 def writes(url: str, channel: str, bodies: str = "") -> Rows:
     """Find the writes to a channel at the newest checkpoints; in SQL with `bodies`, these, too."""
-    engine = engine_of(url)
-    if engine == "redis":
-        yield from _writes_on_redis(connect(url), channel)
-        return
-    # The index of MySQL has the hash of a namespace.
-    root = "checkpoint_ns_hash = unhex(md5(''))" if engine == "mysql" else "checkpoint_ns = ''"
-    value = {"sqlite": "value", "mysql": "`blob`"}.get(engine, "blob")
-    sql = _WRITES.format(
-        writes=TABLES[engine][0],
-        value=value,
-        more=", c.checkpoint, c.metadata" if bodies else "",
-        join=_JOIN.format(root=root) if bodies else "",
-        root=root,
-    )
-    yield from _rows(url, sql, channel)
+    match engine_of(url):
+        case "redis":
+            yield from _writes_on_redis(connect(url), channel)
+        case "mongodb":
+            heads = {row[0]: row[1] for row in every(url)}
+            for one in connect(url).checkpoint_writes.find({"channel": channel}):
+                if heads[one["thread_id"]] == one["checkpoint_id"]:
+                    yield [one["thread_id"]]
+        case engine:
+            # The index of MySQL has the hash of a namespace.
+            is_mysql = engine == "mysql"
+            root = "checkpoint_ns_hash = unhex(md5(''))" if is_mysql else "checkpoint_ns = ''"
+            sql = _WRITES.format(
+                writes="writes" if engine == "sqlite" else "checkpoint_writes",
+                value="value" if engine == "sqlite" else "`blob`" if is_mysql else "blob",
+                more=", c.checkpoint, c.metadata" if bodies else "",
+                join=_JOIN.format(root=root) if bodies else "",
+                root=root,
+            )
+            yield from _rows(url, sql, channel)
 
 
 def _writes_on_redis(client: Any, channel: str) -> Rows:
@@ -184,6 +206,10 @@ def head(url: str, thread_id: str) -> Rows:
             client.execute_command(
                 "JSON.GET", client.get(f"checkpoint_latest:{thread_id}:__empty__")
             )
+        case "mongodb":
+            place = {"thread_id": thread_id, "checkpoint_ns": ""}
+            found = connect(url).checkpoints.find(place).sort("checkpoint_id", -1).limit(1)
+            packed = [one["checkpoint"] for one in found]
         case "sqlite":
             packed = [row[0] for row in _rows(url, _HEAD, thread_id)]
         case engine:
@@ -202,15 +228,37 @@ def head(url: str, thread_id: str) -> Rows:
     return ()
 
 
-_TABLES = ["checkpoint_writes", "checkpoint_blobs", "checkpoints"]
-TABLES = {"sqlite": ["writes", "checkpoints"], "postgresql": _TABLES, "mysql": _TABLES}
-"""Of each engine."""
+_TASK = "thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type"
+_CHECKPOINT = "thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type"
+_COLUMNS = {
+    "checkpoint_writes": f"{_TASK}, blob",
+    "checkpoint_blobs": "thread_id, checkpoint_ns, channel, version, type, blob",
+    "checkpoints": f"{_CHECKPOINT}, checkpoint, metadata",
+}
+TABLES: dict[str, dict[str, str]] = {
+    "sqlite": {"writes": f"{_TASK}, value", "checkpoints": _COLUMNS["checkpoints"]},
+    "postgresql": _COLUMNS,
+    "mysql": {
+        table: columns.replace("_ns,", "_ns, checkpoint_ns_hash,").replace(" blob", " `blob`")
+        for table, columns in _COLUMNS.items()
+    },
+    "mongodb": {"checkpoint_writes": "", "checkpoints": ""},
+}
+"""The tables or collections of each engine, with their columns."""
 
 
-def _batches(found: Iterable[Any], number: int) -> Iterator[list[Any]]:
+def _batches(found: Iterable[Any], number: int = 200) -> Iterator[list[Any]]:
     rest = iter(found)
     while some := list(islice(rest, number)):
         yield some
+
+
+def _ask(engine: str, store: Any, sql: str, threads: list[str]) -> Any:
+    """Run a statement on some threads; returns a cursor."""
+    marks = ", ".join(["?" if engine == "sqlite" else "%s"] * len(threads))
+    cursor = store.cursor()
+    cursor.execute(f"{sql} WHERE thread_id IN ({marks})", threads)
+    return cursor
 
 
 def _sent(client: Any, command: str, rest: Iterable[Iterable[Any]]) -> list[Any]:
@@ -228,10 +276,53 @@ def delete(url: str, prefix: str) -> Rows:
         for some in _batches(store.scan_iter(f"*:{prefix}*", count=5000), 1000):
             store.unlink(*some)
         return ()
-    cursor = store.cursor()
-    for some in _batches([row[0] for row in every(url) if row[0].startswith(prefix)], 200):
-        marks = ", ".join(["?" if engine == "sqlite" else "%s"] * len(some))
+    for some in _batches([row[0] for row in every(url) if row[0].startswith(prefix)]):
         for table in TABLES[engine]:
-            cursor.execute(f"DELETE FROM {table} WHERE thread_id IN ({marks})", some)
-        store.commit()
+            if engine == "mongodb":
+                store[table].delete_many({"thread_id": {"$in": some}})
+            else:
+                _ask(engine, store, f"DELETE FROM {table}", some)
+        if engine != "mongodb":
+            store.commit()
     return ()
+
+
+def copy(url: str, target: str) -> Rows:
+    """Copy all rows to an empty store of the same layout in bulk, and compare what is there."""
+    engine, source, to = engine_of(url), connect(url), connect(target)
+    if engine == "redis":
+        for names in _batches(source.scan_iter(count=5000), 1000):
+            sent = _sent(source, "DUMP", ([one] for one in names))
+            _sent(to, "RESTORE", ([one, 0, data] for one, data in zip(names, sent, strict=True)))
+            assert _sent(to, "DUMP", ([one] for one in names)) == sent
+        return ()
+    for some in _batches([row[0] for row in every(url)]):
+        for table, columns in TABLES[engine].items():
+            sent = _read(engine, source, table, columns, some)
+            _write(engine, to, table, columns, sent)
+            found = _read(engine, to, table, columns, some)
+            assert sorted(map(str, found)) == sorted(map(str, sent))
+    return ()
+
+
+def _read(engine: str, store: Any, table: str, columns: str, threads: list[str]) -> list[Any]:
+    if engine == "mongodb":
+        return list(store[table].find({"thread_id": {"$in": threads}}))
+    if engine == "postgresql":
+        columns = columns.replace("checkpoint, metadata", "checkpoint::text, metadata::text")
+    return list(_ask(engine, store, f"SELECT {columns} FROM {table}", threads).fetchall())
+
+
+def _write(engine: str, store: Any, table: str, columns: str, sent: list[Any]) -> None:
+    if engine == "mongodb":
+        store[table].insert_many(sent)
+        return
+    cursor = store.cursor()
+    if engine == "postgresql":
+        with cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as into:
+            for row in sent:
+                into.write_row(row)
+    else:
+        marks = ", ".join(["?" if engine == "sqlite" else "%s"] * len(columns.split(", ")))
+        cursor.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", sent)
+    store.commit()

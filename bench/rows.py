@@ -54,6 +54,11 @@ def _newest(_: Store, ours: Any, theirs: Found) -> bool:
     return [one["head"] for one in ours] == [row[1] for row in theirs[:50]]
 
 
+def _steps(_: Store, ours: Any, __: object) -> bool:
+    steps = ours if isinstance(ours, list) else ours["steps"]
+    return len({one["checkpoint_id"] for one in steps}) == len(steps) > 0
+
+
 CHECKS: Mapping[str, Callable[[Store, Any, Found], bool]] = {
     "raw writes": lambda _, ours, found: (
         {one["thread_id"] for one in ours} == {row[0] for row in found} != set()
@@ -64,7 +69,11 @@ CHECKS: Mapping[str, Callable[[Store, Any, Found], bool]] = {
         bool(ours["values"]["messages"])
         and bool(ours["interrupts"]) == (ours["status"] == "interrupted")
     ),
+    "ckpt threads list": lambda store, ours, __: len(ours) == int(store.facts["threads"]),
     "official history": lambda _, ours, ids: [one["checkpoint_id"] for one in ours] == ids,
+    "ckpt grep": lambda _, ours, __: ours == [],
+    "ckpt show --tree": _steps,
+    "ckpt timeline": _steps,
     "ckpt replay": lambda _, ours, __: all(
         one["match"] == one["transitions"] > 0
         for one in (ours if isinstance(ours, list) else [ours])
@@ -78,8 +87,9 @@ finds something, or else of its own line. Where only memory is measured, nothing
 """
 
 _PURGE = "ckpt purge --match old-* --include-interrupted --include-pending --include-error --yes -q"
-_COPY = "ckpt copy --all --to {target} --yes -q"
+_COPY, _COPIED = "ckpt copy --all --to {target} --yes -q", "raw copy {target}"
 _TEXT, _SLOW = "-F 'zebra finch'", "ckpt grep [qx]+[jz]+[qx]+"
+_LIST = "ckpt threads list --all"
 _START, _ASKING = "raw start", "raw writes __interrupt__ bodies"
 _ERRORS = "raw writes __error__"
 _LONG = ("loop", "straight", "forked")
@@ -94,6 +104,7 @@ ROWS = [
     Row(
         "list", "agents", "ckpt threads list --all -o json", "raw every", 3, _START, engines=ENGINES
     ),
+    Row("list", "agents", f"{_LIST} --as-of 1s -o json", f"{_LIST} -o json", 2, engines=_SQL),
     Row("filters", "agents", "ckpt interrupts -o json", _ASKING, 2, _START, engines=ENGINES),
     *(
         Row("filters", store, f"ckpt {words} -o json", beside, 2, _START, engines=engines)
@@ -140,8 +151,8 @@ ROWS = [
     Row("replay", "states", "ckpt doctor --deep", rate="checkpoints"),
     Row("doctor", "agents", "ckpt doctor", engines=ENGINES, rounds=1),
     # Changes.
-    Row("copy", "copied", _COPY, rate="checkpoints", change="copy", rounds=1),
-    Row("copy", "agents", _COPY, change="copy", engines=ENGINES[1:], rounds=1),
+    Row("copy", "copied", _COPY, _COPIED, 2, change="copy", rounds=1),
+    Row("copy", "agents", _COPY, _COPIED, 2, change="copy", engines=ENGINES[1:], rounds=1),
     Row("purge", "agents", _PURGE, "raw delete old-", 2, change="purge", rounds=2),
     Row("purge", "small", _PURGE, "raw delete old-", 2, change="purge", engines=ENGINES, rounds=2),
     # The memory for a million threads, and for one large value.
@@ -154,6 +165,7 @@ ROWS = [
         for one in ("show", "show --tree", "history", "replay --verify", f"grep {_TEXT}", "doctor")
     ),
     # The screen.
+    Row("screen", "agents", "screen filter a4", rounds=2),
     *(
         Row("screen", "long", f"screen step {one}", seconds=0.1, rounds=1)
         for one in ("state", "diff", "writes", "messages")

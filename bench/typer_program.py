@@ -2,42 +2,51 @@
 nothing: as a program it prints help, and `parse` is the start of each baseline.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from inspect import Parameter, Signature
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.main import get_command
 
-_OPTIONS = {
-    **dict.fromkeys(("store", "config", "at", "ns", "as_of", "path", "key"), "str | None"),
-    **dict.fromkeys(("output", "color"), "Literal['auto', 'never'] | None"),
-    **dict.fromkeys(("redact", "copy", "no_pager", "utc", "quiet", "verbose", "debug"), "bool"),
-    "channel": "list[str] | None",
+_OPTIONS: dict[str, Any] = {
+    **dict.fromkeys(("store", "config", "at", "ns", "as_of", "path", "key"), str | None),
+    **dict.fromkeys(("output", "color"), Literal["auto", "never"] | None),
+    **dict.fromkeys(("redact", "copy", "no_pager", "utc", "quiet", "verbose", "debug"), bool),
+    "channel": list[str] | None,
 }
 """The same for the program and for its command `show`."""
 
 
-def _function(kinds: Mapping[str, str]) -> Any:
+def _function(kinds: dict[str, Any]) -> Any:
     """Return a function that takes these options, and does nothing."""
-    told = [
-        f"{name}: {kind} = typer.Option(None, help='What for.')" for name, kind in kinds.items()
-    ]
-    found: dict[str, Any] = {"typer": typer, "Literal": Literal}
-    exec(f"def show({', '.join(told)}): 'Print one checkpoint.'", found)
-    return found["show"]
+
+    def show(**_: Any) -> None:
+        """Print one checkpoint."""
+
+    parameters = []
+    for name, kind in kinds.items():
+        told: Any = typer.Option(f"--{name.replace('_', '-')}", help="What it is for.")
+        if name == "thread":
+            told = typer.Argument(metavar="THREAD", help="What is shown.")
+        of: Any = Annotated[kind, told]
+        default = False if kind is bool else None
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=of))
+    show.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    show.__annotations__ = {one.name: one.annotation for one in parameters}
+    return show
 
 
 def _program(others: int) -> typer.Typer:
-    app = typer.Typer(callback=_function(_OPTIONS), pretty_exceptions_enable=False)
-    app.command("show")(_function({"thread": "str", **_OPTIONS}))
-    for number in range(others):
-        app.command(f"command-{number}")(_function({}))
+    shared = _function(_OPTIONS)
+    app = typer.Typer(callback=shared, add_completion=False, pretty_exceptions_enable=False)
+    for name in ("show", *(f"command-{number}" for number in range(others))):
+        app.command(name)(_function({"thread": str | None, **_OPTIONS} if name == "show" else {}))
     return app
 
 
 def parse() -> None:
     """Parse a command line, as each command of such a program does."""
-    words = ["--store", "x", "show", "--thread", "x"]
+    words = ["--store", "x", "show", "thread"]
     get_command(_program(0)).main(words, "peer", standalone_mode=False)
 
 
