@@ -179,6 +179,19 @@ def test_a_head_that_the_saver_does_not_load_is_shown_as_such(redis_stack_url: s
 
 
 @pytest.mark.engines
+def test_the_doctor_waits_once_for_all_threads(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 1.0)
+    waited: list[float] = []
+    monkeypatch.setattr(thread_faults, "sleep", waited.append)
+    fill(redis_stack_url, "t0", "t1", asks=True)
+    client(redis_stack_url).delete(pointer("t0"), pointer("t1"))
+    assert [one["code"] for one in findings(redis_stack_url)] == ["index-stale"] * 2
+    assert sum(waited) <= 1.0
+
+
+@pytest.mark.engines
 def test_a_search_index_that_is_gone(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip")
     client(redis_stack_url).execute_command("FT.DROPINDEX", "checkpoint_write")

@@ -22,6 +22,7 @@ from ckpt_cli.apply.purge import Pace
 from ckpt_cli.apply.recording import writable_store
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.operations import log as file_lock
+from ckpt_cli.operations.log import Journal
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.recorded_store import stored
 from tests.kit.savers.deerflow import memory, save
@@ -78,6 +79,22 @@ def test_a_purge_that_stops_is_recorded_with_what_it_removed(
     assert (one["number"], one["ended"]) == (2, "--max-duration reached")
     assert ckpt("-s", sample, "undo", "--yes").code == 0
     assert stored(sample) == first
+
+
+def test_a_thread_that_is_skipped_is_not_recorded(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intend = Journal.intend
+
+    def used_meanwhile(journal: Journal, steps: Any) -> None:
+        intend(journal, steps)
+        with closing(sqlite3.connect(sample)) as db, db:
+            db.execute("DELETE FROM writes WHERE thread_id = ?", [REFUND])
+
+    monkeypatch.setattr(Journal, "intend", used_meanwhile)
+    assert ckpt("-s", sample, "threads", "delete", TRIP, REFUND, "--yes").code == 7
+    (one,) = recorded()
+    assert (one["threads"], one["number"]) == ([TRIP], 1)
 
 
 @pytest.mark.parametrize("is_done", [True, False])
