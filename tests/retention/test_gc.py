@@ -49,15 +49,6 @@ def test_calls_without_their_caller_go(sample: Path) -> None:
     assert ckpt(*words, "--yes").json["threads"] == []
 
 
-def test_calls_of_a_caller_under_another_id_stay(sample: Path) -> None:
-    """The first releases for Redis store a checkpoint under another id than its own."""
-    of = "WHERE thread_id = 'research-agent' AND checkpoint_ns = ''"
-    with closing(sqlite3.connect(sample)) as db, db:
-        db.execute(f"UPDATE checkpoints SET checkpoint_id = checkpoint_id || '-2' {of}")
-    words = ["gc", "--scope", "calls", "--grace", "0s", "--dry-run", "-o", "json"]
-    assert ckpt("-s", sample, *words).json["threads"] == []
-
-
 def test_values_that_no_checkpoint_names_go(postgres_url: str) -> None:
     fill(postgres_url, "a", "b")
     with PostgresHarness.at(postgres_url) as place:
