@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from bson.raw_bson import RawBSONDocument
-from pymongo import MongoClient
 
 from ckpt_backends.changes import Remains, Removal
 from ckpt_backends.open_for_writing import open_writable
@@ -76,11 +74,3 @@ def table_files(url: str) -> bytes:
         found = b"".join(one.read_bytes() for one in sorted(Path(folder).glob("*.ibd")))
         cursor.execute("UNLOCK TABLES")
         return found
-
-
-def documents(url: str) -> bytes:
-    """Return all documents of a database as BSON."""
-    with MongoClient(url, document_class=RawBSONDocument) as client:
-        database = client.get_default_database()
-        names = database.list_collection_names()
-        return b"".join(one.raw for name in names for one in database[name].find())

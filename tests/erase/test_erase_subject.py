@@ -19,7 +19,6 @@ from ckpt_cli.core.erasure import (
     words_of,
 )
 from ckpt_cli.core.filters import format_filter
-from ckpt_cli.plans.erase import ErasureRequest, why_not_looked_at
 
 FIELD = "metadata.user"
 
@@ -111,10 +110,3 @@ def test_a_line_of_the_log_without_ids() -> None:
     assert found["threads"] == ["[erased]", "t2"]
     assert "t1" not in repr(found)
     assert (found["op"], found["reason"], found["added"]) == ("x", None, [])
-
-
-@pytest.mark.parametrize(("patterns", "advised"), [((), True), (("users/{user}",), False)])
-def test_an_option_that_was_given_is_not_advised(patterns: tuple[str, ...], advised: bool) -> None:
-    subject = parse_subject('metadata.user like "anna%"', None)
-    scope = ErasureRequest(subject=subject, memory_patterns=patterns).scope()
-    assert ("add --memory-namespace" in why_not_looked_at(scope)) == advised

@@ -13,7 +13,6 @@ from tests.erase.canary import (
     CANARY,
     OTHER,
     THREAD,
-    documents,
     erase,
     fill,
     relation_files,
@@ -22,7 +21,6 @@ from tests.erase.canary import (
 )
 from tests.kit.command import ckpt
 from tests.kit.harness.dynamodb import DynamoDbHarness
-from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.redis import RedisHarness
@@ -44,7 +42,6 @@ def place_of(kind: type[Harness]) -> Any:
 
 postgres = place_of(PostgresHarness)
 mysql = place_of(MySQLHarness)
-mongodb = place_of(MongoHarness)
 dynamodb = place_of(DynamoDbHarness)
 
 
@@ -104,18 +101,6 @@ def test_mysql_rewrites_its_tables(mysql: MySQLHarness) -> None:
     assert CANARY.encode() not in table_files(mysql.url)
     assert mysql.rows(OTHER) == rows
     assert "undo, redo and doublewrite files" in {one.place for one in remains.places}
-
-
-def test_mongodb_compacts_its_collections(mongodb: MongoHarness) -> None:
-    rows = fill(mongodb)
-    assert CANARY.encode() in documents(mongodb.url)
-    remains = erase(mongodb.url, rewrite=True)
-    assert CANARY.encode() not in documents(mongodb.url)
-    assert mongodb.rows(OTHER) == rows
-    # The server of the tests may have no such command.
-    refused = [one for one in remains.places if one.place.startswith("collection ")]
-    assert len(remains.done) + len(refused) == 2
-    assert "oplog" in {one.place for one in remains.places}
 
 
 def files_of_redis(harness: RedisHarness) -> bytes:

@@ -15,8 +15,6 @@ from tests.kit.hostile.standin import standin
 
 VALUES = {"WHO": "alice-kingsleigh", "WHERE": "127.0.0.1", "BASE": "wonderland-db", "PW": "h4tt3r"}
 
-
-LATER = ("mysql", "mongodb", "redis")
 OPTIONS = {"mongodb": "?serverSelectionTimeoutMS=50"}
 
 
@@ -34,9 +32,7 @@ def tells(answer: CommandResult, *values: str) -> bool:
 @cases(
     "scheme whole",
     *((scheme, "") for scheme in ("postgresql", "mysql", "mongodb", "redis")),
-    ("postgresql", "whole"),
-    # Where the whole URL is one variable, the driver matters less.
-    *(pytest.param(one, "whole", marks=pytest.mark.engines) for one in LATER),
+    ("postgresql", "whole"),  # the whole URL is one variable
 )
 def test_no_error_tells_a_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, whole: str

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tests.kit.hostile.sql import Cells, Parts, Wire
+from tests.kit.hostile.sql import TABLES, Cells, Parts, Wire, columns
 from tests.kit.hostile.standin import exactly
 
 PROTOCOL_41, SSL, SECURE, MULTI_RESULTS, PLUGINS = 1 << 9, 1 << 11, 1 << 15, 1 << 17, 1 << 19
@@ -71,11 +71,10 @@ class MysqlWire(Wire):
     def catalog(self, said: bytes) -> Parts | None:
         if b"information_schema.columns" not in said:
             return None
-        rows = [
-            (name.encode(), one.encode(), kind.encode(), b"", b"utf8mb4", b"utf8mb4_bin", b"0")
-            for name, columns in TABLES.items()
-            for one, kind in columns.items()
-        ]
+        tables = {name: f"{names} checkpoint_ns_hash" for name, names in TABLES.items()}
+        kinds = {"checkpoint": "json", "metadata": "json", "blob": "longblob", "idx": "int"}
+        found = columns(tables, {**kinds, "checkpoint_ns_hash": "binary"}, "varchar")
+        rows = [(*one, b"", b"utf8mb4", b"utf8mb4_bin", b"0") for one in found]
         return self.table(rows, [*[TEXT] * 6, INTEGER])
 
 
@@ -105,23 +104,3 @@ def column(kind: int = TEXT, name: str = "a", charset: int = 45) -> bytes:
 
 def row(*cells: bytes | None) -> bytes:
     return b"".join(b"\xfb" if cell is None else sized(cell) for cell in cells)
-
-
-_KEY = {"thread_id": "varchar", "checkpoint_ns": "varchar", "checkpoint_ns_hash": "binary"}
-TABLES = {
-    "checkpoints": {
-        **_KEY,
-        **{"checkpoint_id": "varchar", "parent_checkpoint_id": "varchar", "type": "varchar"},
-        **{"checkpoint": "json", "metadata": "json"},
-    },
-    "checkpoint_blobs": {
-        **_KEY,
-        **{"channel": "varchar", "version": "varchar", "type": "varchar", "blob": "longblob"},
-    },
-    "checkpoint_writes": {
-        **_KEY,
-        **{"checkpoint_id": "varchar", "task_id": "varchar", "idx": "int", "channel": "varchar"},
-        **{"type": "varchar", "blob": "longblob", "task_path": "varchar"},
-    },
-}
-"""The tables of LangGraph's saver."""

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tests.kit.hostile.sql import Cells, Parts, Wire
+from tests.kit.hostile.sql import TABLES, Cells, Parts, Wire, columns
 from tests.kit.hostile.standin import exactly
 
 _TLS, _GSS = 80877103, 80877104
@@ -38,28 +38,6 @@ LETTING_IN = b"".join(
     )
 )
 SCHEMAS = struct.pack("!iiIiii", 1, 0, TEXT, 1, 1, 6) + b"public"
-_KEY = {"thread_id": "text", "checkpoint_ns": "text"}
-TABLES = {
-    "checkpoints": {
-        **_KEY,
-        **{"checkpoint_id": "text", "parent_checkpoint_id": "text", "type": "text"},
-        **{"checkpoint": "jsonb", "metadata": "jsonb"},
-    },
-    "checkpoint_blobs": {
-        **_KEY,
-        **{"channel": "text", "version": "text", "type": "text", "blob": "bytea"},
-    },
-    "checkpoint_writes": {
-        **_KEY,
-        **{"checkpoint_id": "text", "task_id": "text", "idx": "int4", "channel": "text"},
-        **{"type": "text", "blob": "bytea", "task_path": "text"},
-    },
-    "store": {
-        **{"prefix": "text", "key": "text", "value": "jsonb"},
-        **{"created_at": "timestamptz", "updated_at": "timestamptz"},
-    },
-}
-"""The tables of LangGraph's saver and of its store."""
 
 
 class PostgresWire(Wire):
@@ -130,10 +108,10 @@ class PostgresWire(Wire):
         if b"current_schemas" in said:
             return self.table([(SCHEMAS, b"pg_catalog", None, None)], [NAMES, TEXT, TEXT, TEXT])
         if b"pg_attribute" in said:
-            rows = [
-                (b"public", name.encode(), one.encode(), kind.encode(), b"\0")
-                for name, columns in TABLES.items()
-                for one, kind in columns.items()
-            ]
+            tables = {**TABLES, "store": "prefix key value created_at updated_at"}
+            kinds = dict.fromkeys(("checkpoint", "metadata", "value"), "jsonb")
+            kinds |= {"blob": "bytea", "idx": "int4"}
+            kinds |= dict.fromkeys(("created_at", "updated_at"), "timestamptz")
+            rows = [(b"public", *one, b"\0") for one in columns(tables, kinds, "text")]
             return self.table(rows, [*[TEXT] * 4, BOOLEAN])
         return None

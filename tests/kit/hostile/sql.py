@@ -3,7 +3,7 @@
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeAlias
 
@@ -13,9 +13,27 @@ from tests.kit.hostile.watched import check, here
 
 PASSWORD = b"C4nary-Passw0rd"
 QUICK = "connect_timeout=2&read_timeout=1"
+_KEY = "thread_id checkpoint_ns"
+TABLES = {
+    "checkpoints": f"{_KEY} checkpoint_id parent_checkpoint_id type checkpoint metadata",
+    "checkpoint_blobs": f"{_KEY} channel version type blob",
+    "checkpoint_writes": f"{_KEY} checkpoint_id task_id idx channel type blob task_path",
+}
+"""The columns of the tables of LangGraph's saver."""
 Parts: TypeAlias = Sequence[bytes]
 """An answer, as the packets or messages that it consists of."""
 Cells: TypeAlias = Sequence[bytes | None]
+
+
+def columns(
+    tables: Mapping[str, str], kinds: Mapping[str, str], default: str
+) -> list[tuple[bytes, bytes, bytes]]:
+    """Return the table, the name and the type of each column; most have the type `default`."""
+    return [
+        (table.encode(), name.encode(), kinds.get(name, default).encode())
+        for table, names in tables.items()
+        for name in names.split()
+    ]
 
 
 class Wire(ABC):
