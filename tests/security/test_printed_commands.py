@@ -6,10 +6,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-import ormsgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +22,6 @@ from tests.kit.command import CommandResult, ckpt, first_now, later
 from tests.kit.hostile.shells import HOSTILE, SHELLS, as_bytes, paste
 from tests.kit.savers.deerflow import memory, save
 
-NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 TRICKY = st.sampled_from("a'\\\"`$!-=~;&|<>(){}[]*?#^% \n\t\u034f\u3164e\u0301é\udcff")
 THREAD = "nightly-report"
 """A thread of the sample that is done, and that nothing went wrong in."""
@@ -63,35 +60,19 @@ def rename(connection: sqlite3.Connection, thread_id: str) -> None:
         )
 
 
+_HEAD = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
+
+
 @pytest.fixture
 def bench(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     with closing(sqlite3.connect(sample)) as connection, connection:
-        head = forge(connection)
+        head = str(connection.execute(_HEAD, [THREAD]).fetchone()[0])
         for one in HOSTILE:
             rename(connection, one)
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
     return Bench(sample, folder, head)
-
-
-def forge(connection: sqlite3.Connection) -> str:
-    """Change a value before the head of the thread, which neither the writes nor the head explain.
-
-    Returns the id of the checkpoint.
-    """
-    ((head, data),) = connection.execute(
-        "SELECT checkpoint_id, checkpoint FROM checkpoints WHERE thread_id = ?"
-        " ORDER BY checkpoint_id DESC LIMIT 1 OFFSET 1",
-        [THREAD],
-    )
-    body = ormsgpack.unpackb(data)
-    body["channel_values"]["lines"][-1] = "Porto: 1 EUR"
-    connection.execute(
-        "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?",
-        [ormsgpack.packb(body), head],
-    )
-    return str(head)
 
 
 def guarded(*ids: str | Path) -> Words:
@@ -137,12 +118,6 @@ def hints_about_threads(bench: Bench, text: str) -> Iterator[Pasted]:
     yield quoted(bench.run("history", *guarded(at)).err), [*store, "show", *guarded(at)]
     said = bench.run("rollback", "--steps", "1", *guarded(at)).err
     yield f"ckpt {after('hint: give the thread alone: ', said)}", [text]
-
-
-def replayed(bench: Bench, text: str) -> Iterator[Pasted]:
-    said = bench.run("replay", "--verify", *guarded(text)).err
-    at = guarded(f"{text}@{bench.head}")
-    yield quoted(said), ["-s", bench.store, "diff", "--writes", *at]
 
 
 def screens(bench: Bench, text: str) -> Iterator[Pasted]:
@@ -194,7 +169,7 @@ def files(bench: Bench, text: str) -> Iterator[Pasted]:
 
 
 PRINTING: tuple[Callable[[Bench, str], Iterator[Pasted]], ...] = (
-    *(plans, hints_about_threads, replayed, screens, files),
+    *(plans, hints_about_threads, screens, files),
 )
 
 
