@@ -163,7 +163,9 @@ def test_an_unencrypted_password_is_warned_of_once(
     engine: type[Wire], script: Script, more: str
 ) -> None:
     heard = bytearray()
-    answer = ask(engine, script, heard, more)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what PYTHONWARNINGS says makes no difference
+        answer = ask(engine, script, heard, more)
     (line,) = [one for one in answer.err.splitlines() if one.startswith("warning:")]
     assert "the password goes to 'localhost' over an unencrypted connection" in line
     assert (PASSWORD in heard) == bool(more)
