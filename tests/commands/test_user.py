@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langgraph.types import interrupt
 
+import ckpt_cli
 from tests.kit.agents.small import Log, chain, running
 from tests.kit.command import ckpt
 
@@ -123,3 +124,9 @@ def test_metrics_count_by_user_if_asked_for(store: Path) -> None:
     assert told["failed_by_user"] == {"ben": 1, "42": 1}
     assert "failed_by_user" not in found(store, "metrics")
     assert "by_user" not in ckpt("-s", store, "metrics").out
+
+
+def test_a_list_of_threads_without_users_does_not_hide_those_of_others(store: Path) -> None:
+    with ckpt_cli.open(str(store)) as opened:
+        assert len(list(opened.listed("id = alone"))) == 1
+        assert [one["user"] for one in opened.interrupts()] == ["anna"]
