@@ -128,5 +128,5 @@ def test_metrics_count_by_user_if_asked_for(store: Path) -> None:
 
 def test_a_list_of_threads_without_users_does_not_hide_those_of_others(store: Path) -> None:
     with ckpt_cli.open(str(store)) as opened:
-        assert len(list(opened.listed("id = alone"))) == 1
+        assert len(list(opened.listed(match="alone"))) == 1
         assert [one["user"] for one in opened.interrupts()] == ["anna"]
