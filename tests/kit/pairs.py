@@ -58,13 +58,11 @@ def pairs() -> Iterator[Any]:
             # The pair from the other layout to SQLite goes both ways.
             back = source.name != "sqlite" or names == {"sqlite"}
             few = CopyPair(source, target, TELLING if names == {"sqlite"} else MOST_TELLING, back)
-            if names == {"sqlite"}:
-                yield pytest.param(few, id=few.name)
-            elif target.name == "sqlite" and source.name not in _SLOW:
+            marks: Any = pytest.mark.nightly
+            if target.name == "sqlite" and source.name not in _SLOW:
                 # It is copied back, so that the other layout is a target, too.
-                yield pytest.param(few, id=few.name, marks=pytest.mark.engines)
-            else:
-                yield pytest.param(few, id=few.name, marks=pytest.mark.nightly)
+                marks = () if source.name == "sqlite" else pytest.mark.engines
+            yield pytest.param(few, id=few.name, marks=marks)
             if "sqlite" in names:
                 every = CopyPair(source, target, None)
                 yield pytest.param(every, id=every.name, marks=pytest.mark.nightly)

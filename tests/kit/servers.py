@@ -562,7 +562,10 @@ def _kept(name: str, fill: Callable[[Path], bool], missing: Unavailable) -> Path
 @_unless_given("firestore")
 def start_firestore() -> Server:
     """Start Google's emulator of Firestore, which takes 4 MiB a request, and asks for no index."""
-    jar = next((one for one in map(_emulator_in, _google_cloud()) if one.exists()), None)
+    roots = [Path(one).resolve().parents[1] for one in [shutil.which("gcloud")] if one]
+    roots.append(Path("/usr/lib/google-cloud-sdk"))
+    jars = [one / "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar" for one in roots]
+    jar = next((one for one in jars if one.exists()), None)
     java = shutil.which("java")
     if jar is None or java is None:
         raise Unavailable(f"no Firestore: {INSTALL['firestore']}")
@@ -578,16 +581,6 @@ def start_firestore() -> Server:
     server, _ = _on_a_free_port(launch, _page, OSError)
     USED["firestore"] = f"Google's emulator of {jar.parent}"
     return server
-
-
-def _google_cloud() -> Iterator[Path]:
-    if found := shutil.which("gcloud"):
-        yield Path(found).resolve().parents[1]
-    yield Path("/usr/lib/google-cloud-sdk")
-
-
-def _emulator_in(root: Path) -> Path:
-    return root / "platform" / "cloud-firestore-emulator" / "cloud-firestore-emulator.jar"
 
 
 @_unless_given("mysql")

@@ -34,7 +34,6 @@ class ObjectStorageHarness(Harness):
     run_options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
     """If the graph does not wait, the saver serializes a checkpoint so late that a join may be
     stored as the next step leaves it."""
-    compression: str = "none"
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         root = folder / "store"
@@ -56,7 +55,7 @@ class ObjectStorageHarness(Harness):
     def saver(self) -> Iterator[Any]:
         from tests.kit.savers.objectstorage import SeeingSaver
 
-        yield SeeingSaver(self.files, self.root, compression=self.compression)
+        yield SeeingSaver(self.files, self.root)
 
     def accepts_thread_id(self, thread_id: str) -> bool:
         return is_safe(thread_id)
