@@ -49,6 +49,7 @@ from ckpt_cli.core.replay import (
     explain,
     has_foreign_text,
     judge,
+    judge_thread,
     may_differ,
     orders_of_channel,
     possible_orders,
@@ -446,3 +447,11 @@ def test_the_step_after_an_overwrite_may_give_its_messages_an_id() -> None:
     assert verdicts(tally(*steps), "add_messages") == [Verdict.MATCH] * 2
     steps = [([], [replaced], [message("another", "1")])]
     assert verdicts(tally(*steps), "add_messages") == [Verdict.MISMATCH]
+
+
+def test_what_other_threads_tell_does_not_outvote_a_thread() -> None:
+    pool = Pool()
+    pool.add("x", chain("append", [[[n]] for n in range(50)]).masks)
+    mixed = ReducerTally(masks=last_two().masks + tally(([1], [[2]], [1, 2])).masks)
+    judgement = judge_thread(mixed.masks, pool.known("x", mixed.masks))
+    assert all(verdict_of(it, judgement)[0] is Verdict.UNVERIFIABLE for it in last_two().checks)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.changes import Inside, Removal
-from ckpt_backends.model import BlobKey
+from ckpt_backends.changes import GONE, MOVED, Inside, Removal
+from ckpt_backends.model import BlobKey, Status
 from ckpt_cli.core.retention import (
     PlannedRemoval,
     RetentionCandidate,
@@ -19,6 +19,7 @@ from ckpt_cli.core.retention import (
     record_in_line,
     removal_record,
     to_plan_line,
+    why_protected,
 )
 from ckpt_cli.operations.log import OperationStep, RowsRemoved, step_line, step_record
 from tests.kit.cases import cases
@@ -164,3 +165,25 @@ def test_a_step_with_the_line_of_its_plan_is_the_same(
     step = OperationStep(thread_id, RowsRemoved(read), None)
     assert bool(read.line) == (inside is None)
     assert step_line(step) == dumped(step_record(step))
+
+
+def test_a_thread_is_kept_for_each_condition_that_is_not_included() -> None:
+    failed, asked = Status.ERROR, Status.INTERRUPTED
+    assert why_protected([failed, asked], []) == (
+        "its last step failed and a question waits for an answer"
+        " (to remove: --include-error --include-interrupted)"
+    )
+    assert why_protected([failed, asked], [asked]).startswith(
+        "its last step failed (to remove: --include-error)"
+    )
+    assert why_protected([failed, asked], [failed]).startswith("a question waits for an answer (")
+    assert why_protected([failed, asked], [asked, failed]) == why_protected([Status.DONE], []) == ""
+    assert "--include-pending" in why_protected([Status.UNKNOWN], [failed, asked])
+
+
+def test_a_thread_that_is_not_as_it_was_planned_is_skipped() -> None:
+    planned = Removal("t", NOW, 2, 1)
+    assert planned.reason_to_skip(NOW, 2, 1) == ""
+    for state in ((NOW + timedelta(seconds=1), 2, 1), (NOW, 3, 1), (NOW, 2, 0), (None, 2, 1)):
+        assert planned.reason_to_skip(*state) == MOVED
+    assert planned.reason_to_skip(None, 0, 0) == GONE

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
 from ckpt_cli.core import tasks
-from ckpt_cli.core.resume import following, goto_tasks, resume_level
-from ckpt_cli.core.state import Body, Readers, Version, half_filled, learn
+from ckpt_cli.core.resume import following, goto_tasks, resume_level, stored_answer
+from ckpt_cli.core.state import Body, Readers, Version, half_filled, learn, state_values
 from ckpt_cli.core.tasks import (
     Lookups,
     Step,
     conditions_of,
+    handler_path,
     plan_step,
     send_path,
     status_of,
@@ -664,3 +665,87 @@ def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_send
     assert goto_tasks(at, rows, lambda: rows) == [("v", path)]
     level = resume_level(at, rows, plan(at, rows), [("v", path)])
     assert (level.runs, level.started) == ((), ("v",))
+
+
+def test_a_handler_runs_again_and_its_node_does_not() -> None:
+    failed = [
+        write("1", "__error__", "ValueError()", pull("a")),
+        write("1", "__error_source_node__", "a", pull("a"), 1),
+    ]
+    at = body(TWO)
+    level = resume_level(at, failed, plan(at, failed), ())
+    assert [task.node for task in level.runs] == ["b"]
+    assert (level.handlers, level.assumed) == ((("__error_handler__a", None),), True)
+    rows = [*failed, write("2", path=handler_path(pull("a")))]
+    ((name, run),) = resume_level(at, rows, plan(at, rows), ()).handlers
+    assert name == "__error_handler__a"
+    assert run is not None
+    assert run.finished
+    # The handler of all nodes is known from another run.
+    seen = at._replace(seen={"__default_error_handler__": {}})
+    ((name, _),) = resume_level(seen, failed, plan(seen, failed), ()).handlers
+    assert name == "__default_error_handler__"
+
+
+def test_an_answer_that_a_task_of_a_subgraph_has_used_is_given_again() -> None:
+    answer = write(NULL_TASK_ID, "__resume__", "yes")
+    step = plan(body({"branch:to:a": None}), [answer])
+    assert stored_answer([answer], step, lambda: ()) == "next"
+    used, other = ([write("inner", "__resume__", [word])] for word in ("yes", "no"))
+    assert stored_answer([answer], step, lambda: [used]) == "again"
+    assert stored_answer([answer], step, lambda: [other]) == "next"
+
+
+def test_updates_are_no_tasks_of_the_step_and_finish_one_that_they_took_over() -> None:
+    found = plan(AT_A, [write(hashed("a", "branch:to:a"), path="~__interrupt__, 0000000000")])
+    assert (found.next, found.waiting, found.tasks[0].path) == (("a",), (), pull("a"))
+    sources = Sources()
+    found = plan(AT_A, [write(one) for one in tasks.update_ids(origin_at(), 1)], sources)
+    assert found.waiting == ("a",)
+    assert {other.path for other in found.others} == {"", "~__interrupt__, 0000000000"}
+    assert not sources.asked
+
+
+def test_learning_leaves_out_what_is_no_node() -> None:
+    seen: dict[str, dict[str, Version]] = {
+        "a": {"x": 1},
+        "b": {"x": 1, "branch:to:b": 1},
+        "__input__": {"x": 1},
+        "__interrupt__": {"y": 1},
+        "__snapshot_bumps__": {"z": 1},
+    }
+    found = learn([body({"x": 0}, {"join:a+b:c": 1}, seen), body({}, {"__start__": 1})])
+    assert found == {"x": {"a", "b"}, "branch:to:b": {"b"}, "join:a+b:c": {"c"}, "__start__": set()}
+
+
+def test_nodes_and_nulls_of_old_langgraph_js_are_no_state() -> None:
+    stored, versions = {"a": "a", "empty": None, "count": 0}, {"__start__:a": 2, "a": 3}
+    assert state_values(body(stored, versions, v=1, ts=JAVASCRIPT)) == {"count": 0}
+    newer = body({"empty": None}, {"branch:to:a": 2}, v=1, ts=JAVASCRIPT)
+    assert state_values(newer) == {"empty": None}
+
+
+def handled(*handler: Write) -> Step:
+    failed = pull("boom")
+    rows = [
+        write("1", "__error__", "ValueError()", failed),
+        write("1", "__error_source_node__", "boom", failed, 1),
+        *handler,
+    ]
+    return plan(body({"branch:to:boom": None}), rows)
+
+
+def test_an_error_that_a_handler_took_is_none() -> None:
+    """As stored by LangGraph 1.2.22 with `add_node(error_handler=...)`."""
+    path = tasks.handler_path(pull("boom"))
+    assert status_of(handled()) is Status.ERROR  # the handler has not begun, or has died
+    assert not handled().tasks[0].handled
+    assert status_of(handled(write("2", path=path))) is Status.PENDING
+    assert handled(write("2", path=path)).tasks[0].handled
+    assert status_of(handled(write("2", "__error__", "KeyError()", path))) is Status.ERROR
+    question = write("2", "__interrupt__", [{"value": 1, "id": "q"}], path)
+    assert status_of(handled(question)) is Status.INTERRUPTED
+    for name in ("__error_handler__boom", "__default_error_handler__"):
+        handler_id = next(tasks.handler_ids(origin_at(), name, "boom", "1"))
+        (other,) = handled(write(handler_id)).others
+        assert (other.node, other.path) == (name, path)
