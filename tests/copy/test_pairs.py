@@ -13,12 +13,14 @@ import pytest
 
 from ckpt_backends.declaration import bundled
 from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import Kind
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.comparison import Known, check_thread
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios import truth
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.transfer.bodies import open_body
 from ckpt_backends.transfer.copying import RecordsSum, languages_of, refusal, route
 from ckpt_backends.transfer.form import Language, Place
 from ckpt_cli.reading.thread import TriggerInference
@@ -318,7 +320,7 @@ def some(eras: Collection[str], *chosen: str) -> list[Any]:
     ]
 
 
-@pytest.mark.in_ci("lg-0.2.14-json", "lg-0.6.11")
+@pytest.mark.in_ci("lg-0.2.14-json", "lg-0.2.70", "lg-0.6.11")
 @pytest.mark.parametrize("era", some(ON_SQLITE, "lg-0.2.14-json", "lg-0.2.70", "lg-0.6.11"))
 def test_a_file_of_an_older_era_is_copied_there_and_back(
     era: str, places: Places, tmp_path: Path
@@ -328,6 +330,16 @@ def test_a_file_of_an_older_era_is_copied_there_and_back(
         check_copied(source, target)
         with places(SqliteHarness) as back:
             check_copied(target, back)
+            if era in {"lg-0.2.14", "lg-0.2.70"}:  # which read them there
+                assert pending_sends(back) == pending_sends(source)
+                assert any(pending_sends(back))
+
+
+def pending_sends(harness: Harness) -> list[Any]:
+    with open_store(harness.url) as store:
+        records = stored_records(store, "fanout-send")
+    bodies = (one for one in records if one.kind is Kind.CHECKPOINT)
+    return [open_body(one.value, "it").fields.get("pending_sends") for one in bodies]
 
 
 @pytest.mark.in_ci("lg-0.6.11")
