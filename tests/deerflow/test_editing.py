@@ -234,7 +234,10 @@ def test_of_two_facts_alike_the_one_that_is_meant_goes(tmp_path: Path) -> None:
     path = tmp_path / "memory.json"
     path.write_text(json.dumps(data), encoding="utf-8")
     with open_writable_memory(parse_url(str(path))) as writable:
-        writable.remove(items(path, "[1]", "a"))
+        gone = items(path, "[1]", "a")
+        writable.remove(gone)
+        with pytest.raises(StoreChanged):
+            writable.remove(gone)
     assert load(path)["facts"] == ["x", {"id": "a"}]
 
 
@@ -387,13 +390,8 @@ def test_no_file_holds_an_erased_item(users: Path) -> None:
     assert CANARY not in f"{remains}"
     assert remains.done[0] == "overwrite Markdown facts"
     assert [one.place for one in remains.places] == [
-        *(
-            "'.recovery'",
-            "unfinished files of DeerFlow (.tmp)",
-            "memory of a running DeerFlow",
-            "free blocks of the disk",
-            "backups",
-        )
+        *("unfinished files of DeerFlow (.tmp)", "'.recovery'"),
+        *("memory of a running DeerFlow", "free blocks of the disk", "backups"),
     ]
 
 

@@ -87,6 +87,7 @@ def test_a_fact_as_markdown_is_read_whole(tmp_path: Path, created: str) -> None:
     ("a: !!python/object/apply:os.system ['true']", "is not allowed"),
     ("- " * 3000, "nested too deeply"),
     ("a: [", "not YAML at line 1"),
+    ("just text", "not a map"),
     ("id: " + "x" * (1 << 21), "too long"),
 )
 def test_a_hostile_fact_is_shown_for_what_it_is(tmp_path: Path, front: str, why: str) -> None:

@@ -53,6 +53,7 @@ def test_the_plan_is_a_table_that_is_carried_out(path: Path) -> None:
     assert ckpt("-s", path, *LAST_GOOD, "--plan-out", path.with_name("plan")).code == 0
     assert rows_of(path) == before
     done = by_thread(ckpt("-s", path, "apply", path.with_name("plan"), "--yes", "-o", "ndjson"))
+    assert ckpt("-s", path, "apply", path.with_name("plan"), "--yes").code == 6
     assert set(done) == {*FAILED, *KILLED}
     assert {done[one]["state"] for one in FAILED} == {"rolled back"}
     assert all(done[one].keys() >= KEYS for one in FAILED)
@@ -197,6 +198,8 @@ def test_a_refusal_is_told_for_each_thread(path: Path) -> None:
     "words why",
     ("rollback raise-0 --match * --last-good", "THREAD cannot be combined with --match"),
     ("rollback raise-0 raise-1 beside-0", "no checkpoint given"),
+    ("rollback --match * --to-last sleepy", "'sleepy' is not one of 'error'"),
+    ("rollback raise-0 raise-1 --last-good --steps 2", "--steps cannot be combined"),
     ("rollback raise-0@~1 raise-1 die-0 --last-good", "so --last-good cannot choose one"),
     ("rollback raise-0@~1 raise-0@~2 die-0@head", "is named with different checkpoints"),
     ("copy --match raise-* --at head --as retry", "--as 'retry-{thread}'"),

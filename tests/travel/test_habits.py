@@ -240,6 +240,7 @@ WRONG = [
     (2, ["copy", HEAD, "--as", "n", "--to", "n.db"], "first `ckpt copy THREAD --as NEW`, then"),
     (2, ["copy", HEAD, "--as", "n", "--create"], "--create cannot be combined with --as NEW"),
     (2, ["copy", HEAD, "--to", "n.db", "--at", "~1"], "--at cannot be combined with --to STORE"),
+    (2, ["copy", HEAD, "--at", "~1", "--as-of", "2h", "--as", "n"], "--at cannot be combined"),
     (2, ["copy", HEAD, "step:3", "--as", "n"], "a checkpoint is THREAD@REF"),
     (2, ["copy", "--match", "*", "--as", "{thread}-2"], "no checkpoint given"),
     (2, ["copy", HEAD, "--set", "a=1", "--as", "n"], "use `ckpt fork THREAD@REF --set"),

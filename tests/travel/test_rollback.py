@@ -23,7 +23,6 @@ from ckpt_backends.testing.official import (
 from ckpt_backends.testing.trials import FEW, NAMES, PLAIN, check_clone, check_rollback
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.generated import GENERATED, generate, other
-from tests.kit.travelling import tiered
 
 WHOLE = {*FEW, "chat", "interrupt-answered", "update-mid"}
 """The threads of which every checkpoint is tried by default. Of the others, some are tried with
@@ -31,7 +30,9 @@ WHOLE = {*FEW, "chat", "interrupt-answered", "update-mid"}
 
 
 @pytest.mark.in_ci("linear", "fanout", "interrupt", "subgraph")
-@pytest.mark.parametrize("name", tiered(NAMES, WHOLE, ()))
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=() if one in WHOLE else pytest.mark.nightly) for one in NAMES]
+)
 def test_every_checkpoint_of_a_sqlite_thread(filled: ScenarioStore, name: str) -> None:
     check_every_checkpoint(filled, filled.thread(name))
 
