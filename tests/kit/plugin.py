@@ -275,10 +275,27 @@ def pytest_report_header() -> str:
     return f"chance: CKPT_TEST_SEED={CHANCE.seed} CKPT_TEST_NIGHTS={NIGHTS}"
 
 
+def _unused(items: list[pytest.Item]) -> Iterator[str]:
+    """Yield the beginnings of ids in `in_ci` with which no variant of their test begins."""
+    ids: dict[tuple[Path, str], list[str]] = {}
+    begin: dict[tuple[Path, str], tuple[str, ...]] = {}
+    for item in items:
+        if marker := item.get_closest_marker("in_ci"):
+            key = item.path, item.originalname  # type: ignore[attr-defined]
+            ids.setdefault(key, []).append(f"{item.callspec.id}]")  # type: ignore[attr-defined]
+            begin[key] = marker.args
+    for key, found in ids.items():
+        for one in begin[key]:
+            if not any(each.startswith(one) for each in found):
+                yield f"{key[0].name}::{key[1]}: in_ci({one!r}) names no variant"
+
+
 # Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark variants for their tiers, and group the tests of a store or a file for one worker."""
+    if not any("::" in one for one in config.args) and (unused := list(_unused(items))):
+        raise pytest.UsageError("\n".join(unused))
     from tests.kit.harness.tiers import IN_CI, is_asked_for, mark_of, waiting
 
     # Once for each file, since thousands of tests share a few hundred.

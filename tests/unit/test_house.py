@@ -10,6 +10,7 @@ from functools import cache
 
 from pymysql.connections import Connection
 
+from tests.kit.command import ROOT
 from tests.unit.sources import parsed, texts
 
 _LINES_OF_FUNCTION = 60
@@ -77,6 +78,31 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for name in free:
             del left[name]
     assert left == {}
+
+
+_SUSPECT = re.compile(
+    r"from tests\S*(?:\.test_|\.conftest| import (?:\([^)]*|[^\n]*)\b(?:test_|conftest))"
+)
+"""What a module has that may import a test module: to parse all takes seconds."""
+
+
+def test_no_test_module_imports_another() -> None:
+    """What they share is in `tests/kit`, or in a module of their folder."""
+    wrong = [
+        f"{path}: {name}"
+        for path, text in texts("tests").items()
+        if _SUSPECT.search(text)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests")
+        for name in (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+        if name.rpartition(".")[2] == "conftest" or _is_test_module(name)
+    ]
+    assert wrong == []
+
+
+def _is_test_module(name: str) -> bool:
+    place = ROOT.joinpath(*name.split("."))
+    return place.name.startswith("test_") and place.with_suffix(".py").exists()
 
 
 _OWN = ("ckpt_cli", "ckpt_backends")
