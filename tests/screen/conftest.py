@@ -13,19 +13,16 @@ from ckpt_backends.testing.screen import Seat, sitting
 
 
 @pytest.fixture
-def store(sample: Path) -> Any:
-    """The store that `seat` shows: a path, or what has a `url`."""
+def store(sample: Path) -> Path:
+    """The store that `seat` shows."""
     return sample
 
 
 @pytest.fixture
-def seat(request: pytest.FixtureRequest, store: Any) -> AbstractAsyncContextManager[Seat]:
-    """A seat, with the options of the marker `screen`, or of parameters of the test."""
+def seat(request: pytest.FixtureRequest, store: Path) -> AbstractAsyncContextManager[Seat]:
+    """A seat, with the options of the marker `screen`."""
     marker = request.node.get_closest_marker("screen")
-    options = dict(marker.kwargs) if marker is not None else {}
-    for name in {"size", "writes"} & set(request.fixturenames):
-        options[name] = request.getfixturevalue(name)
-    return sitting(getattr(store, "url", store), **options)
+    return sitting(store, **({} if marker is None else marker.kwargs))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,10 @@
 """Changing a store: the plan is shown, and the official graph goes on. Not without `--write`."""
 
+import asyncio
+import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +18,10 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import ScenarioThread, config_of, drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.screen import Seat, sitting
+from ckpt_cli.tui.keys import CHANGING, READING_GROUPS, Key, keys_of
 from ckpt_cli.tui.screens.dialogs import PlanScreen
-from ckpt_cli.tui.writing import ForkForm, ForkWish, Refuse
-from tests.kit.command import ckpt, first_now
+from ckpt_cli.tui.writing import Writing
+from tests.kit.command import ROOT, ckpt, first_now
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
@@ -51,7 +56,7 @@ class Store:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def driven(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     kind = SqliteHarness if request.param == "sqlite" else PostgresHarness
     with empty_store(kind, request, tmp_path) as harness:
         yield Store(harness)
@@ -69,200 +74,105 @@ async def go(seat: Seat, name: str) -> None:
     assert seat.main.tree_pane.view.thread_id == name
 
 
-@pytest.mark.parametrize("store", first_now(["sqlite", "postgres"]), indirect=True)
-async def test_a_thread_is_rolled_back_resumed_and_the_change_undone(store: Store) -> None:
-    before = store.history(STUCK)
-    async with sitting(store.url, writes=True) as seat:
+@pytest.mark.parametrize("driven", first_now(["sqlite", "postgres"]), indirect=True)
+async def test_a_thread_is_rolled_back_resumed_and_the_change_undone(driven: Store) -> None:
+    before = driven.history(STUCK)
+    async with sitting(driven.url, writes=True) as seat:
         await go(seat, STUCK)
         assert seat.sees("WRITE")
         assert seat.place.checkpoint_id == before[0]
         await seat.see("k B", "Plan", "Roll back this thread?", "back to")
         await seat.press("n")
-        assert store.history(STUCK) == before
+        assert driven.history(STUCK) == before
         await seat.hear("B y", ": head is now ")
         await seat.rest()
-        head, *rest = store.history(STUCK)
+        head, *rest = driven.history(STUCK)
         assert rest == before
         assert seat.place.checkpoint_id == head
-        assert store.state(STUCK).config["configurable"]["checkpoint_id"] == head
+        assert driven.state(STUCK).config["configurable"]["checkpoint_id"] == head
         # The official graph goes on from it, in a branch that comes up on the screen.
-        found = store.graph(STUCK).invoke(None, config_of(STUCK))
+        found = driven.graph(STUCK).invoke(None, config_of(STUCK))
         assert "__interrupt__" in found
         await seat.see("r", "2 branches", "interrupted")
-        assert set(before) < set(store.history(STUCK))
+        assert set(before) < set(driven.history(STUCK))
         # The undo rolls back, because the graph went on.
         await seat.hear("U y", f"undid the last change of {STUCK}: head is now ")
     undo, rollback = recorded()
-    assert [(one["action"], one["threads"]) for one in (undo, rollback)] == [
-        ("undo", [STUCK]),
-        ("rollback", [STUCK]),
-    ]
+    assert (undo["action"], rollback["action"]) == ("undo", "rollback")
     assert rollback["undone_by"] == undo["op"]
 
 
-async def test_undo_takes_a_rollback_back(store: Store) -> None:
-    before = store.history(CHAT)
-    async with sitting(store.url, writes=True) as seat:
-        await go(seat, CHAT)
-        await seat.hear("k k B y", ": head is now ")
-        assert len(store.history(CHAT)) == len(before) + 1
-        await seat.see("U", "Undo this?", "remove")
-        await seat.hear("y", f"undid the last change of {CHAT}: head is now ")
-        assert store.history(CHAT) == before
-        await seat.press("U")
-        await seat.until(lambda: seat.sees("nothing") or seat.sees("no "))
-        assert store.history(CHAT) == before
-    undo, rollback = recorded()
-    assert (undo["action"], rollback["undone_by"]) == ("undo", undo["op"])
-
-
-async def test_a_fork_with_a_value_edited_in_the_editor(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with sitting(store.url, writes=True) as seat:
-        screen: Any = seat.main
-        seen: list[str] = []
-
-        def edit(text: str, heading: str) -> str:
-            seen.append(text)
-            return '["edited"' if len(seen) == 1 else json.dumps(["edited"])
-
-        monkeypatch.setattr(screen.changes, "edited", edit)
+async def test_a_refused_fork_keeps_its_form(driven: Store) -> None:
+    async with sitting(driven.url, writes=True) as seat:
         await go(seat, STUCK)
         await seat.see("F", "Fork", "New thread", "Channel to edit", "items")
-        await seat.type("forked-one")
-        await seat.fill("tab", "nonsense")
-        assert seat.sees("no channel 'nonsense'")
-        await seat.press(*["backspace"] * len("nonsense"))
-        await seat.type("items")
+        await seat.type(CHAT)
         await seat.press("enter")
-        await seat.until(lambda: seat.sees("Fork this checkpoint?"))
-        assert isinstance(json.loads(seen[0]), list)
-        # What is no JSON comes again as it was left.
-        assert seen[1] == '["edited"'
-        assert seat.sees("edited")
-        # Each change is shown once.
-        assert seat.text.count('"edited"') == 1
-        await seat.hear("y", f"forked {STUCK} to forked-one: ")
-        await seat.rest()
-        assert seat.main.tree_pane.view.thread_id == "forked-one"
-        # What was said holds: here it can be undone, and the original is untouched by that.
-        await seat.see("U", "Undo this?", "forked-one")
+        assert seat.sees("Fork", f"thread '{CHAT}' already exists", "hint:"), seat.text
+        # What is typed goes on in the same field, and does not roll back or quit.
+        await seat.type("-Bq")
+        await seat.fill("tab", "no")
+        assert seat.sees("Fork", f"{CHAT}-Bq", "no channel 'no'"), seat.text
+        await seat.press("backspace", "backspace", "enter")
+        await seat.until(lambda: seat.sees("Fork this checkpoint?", f"{CHAT}-Bq"))
         await seat.press("n")
-    found = store.graph(STUCK).get_state(config_of("forked-one"))
-    assert found.values["items"] == ["edited"]
-    assert store.state(STUCK).values["items"] != ["edited"]
+        assert seat.app.screen is seat.main
 
 
-async def test_the_beginning_of_two_channels_chooses_none(sample: Path) -> None:
-    wishes: list[ForkWish] = []
-
-    async def plan(wish: ForkWish, _: Refuse) -> None:
-        wishes.append(wish)
-
-    async with sitting(sample) as seat:
-        seat.app.push_screen(ForkForm(["plan", "places"], plan))
-        await seat.see("tab", "plan, places")
-        await seat.type("pla")
-        await seat.press("enter")
-        await seat.until(lambda: seat.sees("no channel 'pla'", "use one of plan, places"))
-        assert wishes == []
-        await seat.type("n")
-        await seat.press("enter")
-        await seat.until(lambda: bool(wishes))
-        assert wishes[0][1] == "plan"
-
-
-@pytest.mark.screen(writes=True)
-async def test_a_refused_fork_keeps_its_form(seat: Seat) -> None:
-    await go(seat, STUCK)
-    await seat.fill("F", CHAT)
-    assert seat.sees("Fork", f"thread '{CHAT}' already exists", "hint:"), seat.text
-    # What is typed goes on in the same field, and does not roll back or quit.
-    await seat.type("-Bq")
-    await seat.fill("tab", "no")
-    assert seat.sees("Fork", f"{CHAT}-Bq", "no channel 'no'"), seat.text
-    await seat.press("backspace", "backspace", "enter")
-    await seat.until(lambda: seat.sees("Fork this checkpoint?", f"{CHAT}-Bq"))
-    await seat.press("n")
-    assert seat.app.screen is seat.main
-
-
-async def test_what_cannot_be_done_is_said(store: Store) -> None:
-    before = store.history(CHAT)
-    async with sitting(store.url, writes=True) as seat:
+async def test_a_plan_is_that_of_the_command_and_undone_and_not_applied_to_a_moved_thread(
+    driven: Store,
+) -> None:
+    before = driven.history(CHAT)
+    async with sitting(driven.url, writes=True, size=(140, 50)) as seat:
         await go(seat, CHAT)
         await seat.press("P")
-        await seat.until(
-            lambda: seat.sees("nothing is missing") or seat.sees("stores values inside")
-        )
-        await seat.press("U")
-        await seat.rest()
+        assert seat.sees("nothing is missing") or seat.sees("stores values inside")
+        await seat.press("U", "F", "escape")
         assert seat.app.screen is seat.main
-        await seat.press("F", "escape")
-        assert seat.app.screen is seat.main
-    assert store.history(CHAT) == before
+        await seat.press("k", "k", "B")
+        id_ = seat.place.checkpoint_id
+        told = ckpt("-s", driven.url, "rollback", CHAT, id_, "--dry-run").out
+        for one in told.splitlines():
+            # The new checkpoint's id differs in each plan; here a key undoes it, not a command.
+            if one.strip() and not one.startswith(("new head", "undo")):
+                assert one.strip()[:60] in seat.text
+        await seat.hear("y", ": head is now ")
+        assert len(driven.history(CHAT)) == len(before) + 1
+        await seat.see("U", "Undo this?", "remove")
+        await seat.hear("y", f"undid the last change of {CHAT}: head is now ")
+        assert driven.history(CHAT) == before
+        await seat.see("k B", "Roll back this thread?")
+        driven.graph(CHAT).update_state(config_of(CHAT), {})
+        after = driven.history(CHAT)
+        await seat.press("y")
+        await seat.until(lambda: seat.sees("changed"))
+    assert driven.history(CHAT) == after
 
 
-@pytest.mark.screen(writes=True)
-async def test_a_thread_that_moved_on_since_the_plan_is_left_alone(
-    seat: Seat, store: Store
-) -> None:
-    await go(seat, CHAT)
-    await seat.see("k B", "Roll back this thread?")
-    store.graph(CHAT).update_state(config_of(CHAT), {})
-    after = store.history(CHAT)
-    await seat.press("y")
-    await seat.until(lambda: seat.sees("changed"))
-    assert store.history(CHAT) == after
-
-
-@pytest.mark.screen(writes=True, size=(140, 50))
-async def test_the_same_plan_as_the_command(seat: Seat, store: Store) -> None:
-    await go(seat, CHAT)
-    await seat.press("k", "k", "B")
-    place = seat.place
-    told = ckpt("-s", store.url, "rollback", CHAT, place.checkpoint_id, "--dry-run").out
-    for one in told.splitlines():
-        # The new checkpoint's id differs in each plan; here a key undoes it, not a command.
-        if one.strip() and not one.startswith(("new head", "undo")):
-            assert one.strip()[:60] in seat.text
-
-
-async def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
-    before = store.history(CHAT)
-    async with sitting(store.url, writes=True) as seat:
-        await go(seat, STUCK)
-        await seat.see("D", "Remove 1 thread (", "This cannot be undone.", STUCK, "selected")
-        await seat.press("n")
-        assert store.history(STUCK)
-        await seat.press("D", "y")
-        await seat.until(lambda: seat.sees("Removed", "1 thread"))
-        await seat.rest()
-        assert STUCK not in {one.thread_id for one in seat.main.threads_pane.listing.threads}
-    assert [(one["action"], one["threads"]) for one in recorded()] == [("threads delete", [STUCK])]
-    assert store.history(STUCK) == []
-    assert store.history(CHAT) == before
-
-
-async def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
-    waiting, chat = store.history(STUCK), store.history(CHAT)
-    async with sitting(store.url, writes=True) as seat:
+async def test_threads_are_pruned_and_one_is_deleted(driven: Store) -> None:
+    waiting, chat = driven.history(STUCK), driven.history(CHAT)
+    async with sitting(driven.url, writes=True) as seat:
         await seat.press("X", "enter")
         await seat.until(lambda: seat.sees("nothing selected"))
-        await seat.type("*alone")
-        await seat.press("enter")
-        await seat.until(lambda: seat.sees("nothing to do", STUCK))
-        assert store.history(STUCK) == waiting
-        await seat.press(*["backspace"] * len("*alone"), "tab", "tab")
+        await seat.press("tab", "tab")
         await seat.type("2")
         await seat.press("enter")
         await seat.until(lambda: seat.sees("Prune 2 threads (", "prune"))
         await seat.press("y")
-        await seat.until(lambda: len(store.history(CHAT)) < len(chat))
-    assert len(store.history(CHAT)) < len(chat)
-    assert store.history(CHAT)[0] == chat[0]
-    assert store.history(STUCK)[0] == waiting[0]
+        await seat.until(lambda: len(driven.history(CHAT)) < len(chat))
+        assert driven.history(STUCK)[0] == waiting[0]
+        await seat.rest()
+        await go(seat, STUCK)
+        await seat.see("D", "Remove 1 thread (", "This cannot be undone.", STUCK, "selected")
+        await seat.press("n")
+        assert driven.history(STUCK)
+        await seat.press("D", "y")
+        await seat.until(lambda: seat.sees("Removed", "1 thread"))
+        await seat.rest()
+        assert STUCK not in {one.thread_id for one in seat.main.threads_pane.listing.threads}
+    assert recorded()[0]["action"] == "threads delete"
+    assert driven.history(STUCK) == []
+    assert driven.history(CHAT)[0] == chat[0]
 
 
 def chat(saver: SqliteSaver) -> Any:
@@ -298,13 +208,115 @@ async def test_messages_are_edited_and_a_refused_text_comes_again_with_the_reaso
         await seat.type("edited")
         await seat.fill("tab", "messages")
         await seat.until(lambda: isinstance(seat.app.screen, PlanScreen))
-        assert seat.sees("goodbye")
         assert [one["content"] for one in json.loads(seen[0][0])] == ["hello", "you said hello"]
         assert "goodbye" in seen[1][0]
         assert "cannot write an object of class" in seen[1][1]
         assert len(seen) == 2
-        await seat.press("y")
-        await seat.until(lambda: seat.main.tree_pane.view.thread_id == "edited")
+        # Each change is shown once.
+        assert seat.text.count("goodbye") == 1
+        await seat.hear("y", "forked talk to edited: ")
+        await seat.rest()
+        assert seat.main.tree_pane.view.thread_id == "edited"
+        await seat.see("U", "Undo this?", "edited")
+        await seat.press("n")
     with SqliteSaver.from_conn_string(str(store)) as saver:
-        found = chat(saver).get_state(config_of("edited")).values["messages"]
-    assert found == [HumanMessage("goodbye", id="h"), AIMessage("you said hello", id="a")]
+        found = [chat(saver).get_state(config_of(one)).values for one in ("edited", "talk")]
+    answered = AIMessage("you said hello", id="a")
+    assert [one["messages"] for one in found] == [
+        [HumanMessage("goodbye", id="h"), answered],
+        [HumanMessage("hello", id="h"), answered],
+    ]
+
+
+@pytest.mark.screen(writes=True)
+async def test_another_look_does_not_end_the_wait_for_a_change(seat: Seat) -> None:
+    main = seat.main
+    assert isinstance(main.changes, Writing)
+    waiting = asyncio.create_task(main.changes.listed_anew())
+    await asyncio.sleep(0)
+    main.threads_pane.load()
+    await waiting
+    assert len(main.threads_pane.listing.threads) == 8
+
+
+async def test_the_keys_that_change_say_what_to_type(seat: Seat, sample: Path) -> None:
+    assert seat.main.changes is None
+    for key in [*keys_of([CHANGING]), Key("R", "", "", "")]:
+        assert key not in keys_of(READING_GROUPS)
+        await seat.press("question_mark")
+        assert not seat.sees(f" {key.shown} ", key.help)
+        await seat.press("escape", key.keys.split(",")[0])
+        assert seat.said == f"read-only: start with `ckpt -s {sample} tui --write`"
+        assert seat.app.screen is seat.main
+    assert not seat.sees("Roll back")
+
+
+_EVERY_KEY = """
+import sys
+from pathlib import Path
+from ckpt_backends.testing.screen import Seat, sit
+
+async def look(seat):
+    pressed = set()
+    for pane in (seat.threads, seat.tree, seat.document):
+        pane.focus()
+        await seat.rest()
+        bound = seat.app.screen.active_bindings.items()
+        keys = {(key, one.node) for key, one in bound if key not in {"q", "ctrl+c", "ctrl+q"}}
+        for key, _ in sorted(keys - pressed, key=str):
+            pane.focus()
+            await seat.press_at_once(key)
+            while seat.app.screen is not seat.main:
+                await seat.press_at_once("escape")
+        pressed |= keys
+        assert len(pressed) > 80
+    await seat.press("escape", "escape", "escape")
+
+sit(Path(sys.argv[1]), look)
+changing = [name for name in sys.modules if name in {"ckpt_cli.tui.writing", "ckpt_cli.tui.plans"}]
+assert not changing, changing
+"""
+
+
+def test_no_key_changes_the_store_or_loads_what_could(sample: Path) -> None:
+    """Each key of a pane, and those of the screen once."""
+    before = hashlib.sha256(sample.read_bytes()).hexdigest()
+    command = [sys.executable, "-c", _EVERY_KEY, str(sample)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-3000:]
+    assert hashlib.sha256(sample.read_bytes()).hexdigest() == before
+
+
+@pytest.mark.screen(writes=True)
+async def test_n_closes_a_plan(seat: Seat) -> None:
+    assert seat.sees("Roll back")
+    for key, closing in (("B", "n"), ("R", "escape"), ("B", "q")):
+        await seat.see(key, "Roll back this thread?")
+        assert isinstance(seat.app.screen, PlanScreen)
+        await seat.press(closing)
+        assert not isinstance(seat.app.screen, PlanScreen)
+
+
+async def test_operations_of_a_thread_are_listed_and_each_can_be_undone(sample: Path) -> None:
+    async with sitting(sample, writes=True) as seat:
+        await seat.press("O")
+        await seat.until(lambda: seat.sees("ckpt recorded no change of this thread"))
+        await seat.hear("escape enter k k B y", ": head is now ")
+        await seat.press("k", "k", "k", "k", "B", "y")
+        await seat.until(lambda: len(recorded()) == 2)
+        await seat.rest()
+        newer, older = recorded()
+        await seat.press("O")
+        await seat.until(lambda: seat.sees("on trip-to-kyoto: 2", "rollback"))
+        await seat.see("j u", "Undo this operation?")
+        await seat.hear("y", f"undid rollback {older['op']}")
+        assert [one["undone_by"] is None for one in recorded()] == [True, True, False]
+        assert recorded()[1]["op"] == newer["op"]
+    async with sitting(sample) as seat:
+        await seat.press("O")
+        await seat.until(lambda: seat.sees("on trip-to-kyoto: 3", "UNDOES", "UNDONE BY"))
+        await seat.press("u")
+        assert f"read-only: start with `ckpt -s {sample} tui --write`" in seat.said
+        await seat.press("j", "j", "u")
+        assert "cannot undo rollback " in seat.said
+        assert "it was taken back by operation" in seat.said

@@ -25,11 +25,16 @@ _THEMES = [
 """All but those that use the colours of the terminal, which are not known."""
 
 
-def test_contrast_is_that_of_wcag() -> None:
+def test_contrast_is_that_of_wcag_and_tinted_text_has_it() -> None:
     assert contrast(BLACK, WHITE) == pytest.approx(21)
     assert contrast(Color(119, 119, 119), WHITE) == pytest.approx(4.48, abs=0.01)
     assert readable(Color(119, 119, 119), WHITE) != Color(119, 119, 119)
     assert readable(BLACK, WHITE) == BLACK
+    for one in (*DARK_TINTS.values(), *LIGHT_TINTS.values()):
+        assert one.color is not None
+        assert one.bgcolor is not None
+        on = Color.from_rich_color(one.bgcolor)
+        assert contrast(Color.from_rich_color(one.color), on) >= LEAST
 
 
 async def test_all_text_is_readable_in_every_theme(sample: Path) -> None:
@@ -48,26 +53,25 @@ async def test_all_text_is_readable_in_every_theme(sample: Path) -> None:
                     assert _contrast(segment) >= LEAST, (key, name, segment)
             if key:
                 await seat.press("escape")
+        for name in _THEMES:
+            seat.app.theme = name
+            for has_focus in (True, False):
+                (seat.threads if has_focus else seat.tree).focus()
+                await seat.pilot.pause()
+                _red_and_green_can_be_told_apart_on_the_cursor(seat)
 
 
-@pytest.mark.screen(size=(80, 24))
-async def test_red_and_green_can_be_told_apart_on_the_cursor(seat: Seat) -> None:
-    for name in _THEMES:
-        seat.app.theme = name
-        await seat.pilot.pause()
-        rows = seat.threads
-        for has_focus in (True, False):
-            (rows if has_focus else seat.tree).focus()
-            await seat.pilot.pause()
-            on_cursor = next(iter(rows.render_line(rows.cursor))).style
-            assert on_cursor is not None
-            assert on_cursor.bgcolor is not None
-            below = Color.from_rich_color(on_cursor.bgcolor)
-            assert below != rows.background_colors[1], name
-            colors = seat.app.ansi_theme.ansi_colors
-            red, green = (readable(Color(*colors[at]), below) for at in (1, 2))
-            assert red.r - max(red.g, red.b) > 20, (name, has_focus, red)
-            assert green.g - max(green.r, green.b) > 20, (name, has_focus, green)
+def _red_and_green_can_be_told_apart_on_the_cursor(seat: Seat) -> None:
+    rows = seat.threads
+    on_cursor = next(iter(rows.render_line(rows.cursor))).style
+    assert on_cursor is not None
+    assert on_cursor.bgcolor is not None
+    below = Color.from_rich_color(on_cursor.bgcolor)
+    assert below != rows.background_colors[1], seat.app.theme
+    colors = seat.app.ansi_theme.ansi_colors
+    red, green = (readable(Color(*colors[at]), below) for at in (1, 2))
+    assert red.r - max(red.g, red.b) > 20, (seat.app.theme, red)
+    assert green.g - max(green.r, green.b) > 20, (seat.app.theme, green)
 
 
 async def test_without_colours_all_text_is_readable(
@@ -117,37 +121,22 @@ def _contrast(segment: Segment) -> float:
     return contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
 
 
-@pytest.mark.parametrize(("writes", "colour"), [(True, "error"), (False, "panel")])
-async def test_the_header_is_red_with_write_alone(seat: Seat, writes: bool, colour: str) -> None:
-    for theme in ("textual-dark", "textual-light"):
-        seat.app.theme = theme
-        await seat.rest()
-        wanted = Color.parse(seat.app.get_css_variables()[colour])
-        header = seat.draw()[0]
-        drawn = {part.style.bgcolor.name for part in header if part.style and part.style.bgcolor}
-        assert drawn == {wanted.rich_color.name}
-        assert seat.lines[0].startswith(" ckpt WRITE") == writes
+async def test_the_header_is_red_with_write_alone(sample: Path) -> None:
+    for writes, colour in ((True, "error"), (False, "panel")):
+        async with sitting(sample, writes=writes) as seat:
+            wanted = Color.parse(seat.app.get_css_variables()[colour]).rich_color.name
+            styles = [part.style for part in seat.draw()[0]]
+            assert {one.bgcolor.name for one in styles if one and one.bgcolor} == {wanted}
+            assert seat.lines[0].startswith(" ckpt WRITE") == writes
 
 
-def test_tinted_text_has_contrast() -> None:
-    for one in (*DARK_TINTS.values(), *LIGHT_TINTS.values()):
-        assert one.color is not None
-        assert one.bgcolor is not None
-        on = Color.from_rich_color(one.bgcolor)
-        assert contrast(Color.from_rich_color(one.color), on) >= LEAST
-
-
-async def test_tints_follow_the_theme(seat: Seat) -> None:
-    await seat.press("enter", "d")
-    for theme, tints in (("textual-dark", DARK_TINTS), ("textual-light", LIGHT_TINTS)):
+async def test_tints_follow_the_theme_and_a_match_is_seen_on_them(seat: Seat) -> None:
+    await seat.press("enter", "m", "g", "d")
+    for theme, tints in (("textual-light", LIGHT_TINTS), ("textual-dark", DARK_TINTS)):
         seat.app.theme = theme
         await seat.rest()
         seen = {one.style.bgcolor for strip in seat.draw() for one in strip if one.style}
-        assert tints["added"].bgcolor in seen
-
-
-async def test_a_match_is_seen_on_a_tinted_line(seat: Seat) -> None:
-    await seat.press("enter", "m", "g", "d")
+        assert tints["removed"].bgcolor in seen
     await seat.search("KYO-HKK")
     rows = seat.app.screen.query_one(SidesRows)
     tint = DARK_TINTS["removed"].bgcolor

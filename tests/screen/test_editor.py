@@ -12,6 +12,7 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.testing.screen import sitting
 from ckpt_cli.tui import writing
 from ckpt_cli.tui.writing import edit, editor_of
+from tests.kit.cases import cases
 
 pytestmark = pytest.mark.engines
 
@@ -38,30 +39,25 @@ async def edited_with(sample: Path, monkeypatch: pytest.MonkeyPatch, words: str)
     assert sample.read_bytes() == before
 
 
-NO_EDITORS = [
-    ("false", "the editor 'false' ended with exit code 1; nothing was changed"),
-    ('vim "', "cannot run the editor in EDITOR: no closing quotation; export EDITOR=vim"),
-    ("vim \\", "cannot run the editor in EDITOR: no escaped character"),
-    ("no-such-editor -f", "cannot run the editor 'no-such-editor': no such file or directory"),
-    ("/", "cannot run the editor '/': permission denied"),
-    ("'' x", "cannot run the editor ''"),
-]
-"""The value of `EDITOR`, and what is said of it."""
-
-
 NO_VALUES = [
     ("path.write_bytes(b'x' * 5000)", "the edited value: it is longer than 4000 bytes"),
     ("os.kill(os.getpid(), 9)", "ended with SIGKILL; nothing was changed"),
     ("path.unlink()", "cannot read the edited value: no such file or directory"),
     ("path.write_bytes(b'\\xff')", "cannot read the edited value: it is not UTF-8"),
     ("path.unlink(); os.mkfifo(path)", "cannot read the edited value: it is a FIFO"),
-    ("path.unlink(); path.mkdir()", "cannot read the edited value: it is a folder"),
     ("path.unlink(); path.symlink_to('/dev/zero')", "the edited value: it is a device"),
 ]
 """What an editor does with the file, and what is said of it."""
 
 
-@pytest.mark.parametrize(("command", "words"), NO_EDITORS)
+@cases(
+    "command words",
+    ("false", "the editor 'false' ended with exit code 1; nothing was changed"),
+    ('vim "', "cannot run the editor in EDITOR: no closing quotation; export EDITOR=vim"),
+    ("no-such-editor -f", "cannot run the editor 'no-such-editor': no such file or directory"),
+    ("/", "cannot run the editor '/': permission denied"),
+    ("'' x", "cannot run the editor ''"),
+)
 def test_an_editor_that_cannot_be_run_is_named(command: str, words: str) -> None:
     with pytest.raises(CkptError) as raised:
         edit(editor_of({"EDITOR": command}), "text")
@@ -78,40 +74,29 @@ def test_what_an_editor_leaves_is_named(
     assert words in str(raised.value)
 
 
-async def test_the_screen_says_that_an_editor_cannot_be_run(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EDITOR", "false")
-    await edited_with(sample, monkeypatch, "the editor 'false' ended with exit code 1")
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("pass", "the value was not changed; nothing to do"), NO_VALUES[0]],
-    ids=["the same", "too much"],
+@cases(
+    "editor text words",
+    ("false", "", "the editor 'false' ended with exit code 1"),
+    ("", "pass", "the value was not changed; nothing to do"),
+    ("", *NO_VALUES[0]),
 )
 async def test_the_screen_says_what_an_editor_leaves(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+    sample: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    editor: str,
+    text: str,
+    words: str,
 ) -> None:
     monkeypatch.setattr(writing, "_LONGEST_EDIT", 4000)
-    monkeypatch.setenv("VISUAL", script(tmp_path, text))
+    monkeypatch.setenv("EDITOR", editor or script(tmp_path, text))
     await edited_with(sample, monkeypatch, words)
 
 
-@pytest.mark.parametrize(
-    ("variables", "command"),
-    [
-        ({}, ["vi"]),
-        ({"VISUAL": " ", "EDITOR": ""}, ["vi"]),
-        ({"VISUAL": "\t", "EDITOR": "nano -w"}, ["nano", "-w"]),
-        ({"VISUAL": "code --wait", "EDITOR": 'vim "'}, ["code", "--wait"]),
-    ],
-)
-def test_a_blank_variable_is_like_none(variables: dict[str, str], command: list[str]) -> None:
-    assert editor_of(variables) == command
-
-
-def test_a_broken_variable_is_named() -> None:
+def test_a_blank_variable_is_like_none_and_a_broken_one_is_named() -> None:
+    assert editor_of({}) == editor_of({"VISUAL": " ", "EDITOR": ""}) == ["vi"]
+    assert editor_of({"VISUAL": "\t", "EDITOR": "nano -w"}) == ["nano", "-w"]
+    assert editor_of({"VISUAL": "code --wait", "EDITOR": 'vim "'}) == ["code", "--wait"]
     with pytest.raises(UsageError, match="the editor in VISUAL"):
         editor_of({"VISUAL": "vim '", "EDITOR": "vim"})
 
@@ -151,59 +136,24 @@ os.kill(os.getppid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_editor_ends_with_ckpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    child = tmp_path / "child"
-    lines = f"""
-import signal
-open({str(child)!r}, "w").write(str(os.getpid()))
-os.kill(os.getppid(), signal.SIGUSR1)
-while True:
-    signal.pause()
-"""
-
-    def end(*_: object) -> None:
-        raise SystemExit(143)
-
-    before = signal.signal(signal.SIGUSR1, end)
-    try:
-        with pytest.raises(SystemExit):
-            edit(script(tmp_path, lines).split(), "text")
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert not list(tmp_path.glob("ckpt-*"))
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(child.read_text()), 0)
-
-
 def test_without_a_folder_for_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(CkptError, match="cannot make a temporary folder"):
         edit(["true"], "text")
 
 
-LOGGED = """
+async def test_a_text_that_is_not_json_comes_again_once_with_its_line_as_the_editor_counts(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbling = """
 log = Path(__file__).with_suffix(".log")
 log.write_text((log.read_text() if log.exists() else "") + (before := path.read_text()))
+if "garbage" not in before: path.write_text(before + "garbage")
 """
-
-
-async def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VISUAL", script(tmp_path, LOGGED + 'path.write_text("[1,")'))
+    monkeypatch.setenv("VISUAL", script(tmp_path, garbling))
+    # Left as it is, it is not started for ever.
     await edited_with(sample, monkeypatch, "the value was not changed")
-    log = (tmp_path / "editor.log").read_text()
-    assert log.startswith("# The value of 'itinerary' as JSON.\n")
-    assert log.count("# this is not JSON: ") == 1
-
-
-async def test_the_line_that_is_not_json_is_counted_as_the_editor_counts(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    appending = 'if "garbage" not in before: path.write_text(before + "garbage")'
-    monkeypatch.setenv("VISUAL", script(tmp_path, LOGGED + appending))
-    await edited_with(sample, monkeypatch, "the value was not changed")
-    _, again = (tmp_path / "editor.log").read_text().split("# this is not JSON: ")
+    first, again = (tmp_path / "editor.log").read_text().split("# this is not JSON: ")
+    assert first.startswith("# The value of 'itinerary' as JSON.\n")
     lines = ("# this is not JSON: " + again).splitlines()
     assert f"line {lines.index('garbage') + 1} column 1 " in lines[0]

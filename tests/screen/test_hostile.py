@@ -1,5 +1,6 @@
 """What a store holds is shown as text, however it is made."""
 
+import shlex
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.screen import sitting
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.writing import ForkForm, ForkWish, Refuse
+from tests.kit.command import ckpt
 
 pytestmark = pytest.mark.engines
 
@@ -29,23 +32,16 @@ NAMES = [
 ]
 
 
-def fill(path: Path, *values: str) -> None:
-    """A thread a name, each with the values in a list."""
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        graph = graphs.linear(saver)
-        for name in NAMES:
-            graph.invoke({"items": list(values)}, {"configurable": {"thread_id": name}})
-
-
 async def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
-    fill(store, "[bold]loud[/bold]", "\x1b]0;title\x07", "[link=http://x]y[/link]", "[/nothing]")
+    values = ["[bold]loud[/bold]", "\x1b]0;title\x07", "[link=http://x]y[/link]", "[/nothing]"]
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        for name in NAMES:
+            graphs.linear(saver).invoke({"items": values}, config_of(name))
     async with sitting(store, size=(100, 30)) as seat:
-        tried = 0
-        for _ in NAMES:
+        for tried in range(len(NAMES)):
             # A tab more for each name, so that all come in turn.
             await seat.press("123456"[tried % 6], "Y", "c")
-            tried += 1
             for bad in ("\x1b", "\x07", "\u202e"):
                 assert bad not in seat.text
             await seat.press("escape", "1")
@@ -54,34 +50,49 @@ async def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> N
             await seat.rest()
             assert seat.sees("[bold]loud[/bold]"), seat.text
             await seat.press("escape", "escape", "j")
-        assert tried == len(NAMES)
+
         await seat.fill("S", "loud")
         await seat.press("t")
         assert seat.sees("[bold]loud[/bold]", "[red]bold[/red]", "日本語のスレッド"), seat.text
         await seat.press("escape")
+        # Brackets in a filter are those of ids.
         await seat.search("[red")
+        assert seat.ids == ["[red]bold[/red]"]
+        assert seat.ids[0] in ckpt(*shlex.split(seat.main.command_lines()[0])[1:]).out
         assert "\x1b" not in seat.app.export_screenshot()
 
 
-async def test_names_of_channels_in_the_form_of_a_fork_are_no_escapes(sample: Path) -> None:
-    async def plan(wish: ForkWish, refuse: Refuse) -> None: ...
+async def test_names_of_channels_in_the_form_of_a_fork_are_no_escapes_and_chosen_whole(
+    sample: Path,
+) -> None:
+    wishes: list[ForkWish] = []
+
+    async def plan(wish: ForkWish, refuse: Refuse) -> None:
+        del refuse
+        wishes.append(wish)
 
     async with sitting(sample) as seat:
-        seat.app.push_screen(ForkForm(["red\x1b[31m", "blue"], plan))
-        await seat.see("tab", r"red\x1b[31m, blue")
+        seat.app.push_screen(ForkForm(["plan", "places", "red\x1b[31m"], plan))
+        await seat.see("tab", r"plan, places, red\x1b[31m")
         await seat.type("re")
         assert "\x1b" not in seat.text
         await seat.press("backspace", "backspace")
-        await seat.type("bl")
-        assert seat.sees("blue")
+        # The beginning of two names chooses none.
+        await seat.type("pla")
+        await seat.press("enter")
+        await seat.until(lambda: seat.sees("no channel 'pla'", "use one of plan, places"))
+        assert wishes == []
+        await seat.type("n")
+        await seat.press("enter")
+        await seat.until(lambda: bool(wishes))
+        assert wishes[0][1] == "plan"
 
 
 async def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:
-        graph = graphs.linear(saver)
-        config = {"configurable": {"thread_id": "large"}}
-        graph.update_state(config, {"items": ["head " + "x" * 50_000_000]}, as_node="read")
+        value = {"items": ["head " + "x" * 50_000_000]}
+        graphs.linear(saver).update_state(config_of("large"), value, as_node="read")
     async with sitting(store, size=(100, 30)) as seat:
         await seat.press("enter")
         for key in "123456":

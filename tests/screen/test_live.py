@@ -18,8 +18,6 @@ from ckpt_backends.testing.screen import Seat, sitting
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.tui.panes.tree import GrowingTree
-from ckpt_cli.tui.tabs import checkpoint
-from ckpt_cli.tui.tabs.checkpoint import read_document
 from tests.kit.command import ckpt
 
 pytestmark = pytest.mark.engines
@@ -33,31 +31,35 @@ def say(store: Path, thread_id: str, *texts: str) -> str:
         return str(graph.get_state(config_of(thread_id)).config["configurable"]["checkpoint_id"])
 
 
-async def test_new_checkpoints_come_and_the_cursor_stays_where_it_is(tmp_path: Path) -> None:
+async def test_new_checkpoints_come_and_the_cursor_stays_or_goes_with_the_head(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "agent.db"
     for name in ("first", "second", "third"):
-        say(store, name, "hello")
-    async with sitting(store) as seat:
-        await seat.press("j", "enter", "k")
+        say(store, name, *["hello"] * 60)
+    async with sitting(store, pause=1, size=(80, 24)) as seat:
+        await seat.press("j", "enter", "k", "1", "pagedown", "pagedown")
         here, place, before = seat.threads.thread, seat.place, len(seat.tree.lines)
+        path = seat.document.path
+        assert seat.document.scroll_y > 0
         assert here is not None
         assert here.thread_id == "second"
         say(store, "fourth", "hello")
         say(store, "second", "again")
-        await seat.press("r")
-        assert seat.ids[:2] == ["second", "fourth"]
+        # It looks again by itself.
+        await seat.until(lambda: seat.ids[:2] == ["second", "fourth"])
+        await seat.rest()
         assert seat.threads.thread is not None
         assert seat.threads.thread.thread_id == "second"
         assert seat.place == place
         assert len(seat.tree.lines) > before
-
-
-async def test_it_looks_again_by_itself(tmp_path: Path) -> None:
-    store = tmp_path / "agent.db"
-    say(store, "one", "a")
-    async with sitting(store, pause=1) as seat:
-        say(store, "two", "a")
-        await seat.until(lambda: seat.sees("2 threads"))
+        assert seat.document.path == path
+        assert seat.document.cursor in seat.document.seen
+        await seat.press("f")
+        for text in ("one", "two"):
+            head = say(store, "second", text)
+            await seat.press("r")
+            assert seat.place.checkpoint_id == head
 
 
 async def test_a_thread_that_is_deleted_meanwhile_is_said_to_be_gone(
@@ -78,17 +80,17 @@ async def test_a_thread_that_is_deleted_meanwhile_is_said_to_be_gone(
 async def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
     away = sample.with_name("away.db")
     async with sitting(sample, pause=0.3) as seat:
-        await seat.press("j")
         sample.rename(away)
         # What is open stays readable; a new connection is not to be had.
         for worker in seat.app.context.workers:
             worker._live.drop()
         await seat.until(lambda: seat.sees("retrying: "))
         assert seat.threads.thread is not None
-        await seat.press("j", "enter", "2", "i", "escape")
+        await seat.press("enter", "2", "i", "escape", "escape", "escape", "j")
         away.rename(sample)
         await seat.until(lambda: not seat.sees("retrying: "))
-        await seat.see("r shift+tab shift+tab", "8 threads")
+        # What could not be read is read now.
+        await seat.until(lambda: seat.sees("8 threads", "Refund 89.00 EUR", "question"))
 
 
 async def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
@@ -127,54 +129,6 @@ async def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
         assert not seat.sees("Tree: loading")
 
 
-async def test_what_could_not_be_read_is_read_when_it_is_there_again(sample: Path) -> None:
-    away = sample.with_name("away.db")
-    async with sitting(sample, pause=0.3) as seat:
-        sample.rename(away)
-        await seat.press("j")
-        await seat.until(lambda: seat.sees("retrying: "))
-        away.rename(sample)
-        await seat.until(lambda: seat.sees("Refund 89.00 EUR", "question"))
-
-
-async def test_a_page_that_is_read_stays_where_it_is(tmp_path: Path) -> None:
-    store = tmp_path / "agent.db"
-    say(store, "busy", *["hello"] * 40)
-    async with sitting(store, size=(80, 24)) as seat:
-        document = seat.document
-        await seat.press("enter", "1", "pagedown", "pagedown")
-        path = document.path
-        assert document.scroll_y > 0
-        say(store, "busy", *["again"] * 40)
-        await seat.press("r")
-        # It is no longer the head, so the lines above the values may be fewer.
-        assert document.path == path
-        assert document.cursor in document.seen
-
-
-async def test_the_cursor_goes_with_the_head_if_it_is_to(tmp_path: Path) -> None:
-    store = tmp_path / "agent.db"
-    say(store, "busy", "hello")
-    async with sitting(store) as seat:
-        await seat.press("enter", "k", "f")
-        for text in ("one", "two"):
-            head = say(store, "busy", text)
-            await seat.press("r")
-            assert seat.place.checkpoint_id == head
-        await seat.press("f")
-        before = seat.place
-        say(store, "busy", "three")
-        await seat.press("r")
-        assert seat.place == before
-
-
-@pytest.mark.screen(size=(50, 24))
-async def test_a_checkpoint_is_shown_where_its_tree_never_was(seat: Seat) -> None:
-    # On a narrow screen, the threads are shown alone.
-    await seat.see("down 1", "step 3 · check_policy", "ask_approval")
-    await seat.see("escape", "Tree: 5 checkpoints", "lookup_order", "8d9f")
-
-
 async def test_keys_say_why_they_do_nothing_while_the_store_is_opened(sample: Path) -> None:
     class SlowOpening(Opening):
         def open(self, *args: Any, **kwargs: Any) -> Store:
@@ -204,45 +158,8 @@ async def test_the_screen_opens_at_a_checkpoint(sample: Path) -> None:
     async with sitting(sample, goal=goal) as seat:
         assert seat.place == goal
         assert seat.tree.has_focus
-        assert seat.threads.thread is not None
-        assert seat.threads.thread.thread_id == "refund-4711"
         # It is left as any other.
-        await seat.press("G")
-        assert seat.place != goal
-        await seat.press("r")
+        await seat.press("G", "r")
         assert seat.place != goal
         await seat.press("escape", "g")
         assert seat.main.tree_pane.view.thread_id == "trip-to-kyoto"
-
-
-async def test_a_title_says_loading_only_while_something_loads(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go = Event()
-    go.set()
-
-    def slow(*asked: Any, **told: Any) -> Any:
-        assert go.wait(60)
-        return read_document(*asked, **told)
-
-    monkeypatch.setattr(checkpoint, "read_document", slow)
-    async with sitting(sample) as seat:
-        inspector = seat.main.inspector
-        await seat.press("enter")
-        before = str(inspector.border_title)
-        assert before.startswith("step ")
-        go.clear()
-        # To another checkpoint, whose reading takes long, and back to what is still shown.
-        await seat.press_at_once("k")
-        await seat.until(lambda: "loading" in str(inspector.border_title))
-        await seat.press_at_once("j")
-        await seat.until(lambda: str(inspector.border_title) == before)
-        # The same with another tab, whose reading ends while its first one is shown.
-        await seat.press_at_once("2")
-        await seat.until(lambda: "loading" in str(inspector.border_title))
-        await seat.press_at_once("1")
-        go.set()
-        await seat.rest()
-        assert str(inspector.border_title) == before
-        await seat.press("2")
-        assert str(inspector.border_title) == before

@@ -3,15 +3,13 @@
 import shutil
 from collections.abc import Collection
 from datetime import UTC
-from operator import add
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, TypedDict
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, StateGraph
 
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.screen import NOW, Seat, sitting
@@ -25,6 +23,7 @@ from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.text import Ui
 from ckpt_cli.tui.panes.tree import GrowingTree, draw_tree
 from ckpt_cli.tui.tabs.content import KeptReader
+from tests.screen.stores import long_graph, long_thread
 
 pytestmark = pytest.mark.engines
 
@@ -32,29 +31,10 @@ pytestmark = pytest.mark.engines
 _TURNS = 200
 
 
-class State(TypedDict, total=False):
-    items: Annotated[list[int], add]
-
-
-def _long(saver: Any, turns: int) -> Any:
-    graph = StateGraph(State)
-    graph.add_node("plan", lambda _: {"items": [1]})
-    graph.add_node("act", lambda _: {})
-    graph.add_edge(START, "plan")
-    graph.add_edge("plan", "act")
-    graph.add_conditional_edges(
-        "act", lambda state: END if len(state["items"]) % turns == 0 else "plan"
-    )
-    return graph.compile(checkpointer=saver)
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("long") / "agent.db"
-    with SqliteSaver.from_conn_string(str(store)) as saver:
-        saver.conn.execute("PRAGMA synchronous = OFF")
-        config = {**config_of("long"), "recursion_limit": 2 * _TURNS + 2}
-        _long(saver, _TURNS).invoke({"items": []}, config)
+    long_thread(store, _TURNS)
     return store
 
 
@@ -83,7 +63,9 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-async def test_unfolding_reads_only_the_rows_that_are_seen(seat: Seat, bodies: list[str]) -> None:
+async def test_unfolding_reads_only_the_rows_that_are_seen_and_stays_when_the_thread_grows(
+    seat: Seat, store: Path, bodies: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = seat.tree
     await seat.press("enter")
     bodies.clear()
@@ -91,29 +73,30 @@ async def test_unfolding_reads_only_the_rows_that_are_seen(seat: Seat, bodies: l
     assert len(rows.lines) == 2 * _TURNS + 2
     assert 0 < len(set(bodies)) < 100
     bodies.clear()
-    await seat.press("g")
-    assert 0 < len(set(bodies)) < 100
-    bodies.clear()
-    await seat.press("G", "g", "r")
-    # Of the tree nothing is read again but the head.
-    assert len(set(bodies)) < 10
-
-
-async def test_rows_are_read_without_a_look_at_all_keys(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     looks = Mock(wraps=tree.read_keys)
-    async with sitting(store) as seat:
-        await seat.press("enter", "o")
-        monkeypatch.setattr(tree, "read_keys", looks)
-        rows = seat.tree
+    with monkeypatch.context() as patched:
+        patched.setattr(tree, "read_keys", looks)
         for key in ("g", "pagedown", "pagedown"):
             await seat.press(key)
-            assert rows.picture is not None
-            assert rows.picture.tree is seat.main.tree_pane.view.tree
-            assert rows.picture.tree.unread.isdisjoint(rows.picture.keys_near(rows.seen))
-        assert not looks.called
-        assert any("items +1" in rows.lines[at].text for at in rows.seen)
+            read = seat.picture.tree
+            assert read is seat.main.tree_pane.view.tree
+            assert read.unread.isdisjoint(seat.picture.keys_near(rows.seen))
+    # Rows are read without a look at all keys.
+    assert not looks.called
+    assert any("items +1" in rows.lines[at].text for at in rows.seen)
+    assert 0 < len(set(bodies)) < 100
+    bodies.clear()
+    await seat.press("G", "g", "j", "j", "r")
+    # Of the tree nothing is read again but the head.
+    assert len(set(bodies)) < 10
+    place = seat.place
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        long_graph(saver, 1).invoke({"items": []}, config_of("long"))
+    bodies.clear()
+    await seat.press("r")
+    assert len(rows.lines) == 2 * _TURNS + 6
+    assert seat.place == place
+    assert len(set(bodies)) < 20
 
 
 async def test_rows_that_are_not_read_look_as_those_that_are(store: Path) -> None:
@@ -165,32 +148,16 @@ async def test_a_running_read_is_not_restarted(
         assert len(begun) <= 3
 
 
-async def test_a_thread_that_grows_stays_unfolded_at_its_place(
-    seat: Seat, store: Path, bodies: list[str]
-) -> None:
-    rows = seat.tree
-    await seat.press("enter", "o", "g", "j", "j")
-    place = seat.place
-    with SqliteSaver.from_conn_string(str(store)) as saver:
-        _long(saver, 1).invoke({"items": []}, config_of("long"))
-    bodies.clear()
-    await seat.press("r")
-    assert len(rows.lines) == 2 * _TURNS + 6
-    assert seat.place == place
-    assert len(set(bodies)) < 20
-
-
 def test_details_are_read_again_if_writes_were_added(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-
-    def read(_: object, __: object, ___: object, ____: object, keys: Any, _____: object) -> Any:
-        asked.append(list(keys))
-        return {key: StepDetails(problem="damaged" if key == ("", "c") else None) for key in keys}
-
-    monkeypatch.setattr(tree, "read_details", read)
     keys = [("", one) for one in "abc"]
+
+    def details(*asked: Any) -> Any:
+        return {key: StepDetails(problem="damaged" if key == keys[2] else None) for key in asked[4]}
+
+    read = Mock(side_effect=details)
+    monkeypatch.setattr(tree, "read_details", read)
     seals = dict.fromkeys(keys, 1)
     more = {**seals, keys[0]: 2}
     opening = Opening(parse_url(str(store)))
@@ -199,6 +166,7 @@ def test_details_are_read_again_if_writes_were_added(
         trees = TreeReader(reader, operations, str)
         for stored, tips in ((seals, ()), (more, ()), (more, (keys[1],))):
             assert trees.details(TreeKeys({}, {}, tips, stored), keys, ()).keys() == set(keys)
+    asked = [list(one.args[4]) for one in read.call_args_list]
     assert asked == [keys, [keys[0], keys[2]], [keys[1], keys[2]]]
 
 
@@ -208,7 +176,7 @@ def test_a_kept_reader_of_a_grown_thread_serves_older_checkpoints_only(store: Pa
         first = kept.of(opened, "long")
         head, older = (one.key for one in first.index("")[:2])
         with SqliteSaver.from_conn_string(str(store)) as saver:
-            _long(saver, 1).invoke({"items": []}, config_of("long"))
+            long_graph(saver, 1).invoke({"items": []}, config_of("long"))
         opened.refresh()
         assert kept.of(opened, "long", older) is first
         second = kept.of(opened, "long", head)

@@ -51,22 +51,15 @@ async def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample:
     remember(sample)
     listed = ckpt("-s", sample, "memory", "list", "-o", "json").json
 
-    async def filtered(seat: Seat, text: str) -> list[str]:
-        await seat.search(text)
-        return keys_of(seat)
-
     async with sitting(sample) as seat:
         await seat.press("M")
         assert keys_of(seat) == [one["key"] for one in listed]
         assert seat.sees("Memory: 4 items", "sqlite-store", "anna/", "expired", "vector $")
-        assert await filtered(seat, "ANNA") == ["profile", "tea"]
-        assert await filtered(seat, "t?a") == ["tea"]
-        assert await filtered(seat, "expired:yes") == ["old"]
-        assert await filtered(seat, "zzz") == []
+        for text, found in (("ANNA", ["profile", "tea"]), ("expired:yes", ["old"]), ("zzz", [])):
+            await seat.search(text)
+            assert keys_of(seat) == found
         assert seat.sees("no item matches")
-        await seat.press("escape")
-        assert len(keys_of(seat)) == 4
-        await filtered(seat, "tea")
+        await seat.search("tea")
         assert seat.sees("text: likes tea", "vector   $, 16 B", f"from     thread {KYOTO}", "as of")
         await seat.press("y")
         shown = ckpt(*shlex.split(seat.app.clipboard)[1:], "-o", "json").json
@@ -134,21 +127,16 @@ async def test_deerflows_facts_come_first_where_they_were_named(tmp_path: Path) 
     async with sitting(store, memory=named, start="memory", pause=0.2) as seat:
         assert seat.sees("Memory: 4 items", "deerflow", "goal  confidence 0.90")
         assert seat.sees("content: 在字节跳动担任后端开发工程师", TURNS[0], "assumed")
-        await seat.search("confidence:0.93")
-        assert keys_of(seat) == ["fact_a1b2c3d4"]
-        await seat.press("escape")
         await seat.search("category:goal")
         await seat.press("enter", "enter")
         assert seat.app.screen is seat.main
         assert seat.main.tree_pane.view.thread_id == THREAD
         assert seat.sees(TURNS[2])
         await seat.see("0", "facts/fact_e5f6g7h8", "goal, confidence 0.90")
-        path = base / "memory.json"
-        data = json.loads(path.read_text())
+        data = json.loads((base / "memory.json").read_text())
         data["facts"][1]["content"] = "changed meanwhile"
-        path.write_text(json.dumps(data))
+        (base / "memory.json").write_text(json.dumps(data))
         await seat.until(lambda: seat.sees("changed meanwhile"))
-        await seat.see("M j", "content: changed meanwhile")
 
 
 async def test_memory_alone_says_why_no_thread_can_be_gone_to(tmp_path: Path) -> None:

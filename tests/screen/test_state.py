@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,6 @@ from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.screen import Seat, sitting
 from ckpt_backends.url import parse_url
-from ckpt_cli.core.values import select
 from ckpt_cli.queries import diff as module
 from ckpt_cli.queries.diff import changed_values, compare
 from ckpt_cli.queries.show import view
@@ -20,7 +18,6 @@ from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.folding import BEGINNING, PART, channel_node
 from ckpt_cli.render.text import line
-from ckpt_cli.tui.panes import document as searching
 from ckpt_cli.tui.panes import document as values
 from ckpt_cli.tui.panes import inspector as copying
 from ckpt_cli.tui.panes.document import DocumentRows, Folds, StateValues, UnfoldedValues, search
@@ -47,53 +44,38 @@ def row(seat: Seat) -> str:
     return rows.lines[rows.cursor].text
 
 
-async def test_arrows_unfold_a_value_go_in_and_out_and_fold_it(seat: Seat) -> None:
+async def test_arrows_and_clicks_unfold_a_value_go_in_and_out_and_fold_it(seat: Seat) -> None:
     await seat.press("1", "z")
     rows = at_path(seat, "messages[2]")
     assert "→ Unfold" in seat.lines[-1]
     assert "▸ 2: ai: [tool_calls: search_trip" in row(seat)
-    await seat.press("right")
-    assert "▾ 2  ai" in row(seat)
-    shown = "\n".join(one.text for one in rows.lines)
-    assert "destination: Kyoto" in shown
-    assert "▸ usage_metadata: {input_tokens" in shown
-    await seat.press("right")
+    await seat.press("right", "right")
     assert rows.path == "messages[2].content"
     at_path(seat, "messages[2].tool_calls[0].name")
     await seat.press("left", "left")
     assert "▸ 0: {name: search_trip" in row(seat)
-    await seat.press("left", "left")
-    assert "▸ tool_calls: " in row(seat)
-    await seat.press("left", "left")
+    await seat.press("left", "left", "left", "left")
     assert rows.path == "messages[2]"
     assert "▸ 2: ai" in row(seat)
-    await seat.press("2")
-    assert "→ Unfold" not in seat.lines[-1]
-    await seat.press("1")
-    at_path(seat, "messages[2]")
     # With everything below it, without noise; and folded again.
     await seat.press("E")
-    shown = "\n".join(one.text for one in rows.lines)
-    assert "name: search_trip" in shown
-    assert "▸ usage_metadata: " in shown
+    assert "▾ 2  ai" in row(seat)
+    assert "name: search_trip" in seat.read
+    assert "▸ usage_metadata: {input_tokens" in seat.read
     await seat.press("E")
     assert "▸ 2: ai" in row(seat)
-
-
-async def test_a_click_on_the_sign_folds_and_one_beside_it_does_not(seat: Seat) -> None:
-    await seat.press("1", "z")
-    rows = at_path(seat, "itinerary")
+    at_path(seat, "itinerary")
     await seat.rest()
     y = rows.cursor - round(rows.scroll_y)
+    # A click beside the sign folds nothing.
     await seat.pilot.click(rows, offset=(20, y))
     assert "▾ itinerary" in row(seat)
     await seat.pilot.click(rows, offset=(2, y))
     await seat.rest()
-    assert "▸ itinerary: [4 items]" in row(seat) or "▸ itinerary: [Fushimi" in row(seat)
+    assert "▸ itinerary: [" in row(seat)
     assert rows.cursor - round(rows.scroll_y) == y
-    await seat.pilot.click(rows, offset=(2, y))
-    await seat.rest()
-    assert "▾ itinerary" in row(seat)
+    await seat.press("2")
+    assert "→ Unfold" not in seat.lines[-1]
 
 
 async def test_folds_the_cursor_and_pins_are_kept_from_step_to_step(seat: Seat) -> None:
@@ -103,9 +85,10 @@ async def test_folds_the_cursor_and_pins_are_kept_from_step_to_step(seat: Seat) 
     assert seat.said == "pinned offers"
     assert rows.path == "offers"
     assert "(pinned)" in row(seat)
-    assert next(iter(rows.document.marks.values())) == "offers"
     at_path(seat, "messages[2]")
-    await seat.press("right", "escape", "k")
+    await seat.press("right", "escape", *["k"] * 12)
+    assert "messages[2]" not in rows.document.marks.values()
+    await seat.press("G")
     marks = list(rows.document.marks.values())
     assert rows.path == "messages[2]"
     assert marks[0] == "offers"
@@ -116,6 +99,16 @@ async def test_folds_the_cursor_and_pins_are_kept_from_step_to_step(seat: Seat) 
     await seat.press("p")
     assert seat.said == "unpinned offers"
     assert next(iter(rows.document.marks.values())) != "offers"
+    # Another thread keeps the folds of channels only, and is read from its start.
+    at_path(seat, "messages")
+    await seat.press("left", "escape", "escape", "j")
+    assert rows.cursor == 0
+    await seat.press("1")
+    at_path(seat, "messages")
+    assert "▸ messages: [" in row(seat)
+    await seat.press("right")
+    assert "messages[2]" in rows.document.marks.values()
+    assert "messages[2].content" not in rows.document.marks.values()
 
 
 async def test_what_the_step_changed_is_marked_by_signs(seat: Seat) -> None:
@@ -138,29 +131,29 @@ async def test_what_the_step_changed_is_marked_by_signs(seat: Seat) -> None:
     assert rows.path == "itinerary[2]"
     await seat.press("2", "1")
     assert not seat.sees("change 1 of 2")
-    # What is folded around a change has its sign, too.
-    at_path(seat, "messages")
-    await seat.press("left")
-    assert row(seat).startswith("~ ▸ messages")
 
 
-async def test_search_finds_what_is_folded_and_unfolds_it(tmp_path: Path) -> None:
+async def test_a_long_list_is_folded_and_a_search_unfolds_what_it_finds(tmp_path: Path) -> None:
     items: list[object] = [{"place": f"stop {n}", "note": {"text": "quiet"}} for n in range(3000)]
     items[2345] = {"place": "stop", "note": {"text": "the Needle"}}
     items.append("lead\n" + "word " * 60_000 + "needle at the end")
     store = stored(tmp_path / "agent.db", {"items": items})
     async with sitting(store) as seat:
-        await seat.press("1", "z")
-        await seat.search("needle")
+        # The first ones are shown, and the last ones are unfolded.
+        await seat.see("z 1", "place: stop 0", "place: stop 5")
         rows = seat.document
+        assert len(rows.lines) < 200
+        await seat.press("G")
+        assert rows.lines[-1].text.strip() == "▸ … items 3,000–3,000 of 3,001"
+        await seat.see("right G", "3000: lead")
+        await seat.press("g")
+        await seat.search("needle")
         assert rows.path == "items[2345].note.text"
         assert "text: the Needle" in row(seat)
         await seat.press("n")
         assert rows.path == "items[3000]"
         assert "needle at the end" in row(seat)
-        await seat.press("n")
-        assert rows.path == "items[2345].note.text"
-        await seat.press("N", "N")
+        await seat.press("N")
         assert "the Needle" in row(seat)
         await seat.search("no such words")
         assert "no match" in seat.said
@@ -183,9 +176,8 @@ async def test_a_value_is_copied_as_show_prints_it(
     await seat.press("w")
     assert seat.app.clipboard == "Kyoto"
     assert seat.said == "copied destination: 5 characters"
-    await seat.press("4", "g", "w")
-    assert json.loads(seat.app.clipboard) == ckpt(*words, "messages[0]").json
     monkeypatch.setattr(copying, "_MOST_COPIED", 5)
+    await seat.press("4", "g")
     await seat.press("w")
     assert "more than 1 MiB" in seat.said
     assert f"show --path 'messages[0]' {ref}" in seat.said
@@ -211,21 +203,7 @@ async def test_long_texts_are_wrapped_and_cut_with_a_count(tmp_path: Path) -> No
         assert shown == 10_000 + 2_000 - 301
 
 
-async def test_another_thread_keeps_the_folds_of_channels_only(seat: Seat) -> None:
-    await seat.press("1")
-    rows = at_path(seat, "messages[1]")
-    await seat.press("right")
-    assert "messages[1].content" in rows.document.marks.values()
-    at_path(seat, "messages")
-    await seat.press("left", "escape", "escape", "j", "1")
-    at_path(seat, "messages")
-    assert "▸ messages: [" in row(seat)
-    await seat.press("right")
-    assert "messages[1]" in rows.document.marks.values()
-    assert "messages[1].content" not in rows.document.marks.values()
-
-
-@pytest.mark.parametrize("at", [0, BEGINNING - 3, BEGINNING + PART - 3, 55_000])
+@pytest.mark.parametrize("at", [BEGINNING - 3, BEGINNING + PART - 3])
 def test_words_are_found_across_the_parts_of_a_text(at: int) -> None:
     text = "x" * at + "Needle" + "y" * 50_000
     *_, hits = search([channel_node("a", 1), channel_node("t", text)], "needle", None)
@@ -239,7 +217,7 @@ def test_a_search_is_bounded_and_tells_where_it_ended(monkeypatch: pytest.Monkey
     *_, hits = search(roots, "needle", "b")
     assert [one.name for one in hits.nodes] == ["b[0]"]
     assert hits.above == 0
-    monkeypatch.setattr(searching, "MOST_VALUES", 20)
+    monkeypatch.setattr(values, "MOST_VALUES", 20)
     *_, hits = search(roots, "needle", None)
     assert hits.nodes == []
     assert hits.ended == "a[19]"
@@ -261,42 +239,6 @@ def test_lines_are_drawn_when_asked_for_and_end_with_a_note_if_there_are_too_man
     assert shown.node_at(len(shown) - 1) is None
 
 
-async def test_a_list_of_3000_items_shows_its_first_ones_and_unfolds_its_last(
-    tmp_path: Path,
-) -> None:
-    items = [{"place": f"stop {n}", "nights": n} for n in range(3000)]
-    store = stored(tmp_path / "agent.db", {"items": items})
-    async with sitting(store) as seat:
-        await seat.see("z 1", "place: stop 0", "place: stop 5")
-        rows = seat.document
-        await seat.press("G")
-        assert rows.lines[-1].text.strip() == "▸ … items 2,900–2,999 of 3,000"
-        assert len(rows.lines) < 200
-        await seat.see("right G", "2999: {place: stop 2999, nights: 2999}")
-
-
-@pytest.mark.screen(size=(120, 24))
-async def test_state_keeps_its_value_from_step_to_step(seat: Seat) -> None:
-    document = seat.document
-    await seat.press("1")
-    at = next(line for line, path in document.document.marks.items() if path == "itinerary")
-    document.cursor = at
-    await seat.rest()
-    row = at - round(document.scroll_y)
-    seen = set()
-    await seat.press("escape")
-    for _ in range(12):
-        await seat.press("k")
-        seen.add("itinerary" in document.document.marks.values())
-    assert seen == {True, False}
-    await seat.press("G")
-    assert document.path == "itinerary"
-    assert document.cursor - round(document.scroll_y) == row or document.scroll_y == 0
-    # Another thread is read from its start.
-    await seat.press("escape", "j")
-    assert document.cursor == 0
-
-
 @pytest.mark.parametrize("kind", first_now([SqliteHarness, PostgresHarness]))
 def test_what_a_diff_finds_is_marked_wherever_values_are_stored(
     kind: type[Harness],
@@ -316,15 +258,11 @@ def test_what_a_diff_finds_is_marked_wherever_values_are_stored(
                 changes = compare(target, None, None).changes
                 wanted = {name for name, what in changes.items() if what.change != "removed"}
                 assert {path[0] for path in marked} == wanted
-                for path in marked:
-                    assert path[:-1] in {(), *marked}
-                    values: Any = dict(found.state.values)
-                    select(values, path)
+                assert all(path[:-1] in {(), *marked} for path in marked)
                 seen |= set(marked.items())
-                monkeypatch.setattr(module, "_LARGEST", 0)
-                large = changed_values(target, found)
-                monkeypatch.undo()
-                assert {path for path in large if len(path) > 1} == set()
+                with monkeypatch.context() as patched:
+                    patched.setattr(module, "_LARGEST", 0)
+                    large = changed_values(target, found)
+                assert {len(path) for path in large} <= {1}
                 assert {path[0] for path in large} >= wanted
-    assert (("messages",), "changed") in seen
-    assert (("messages", 2), "added") in seen
+    assert {(("messages",), "changed"), (("messages", 2), "added")} <= seen

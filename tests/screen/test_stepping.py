@@ -1,10 +1,11 @@
 """Stepping from checkpoint to checkpoint, and to where a value changed."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,80 +17,34 @@ from ckpt_backends.testing.screen import Seat, sitting
 from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.tree import Key
+from ckpt_cli.queries import tree
 from ckpt_cli.queries.diff import ChannelChanges
 from ckpt_cli.tui.panes.tree import ScrubberLine
 from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.tabs import checkpoint
 from ckpt_cli.tui.tabs.checkpoint import read_document
 from tests.kit.cases import cases
-from tests.screen.stores import BUDGET_SET, STEPS, WRONG, budget_thread
+from tests.kit.command import ckpt
+from tests.screen.stores import long_thread
 
 pytestmark = pytest.mark.engines
 
 
-async def test_following_is_shown_and_follows_messages(seat: Seat) -> None:
+async def test_following_is_shown_and_ends_where_one_goes_to_a_checkpoint(seat: Seat) -> None:
     document = seat.document
     await seat.press("4", "f")
     assert "following the head" in seat.lines[0]
     assert document.cursor == len(document.lines) - 1
-    await seat.press("1", "4")
-    assert document.cursor == len(document.lines) - 1
-    await seat.press("f")
-    assert "following the head" not in seat.lines[0]
-
-
-async def test_going_to_a_checkpoint_ends_following(seat: Seat) -> None:
-    await seat.press("enter", "f", "5", "k", "enter")
-    picture = seat.picture
-    assert seat.tree.key not in (None, picture.head)
+    await seat.press("5", "k", "enter")
+    head = seat.picture.head
+    assert seat.tree.key not in (None, head)
     assert "following the head" not in seat.lines[0]
     await seat.press("f")
-    assert seat.tree.key == picture.head
+    assert seat.tree.key == head
     await seat.pilot.click(ScrubberLine, offset=(0, 0))
     await seat.press("r")
-    assert seat.tree.key != picture.head
+    assert seat.tree.key != head
     assert "following the head" not in seat.lines[0]
-
-
-async def test_siblings_are_reached_and_the_ends_are_said(seat: Seat) -> None:
-    await seat.press("enter", "g", "less_than_sign")
-    assert seat.said == "this is the first checkpoint"
-    await seat.press("left_curly_bracket")
-    assert seat.said == "no sibling: no other checkpoint has this parent"
-    await seat.press("G")
-    siblings: Sequence[str] = ()
-    while len(siblings) < 2:
-        await seat.press("less_than_sign")
-        known = seat.picture.parentage[seat.place.checkpoint_ns]
-        siblings = known.siblings(seat.place.checkpoint_id)
-    assert len(siblings) == 2
-    for key in ("left_curly_bracket", "right_curly_bracket", "left_curly_bracket"):
-        before = seat.place
-        await seat.press(key)
-        assert seat.place != before
-    await seat.press("left_curly_bracket")
-    assert seat.said == "this is the oldest of 2 siblings"
-    # Forward goes along this branch, to its end.
-    for _ in range(20):
-        await seat.press("greater_than_sign")
-    assert seat.said == "this is the last checkpoint of its branch"
-
-
-async def test_a_step_from_a_call_goes_into_its_tree(seat: Seat) -> None:
-    main = seat.main
-    await seat.press("enter", "g")
-    rows = seat.tree
-    while (picture := rows.picture) and rows.cursor not in picture.inner:
-        await seat.press("j")
-    call = seat.place
-    await seat.press("less_than_sign")
-    assert main.tree_pane.view.ns == call.checkpoint_ns
-    assert seat.place.checkpoint_ns == call.checkpoint_ns
-    await seat.press("greater_than_sign")
-    assert seat.place == call
-    await seat.press("escape")
-    assert main.tree_pane.view.ns is None
-    assert seat.place == call
 
 
 async def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
@@ -108,6 +63,13 @@ async def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it
     monkeypatch.setattr(checkpoint, "read_document", slow)
     async with sitting(sample) as seat:
         await seat.press("enter")
+        step, shown = seat.document.show_step, []
+
+        def noted(*args: Any, **options: Any) -> None:
+            shown.append(args[2][0])
+            step(*args, **options)
+
+        monkeypatch.setattr(seat.document, "show_step", noted)
         read.clear()
         go.clear()
         began.clear()
@@ -115,31 +77,17 @@ async def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it
         first = seat.place
         await seat.until(began.is_set)
         await seat.press_at_once("k", "k", "k")
-        shown = []
-        step = seat.document.show_step
-
-        def noted(*args: Any, **options: Any) -> None:
-            shown.append(args[2][0])
-            step(*args, **options)
-
-        monkeypatch.setattr(seat.document, "show_step", noted)
+        await seat.until(lambda: "loading" in str(seat.main.inspector.border_title))
         go.set()
         await seat.rest()
+        assert str(seat.main.inspector.border_title).startswith("step ")
         assert first != seat.place
         assert read == shown == [first, seat.place]
 
 
 # a - b - c - d - e
 #      \\- f - g
-PARENTS: Mapping[str, str | None] = {
-    **{"g": "f", "f": "b", "e": "d", "d": "c", "c": "b", "b": "a", "a": None}
-}
-
-
-KNOWN = Parentage(PARENTS)
-
-
-NOTHING = cast("Store", None)
+KNOWN = Parentage({"g": "f", "f": "b", "e": "d", "d": "c", "c": "b", "b": "a", "a": None})
 
 
 def key(name: str) -> Key:
@@ -183,49 +131,37 @@ def test_a_way_back_from_elsewhere_starts_anew() -> None:
 
 @cases(
     "here move way said",
-    ("a", "step", -1, "this is the first checkpoint"),
     ("g", "step", 1, "this is the last checkpoint of its branch"),
-    ("a", "sibling", 1, "no sibling: no other checkpoint has this parent"),
     ("c", "sibling", -1, "this is the oldest of 2 siblings"),
     ("f", "sibling", 1, "this is the newest of 2 siblings"),
 )
 def test_where_no_step_leads_on_it_says_why(here: str, move: str, way: int, said: str) -> None:
     steps: Callable[[Key, Parentage, int], Key | str] = getattr(Stepper(), move)
     assert steps(key(here), KNOWN, way) == said
-
-
-def test_a_parent_that_was_removed_is_told() -> None:
-    pruned = Parentage({"c": "b"})
-    said = Stepper().step(key("c"), pruned, -1)
-    assert said == "this is the first checkpoint that is stored: its parent was removed"
-
-
-@pytest.fixture
-def changing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A store in which `hotel` changes at b and at e. Returns what is read of it, in order."""
-    read: list[str] = []
-
-    def bodies(
-        self: ChannelChanges, store: Store, ids: Collection[str], values: Collection[str]
-    ) -> dict[str, Body]:
-        del self, store, values
-        read.extend(ids)
-        versions = {one: {"hotel": "2" if one == "e" else "1"} for one in "bcdefg"} | {"a": {}}
-        return {one: Body(4, None, {}, versions[one], {}, None) for one in ids}
-
-    monkeypatch.setattr(ChannelChanges, "_bodies", bodies)
-    return read
+    removed = "this is the first checkpoint that is stored: its parent was removed"
+    assert Stepper().step(key("c"), Parentage({"c": "b"}), -1) == removed
 
 
 def change(stepper: Stepper, start: str, way: int) -> Key | str:
     async def ask(question: Callable[[Store], None]) -> None:
-        question(NOTHING)
+        question(cast("Store", None))
 
     place = CheckpointKey("trip", "", start)
     return asyncio.run(stepper.change(place, KNOWN, way, ask, lambda _: None))
 
 
-def test_changes_of_the_channel_are_found_on_the_branch_and_read_once(changing: list[str]) -> None:
+def test_changes_of_the_channel_are_found_on_the_branch_and_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+
+    def bodies(_: object, __: object, ids: Collection[str], ___: object) -> dict[str, Body]:
+        read.extend(ids)
+        # `hotel` changes at b and at e.
+        versions = {one: {"hotel": "2" if one == "e" else "1"} for one in "bcdefg"} | {"a": {}}
+        return {one: Body(4, None, {}, versions[one], {}, None) for one in ids}
+
+    monkeypatch.setattr(ChannelChanges, "_bodies", bodies)
     stepper = Stepper()
     said = change(stepper, "e", -1)
     assert said == "choose a channel first: move the cursor in State (1) to its value"
@@ -234,75 +170,43 @@ def test_changes_of_the_channel_are_found_on_the_branch_and_read_once(changing: 
     assert change(stepper, "b", -1) == "no earlier step of this branch changed 'hotel'"
     # The way back is the way on.
     assert change(stepper, "b", 1) == key("e")
-    before = len(changing)
+    before = len(read)
     assert change(stepper, "e", -1) == key("b")
-    assert len(changing) == before
+    assert len(read) == before
     stepper.forget_changes()
     assert change(stepper, "e", -1) == key("b")
-    assert len(changing) > before
+    assert len(read) > before
 
 
-def test_a_search_that_fails_raises_and_can_be_repeated(changing: list[str]) -> None:
-    async def fail(_: Callable[[Store], None]) -> None:
-        raise CkptError("it is away")
-
-    stepper = Stepper()
-    stepper.note_value("hotel")
-    place = CheckpointKey("trip", "", "e")
-    with pytest.raises(CkptError, match="it is away"):
-        asyncio.run(stepper.change(place, KNOWN, -1, fail, lambda _: None))
-    assert changing == []
-    assert change(stepper, "e", -1) == key("b")
-
-
+_TURNS, _WRONG = 200, 120
+_CHANGES = [2 * number + 1 for number in (_WRONG // 4, _WRONG)]
+"""The numbers of the checkpoints in which `budget` changed."""
 _BUDGET = ("1", "slash", "b", "u", "enter")
 """The keys that lead to `budget` in State."""
 
 
-class LongThread(NamedTuple):
-    """A store with a thread of many checkpoints, which is only looked at."""
-
-    store: Path
-    ids: list[str]
-    """Oldest first."""
-
-
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> LongThread:
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A thread of many checkpoints, which is only looked at, and their ids, oldest first."""
     store = tmp_path_factory.mktemp("long") / "agent.db"
-    return LongThread(store, budget_thread(store))
+    long_thread(store, _TURNS, _WRONG)
+    rows = ckpt("-s", store, "history", "long", "-o", "json").json
+    return store, [one["checkpoint_id"] for one in reversed(rows)]
 
 
-async def test_steps_lead_back_and_forward_inside_folds_from_any_pane(long: LongThread) -> None:
-    async with sitting(long.store) as seat:
-        main = seat.main
-        at = STEPS - 1
-
-        async def goes(key: str, by: int) -> None:
-            nonlocal at
-            at += by
-            focused = main.focused
-            await seat.press(key)
-            assert seat.place.checkpoint_id == long.ids[at]
-            assert main.inspector.shown == (seat.place, "state")
-            assert main.focused is focused
-            # It has a line of its own.
-            picture = seat.picture
-            assert len(picture.holds[seat.tree.cursor]) == 1
-
-        for _ in range(6):
-            await goes("less_than_sign", -1)
-        await seat.press("1")
-        await goes("less_than_sign", -1)
-        await goes("greater_than_sign", 1)
-        await seat.press("2", "1", "tab", "tab")
-        await goes("greater_than_sign", 1)
-        assert len(seat.tree.lines) < 10
+@pytest.fixture
+def long(
+    written: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, list[str]]:
+    # A thread of this length counts as long.
+    monkeypatch.setattr(tree, "_SMALL", _TURNS)
+    return written
 
 
-async def test_a_step_reads_a_few_checkpoints_and_no_list_of_them(
-    long: LongThread, monkeypatch: pytest.MonkeyPatch
+async def test_steps_lead_back_and_forward_from_any_pane_and_read_few_checkpoints(
+    long: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    store, ids = long
     asked: list[Collection[str] | None] = []
     checkpoints = SqlStore.checkpoints
 
@@ -310,41 +214,40 @@ async def test_a_step_reads_a_few_checkpoints_and_no_list_of_them(
         asked.append(options.get("checkpoint_ids"))
         return checkpoints(self, thread_id, **options)
 
-    async with sitting(long.store) as seat:
-        await seat.press("enter", "less_than_sign")
-        monkeypatch.setattr(SqlStore, "checkpoints", noted)
-        for key in ("less_than_sign",) * 3 + ("greater_than_sign", "left_curly_bracket"):
+    async with sitting(store) as seat:
+        main = seat.main
+        at = len(ids) - 1
+
+        async def goes(key: str, by: int) -> None:
+            nonlocal at
+            at += by
+            focused = main.focused
             asked.clear()
             await seat.press(key)
             assert None not in asked
-            assert sum(len(ids) for ids in asked if ids is not None) < 30
+            assert sum(len(one) for one in asked if one is not None) < 30
+            assert seat.place.checkpoint_id == ids[at]
+            assert main.inspector.shown == (seat.place, "state")
+            assert main.focused is focused
+            # Inside a fold, it has a line of its own.
+            assert len(seat.picture.holds[seat.tree.cursor]) == 1
+
+        await seat.press("enter")
+        await goes("less_than_sign", -1)
+        monkeypatch.setattr(SqlStore, "checkpoints", noted)
+        for _ in range(4):
+            await goes("less_than_sign", -1)
+        await seat.press("1")
+        await goes("greater_than_sign", 1)
+        await seat.press("tab")
+        await goes("greater_than_sign", 1)
+        assert len(seat.tree.lines) < 10
 
 
-async def test_changes_are_found_in_both_directions_from_any_pane(long: LongThread) -> None:
-    async with sitting(long.store) as seat:
-
-        async def goes(key: str, number: int) -> None:
-            await seat.press(key)
-            assert seat.place.checkpoint_id == long.ids[number]
-
-        await seat.press("left_square_bracket")
-        assert seat.said == "choose a channel first: move the cursor in State (1) to its value"
-        await seat.press(*_BUDGET)
-        await goes("left_square_bracket", WRONG)
-        assert seat.sees("budget", "-40")
-        await seat.press("escape")
-        await goes("left_square_bracket", BUDGET_SET)
-        await goes("left_square_bracket", 0)
-        await seat.press("left_square_bracket")
-        assert seat.said == "no earlier step of this branch changed 'budget'"
-        await goes("right_square_bracket", BUDGET_SET)
-        await seat.press("2")
-        await goes("right_square_bracket", WRONG)
-
-
-async def test_a_search_for_changes_is_stopped_by_escape(
-    long: LongThread, monkeypatch: pytest.MonkeyPatch
+async def test_changes_are_found_in_both_directions_and_escape_stops_the_search(
+    long: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    store, ids = long
     answer = Event()
     read = ChannelChanges.read
     begun = []
@@ -354,28 +257,50 @@ async def test_a_search_for_changes_is_stopped_by_escape(
         answer.wait(60)
         read(self, *asked, **options)
 
-    monkeypatch.setattr(ChannelChanges, "read", slow)
-    async with sitting(long.store) as seat:
-        main = seat.main
+    async with sitting(store) as seat:
+
+        async def goes(key: str, number: int) -> None:
+            await seat.press(key)
+            assert seat.place.checkpoint_id == ids[number]
+
         await seat.press(*_BUDGET)
-        before, focused = seat.place, main.focused
-        for _ in range(3):
-            await seat.press_at_once("left_square_bracket")
-        await seat.until(lambda: seat.sees("Looking for changes of budget"))
-        await seat.press_at_once("escape")
-        answer.set()
-        await seat.rest()
-        assert (seat.place, main.focused) == (before, focused)
+        before, focused = seat.place, seat.main.focused
+        with monkeypatch.context() as patched:
+            patched.setattr(ChannelChanges, "read", slow)
+            for _ in range(3):
+                await seat.press_at_once("left_square_bracket")
+            await seat.until(lambda: seat.sees("Looking for changes of budget"))
+            await seat.press_at_once("escape")
+            answer.set()
+            await seat.rest()
+            patched.setattr(ChannelChanges, "read", Mock(side_effect=CkptError("it is away")))
+            await seat.hear("left_square_bracket", "it is away")
+        assert (seat.place, seat.main.focused) == (before, focused)
         assert len(begun) == 1
         assert not seat.sees("Looking for changes")
+        await goes("left_square_bracket", _CHANGES[1])
+        assert seat.sees("budget", "-40")
+        await seat.press("escape")
+        await goes("left_square_bracket", _CHANGES[0])
+        await seat.press("2")
+        await goes("right_square_bracket", _CHANGES[1])
 
 
-async def test_the_store_is_shown_as_of_a_checkpoint_and_as_of_now(seat: Seat) -> None:
-    await seat.press("enter", "[")
-    place, newest = seat.place, seat.picture.head
-    await seat.press("less_than_sign", "less_than_sign")
+async def test_siblings_are_reached_and_the_store_is_shown_as_of_one(seat: Seat) -> None:
+    await seat.press("enter")
+    newest, siblings = seat.picture.head, {""}
+    while len(siblings) < 2:
+        await seat.press("less_than_sign")
+        known = seat.picture.parentage[seat.place.checkpoint_ns]
+        siblings = {*known.siblings(seat.place.checkpoint_id)}
+    place = seat.place
+    await seat.press("left_curly_bracket")
+    assert siblings == {place.checkpoint_id, seat.place.checkpoint_id}
+    await seat.press("right_curly_bracket")
+    assert seat.place == place
+    await seat.press("right_curly_bracket")
+    assert seat.said == "this is the newest of 2 siblings"
     earlier = seat.place
-    assert earlier != place
     await seat.press("A", "enter")
     await seat.until(lambda: "as of" in seat.lines[0])
     await seat.until(lambda: seat.main.tree_pane.place == earlier)
