@@ -32,13 +32,13 @@ class StoreWithUsers(WrappedStore):
     def key_among(self, heads: Iterable[Mapping[str, Value]]) -> UserKey | None:
         """Return where users are named; if this is not known yet, learn it from these metadata.
 
-        None if the layout records users, or if the metadata do not tell. Others still may: these
-        can be those of a few chosen threads.
+        If these do not tell, since they may be those of a few chosen threads, the newest ones do.
+        None if the layout records users, or if none of these metadata tell.
         """
         if not self._is_known and (sampled := list(islice(heads, _SAMPLED))):
             self._key = usual_key(sampled)
             self._is_known = self._key is not None
-        return self._key
+        return self.user_key
 
     @property
     def user_key(self) -> UserKey | None:
@@ -50,9 +50,9 @@ class StoreWithUsers(WrappedStore):
             return self._key
         newest = self.inner.threads(limit=_SAMPLED)
         keys = [CheckpointKey(one.thread_id, "", one.head) for one in newest if one.head]
-        found = self.key_among(map(read_metadata, self.inner.checkpoints_at(keys, metadata=True)))
-        self._is_known = True
-        return found
+        found = self.inner.checkpoints_at(keys, metadata=True)
+        self._key, self._is_known = usual_key(list(map(read_metadata, found))), True
+        return self._key
 
 
 def user_key_of(store: Store) -> UserKey | None:

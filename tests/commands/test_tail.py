@@ -1,6 +1,7 @@
 """`tail` tells what happens to a thread, or in the whole store."""
 
 import json
+import logging
 import re
 import signal
 import sqlite3
@@ -286,8 +287,14 @@ def test_a_lost_connection_is_opened_again(
 
 @pytest.mark.engines
 def test_a_connection_that_the_server_ends_is_opened_again(
-    request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    # Servers that other tests start in this process may have set up logging as theirs.
+    caplog.set_level("WARNING", "ckpt")
+    monkeypatch.setattr(logging.getLogger("ckpt"), "disabled", False)
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
