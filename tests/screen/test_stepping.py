@@ -234,6 +234,8 @@ async def test_steps_lead_back_and_forward_from_any_pane_and_read_few_checkpoint
 
         await seat.press("enter")
         await goes("less_than_sign", -1)
+        # A thread that one stays at is checked once, which reads all of it.
+        await seat.until(lambda: main.inspector.checked("long"))
         monkeypatch.setattr(SqlStore, "checkpoints", noted)
         for _ in range(4):
             await goes("less_than_sign", -1)
