@@ -416,14 +416,16 @@ def _said_of(node: ValueNode) -> str:
         words += [values.counted(empty, "empty field")] if empty else []
         return f"… {', '.join(words)}"
     text = text_of(node.value)
+    is_one = node.stop - node.start == 1
+    which = f"{node.start:,}" if is_one else f"{node.start:,}–{node.stop - 1:,}"
     if text is None:
         held = records_of(node.value) or ()
-        noun = "keys" if isinstance(held, dict) else "items"
-        return f"… {noun} {node.start:,}–{node.stop - 1:,} of {len(held):,}"
+        noun = "key" if isinstance(held, dict) else "item"
+        return f"… {noun if is_one else f'{noun}s'} {which} of {len(held):,}"
+    noun = "character" if is_one else "characters"
     if node.start == BEGINNING and node.stop == len(text):
-        noun = "character" if node.stop - node.start == 1 else "characters"
         return f"… {node.stop - node.start:,} more {noun}"
-    return f"… characters {node.start:,}–{node.stop - 1:,} of {len(text):,}"
+    return f"… {noun} {which} of {len(text):,}"
 
 
 def _scalar(value: Value) -> str:
