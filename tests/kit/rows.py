@@ -1,11 +1,17 @@
-"""The rows of a SQLite store as they are stored."""
+"""The rows of a SQLite store as they are stored, and how a test changes them."""
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Rows: TypeAlias = frozenset[tuple[object, ...]]
+
+
+def change(path: Path, statement: str, *values: object) -> list[Any]:
+    """Run a statement on a store; return the rows that it gives."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(statement, values).fetchall()
 
 
 def rows_of(path: Path) -> Rows:

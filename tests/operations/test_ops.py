@@ -1,4 +1,4 @@
-"""`ckpt ops`: what is listed, shown, undone and redone, and what is refused."""
+"""`ckpt ops`: what is listed, shown, undone, redone and refused, and where operations are named."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from ckpt_backends.testing.screen import Seat, sit
 from tests.kit.agents.steps import config_of, fill, graph_of
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.rows import rows_of
@@ -45,10 +46,6 @@ def test_what_is_listed_and_shown(store: Path) -> None:
     assert step["did"].startswith("add ")
     text = ckpt("-s", store, "ops", "show", first["op"], "-o", "table").out
     assert f"undo {first['op']}" in text
-    in_store: list[str | Path] = ["-s", store]
-    for words in ([*in_store, "ops", "list"], ["ops", "list"], ["ops", "show", first["op"]]):
-        hidden = ckpt("--redact", *words, "-o", "json")
-        assert (hidden.code, "wrong hotel" in hidden.out) == (0, False)
 
 
 def test_operations_of_another_store_are_listed_only_without_a_store(
@@ -92,21 +89,16 @@ def test_one_in_the_middle_is_undone_if_nothing_depends_on_it(store: Path) -> No
     both = rows_of(store)
     done(store, "undo", ops(store)[1]["op"])
     assert rows_of(store) == both - added
-    done(store, "fork", TRIP, "head")
-    later, needed = ops(store)[0], ops(store)[2]
-    before = rows_of(store)
-    refused = ckpt("-s", store, "undo", needed["op"], "--yes")
-    assert (refused.code, rows_of(store)) == (5, before)
-    assert "follows" in refused.err or "is a copy of it" in refused.err
-    assert f"undo {later['op']}" in refused.err
-
-
-def test_what_has_a_copy_is_not_taken_back(store: Path) -> None:
-    head = done(store, "rollback", TRIP, "--steps", "2", "-o", "json").json["checkpoint_id"]
-    done(store, "rollback", TRIP, head, "--sibling")
-    before = rows_of(store)
-    refused = ckpt("-s", store, "undo", ops(store)[1]["op"], "--yes")
-    assert (refused.code, "is a copy of it" in refused.err, rows_of(store)) == (5, True, before)
+    for at, words, said in (
+        (1, ("fork", TRIP, "head"), "follows"),
+        (0, ("rollback", TRIP, "head", "--sibling"), "is a copy of it"),
+    ):
+        needed = ops(store)[at]
+        done(store, *words)
+        later, before = ops(store)[0], rows_of(store)
+        refused = ckpt("-s", store, "undo", needed["op"], "--yes")
+        assert (refused.code, said in refused.err, rows_of(store)) == (5, True, before)
+        assert f"undo {later['op']}" in refused.err
 
 
 def test_values_that_a_later_checkpoint_uses_are_not_taken_back(postgres_url: str) -> None:
@@ -318,3 +310,94 @@ def test_the_plan_and_the_question_name_the_operation(
 def test_the_former_names_lead_to_the_new_ones(store: Path, old: str, new: str) -> None:
     refused = ckpt("-s", store, "ops", old, "3f2a")
     assert (refused.code, f"hint: use `ckpt {new}`" in refused.err) == (2, True)
+
+
+def told(store: Path, *words: str) -> Any:
+    """Return what a command tells as JSON."""
+    found = ckpt("-s", store, *words, "-o", "json")
+    assert found.code == 0, found.err
+    return found.json
+
+
+@pytest.fixture
+def rolled_back(sample: Path) -> Path:
+    """The sample, with a thread that was rolled back for a reason."""
+    told(sample, "rollback", TRIP, "~2", "--yes", "--reason", "wrong\x1b[2J hotel")
+    return sample
+
+
+def test_a_checkpoint_that_was_added_names_its_operation(rolled_back: Path) -> None:
+    (newest, *others) = told(rolled_back, "history", TRIP)
+    (listed,) = told(rolled_back, "ops", "list")
+    named = newest["operation"]
+    assert named == {
+        **{name: listed[name] for name in ("op", "at", "user")},
+        "action": "rollback",
+        "reason": "wrong\x1b[2J hotel",
+        "undone_by": None,
+    }
+    assert not any("operation" in one for one in others)
+    assert "operations" not in told(rolled_back, "show", "--long", "refund-4711")
+    (tree, *_) = told(rolled_back, "show", TRIP, "--tree")
+    assert tree["operation"] == named
+    (shown,) = told(rolled_back, "show", "--long", TRIP)["operations"]
+    assert shown == named
+
+
+def test_people_read_its_id_and_reason(rolled_back: Path) -> None:
+    (listed,) = told(rolled_back, "ops", "list")
+    drawn = ckpt("-s", rolled_back, "show", TRIP, "--tree").out
+    assert f"  rollback {listed['op'][:8]}: wrong\\x1b[2J hotel\n" in drawn
+    shown = ckpt("-s", rolled_back, "show", TRIP).out
+    assert f"{listed['op']}  rollback, " in shown
+    (undo,) = [line.split("ckpt ", 1)[1] for line in shown.splitlines() if " undo " in line]
+    assert ckpt(*undo.split(), "--yes").code == 0
+    assert ckpt("-s", rolled_back, "undo", TRIP).code == 3
+
+
+def test_the_screen_names_it(rolled_back: Path) -> None:
+    (listed,) = told(rolled_back, "ops", "list")
+
+    async def look(seat: Seat) -> None:
+        seat.main.go_to(TRIP)
+        await seat.rest()
+        assert seat.sees(f"rollback {listed['op'][:8]}: wrong")
+
+    sit(rolled_back, look, size=(120, 60))
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_without_its_log_the_metadata_tells_the_reason(
+    rolled_back: Path, *, is_folder: bool
+) -> None:
+    log = Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "operations" / "log.ndjson"
+    log.write_bytes(b'{"ckpt_operation": 1\n\xff\x00\n[]\n')
+    if is_folder:
+        log.unlink()
+        log.mkdir()
+    shown = told(rolled_back, "show", "--long", TRIP)
+    assert "operations" not in shown
+    assert "operation" not in told(rolled_back, "history", TRIP)[0]
+    drawn = ckpt("-s", rolled_back, "show", TRIP, "--tree").out
+    assert "  reason: wrong\\x1b[2J hotel\n" in drawn
+
+
+def test_a_redacted_answer_has_no_reason(rolled_back: Path) -> None:
+    (listed,) = told(rolled_back, "ops", "list")
+    for words in (
+        *(f"show {TRIP} --tree", f"show --long {TRIP}", f"history {TRIP}"),
+        *("ops list", f"ops show {listed['op']}"),
+    ):
+        for form in ("table", "json"):
+            answer = ckpt("-s", rolled_back, "--redact", *words.split(), "-o", form)
+            assert (answer.code, "wrong" in answer.out) == (0, False), (words, form)
+    assert "wrong" not in ckpt("--redact", "ops", "list", "-o", "json").out
+    assert ckpt("-s", rolled_back, "--redact", "history", TRIP, "-o", "json").json[0]["operation"]
+
+
+def test_a_copy_in_a_thread_is_named_there_alone(sample: Path) -> None:
+    told(sample, "copy", TRIP, "--at", "~2", "--as", "other", "--yes", "--reason", "to try")
+    (shown,) = told(sample, "show", "--long", "other")["operations"]
+    assert (shown["action"], shown["reason"]) == ("copy", "to try")
+    assert not any("operation" in one for one in told(sample, "history", TRIP))
+    assert any("operation" in one for one in told(sample, "history", "other"))

@@ -2,144 +2,107 @@
 
 import json
 import shutil
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from ckpt_cli.app import root
 from ckpt_cli.lazy import command_text
+from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
 from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill, stored
 from tests.kit.savers.deerflow import memory, save
 
 TRIP, REFUND = "trip-to-kyoto", "refund-4711"
+BOTH = f"{TRIP} {REFUND}"
 
 
-@dataclass(frozen=True)
-class Case:
-    """A command line, and what it records."""
+class Case(NamedTuple):
+    """A command line, which gets `--yes`, and what it records."""
 
     words: str
-    action: str
-    threads: tuple[str, ...] = ()
+    threads: str = ""
+    """Those that it names; as many items are changed."""
+    action: str = ""
+    """What it is recorded as; by default as the name of the case."""
     before: tuple[str, ...] = ()
     """Command lines that are run first."""
-    number: int | None = None
-    """The number of changed items; None for that of the threads."""
+    number: int = 0
+    """The number of changed items of memory."""
     why_not: str = ""
     """Why it cannot be undone."""
     changes: str = "store.db"
     """The store that is changed."""
-    more: dict[str, Any] = field(default_factory=dict)
 
 
-ROLLBACK = f"rollback {TRIP} --steps 2 --yes"
-PLAN = f"rollback {TRIP} --steps 2 --plan-out plan"
+ROLLBACK = f"rollback {TRIP} --steps 2"
+DELETE = "threads delete {} --archive archive"
+FORGET = "memory delete --match t* --archive archive"
+COPY = "copy {} --to other.db"
+NO_ARCHIVE = "no archive was made"
 CASES = {
-    "rollback": Case(ROLLBACK, "rollback", (TRIP,)),
-    "fork": Case(f"fork {TRIP} head~2 --yes", "fork", (TRIP,)),
-    "undo": Case(f"undo {TRIP} --yes", "undo", (TRIP,), before=(ROLLBACK,)),
-    "redo": Case("redo --yes", "redo", (TRIP,), before=(ROLLBACK, "undo --yes")),
-    "apply": Case("apply plan --yes", "rollback", (TRIP,), before=(PLAN,)),
-    "migrate": Case(f"migrate {TRIP} --rename-channel hotel=inn --yes", "migrate", (TRIP,)),
-    "repair messages": Case(f"repair messages {UNANSWERED} --yes", "repair", (UNANSWERED,)),
-    "repair values": Case(f"repair values {DAMAGED} --yes", "repair", (DAMAGED,)),
-    "repair writes": Case("repair writes --match stale-* --yes", "repair", STALE),
-    "replay": Case(f"replay {DAMAGED} --repair --yes", "repair", (DAMAGED,)),
-    "purge": Case(f"purge --match {TRIP} --keep-last 2 --archive archive --yes", "purge", (TRIP,)),
-    "gc": Case("gc --scope all --archive archive --yes", "gc", (ORPHANED,)),
-    "threads delete": Case(
-        f"threads delete {TRIP} {REFUND} --archive archive --yes", "threads delete", (TRIP, REFUND)
-    ),
-    "import": Case(
-        "import archive --yes",
-        "import",
-        (TRIP,),
-        before=(f"threads delete {TRIP} --archive archive --yes",),
-    ),
-    "copy": Case(
-        f"copy {TRIP} {REFUND} --to other.db --create --yes",
-        "copy",
-        (TRIP, REFUND),
-        changes="other.db",
-    ),
+    "rollback": Case(ROLLBACK, TRIP),
+    "fork": Case(f"fork {TRIP} head~2", TRIP),
+    "undo": Case(f"undo {TRIP}", TRIP, before=(ROLLBACK,)),
+    "redo": Case("redo", TRIP, before=(ROLLBACK, "undo")),
+    "apply": Case("apply plan", TRIP, "rollback", before=(f"{ROLLBACK} --plan-out plan",)),
+    "migrate": Case(f"migrate {TRIP} --rename-channel hotel=inn", TRIP),
+    "repair messages": Case(f"repair messages {UNANSWERED}", UNANSWERED, "repair"),
+    "repair values": Case(f"repair values {DAMAGED}", DAMAGED, "repair"),
+    "repair writes": Case("repair writes --match stale-*", " ".join(STALE), "repair"),
+    "replay": Case(f"replay {DAMAGED} --repair", DAMAGED, "repair"),
+    "purge": Case(f"purge --match {TRIP} --keep-last 2 --archive archive", TRIP),
+    "gc": Case("gc --scope all --archive archive", ORPHANED),
+    "threads delete": Case(DELETE.format(BOTH), BOTH),
+    "import": Case("import archive", TRIP, before=(DELETE.format(TRIP),)),
+    "copy": Case(f"{COPY} --create".format(BOTH), BOTH, changes="other.db"),
     "rekey": Case(
-        f"rekey {REFUND} --encrypt --new-key-file new.key --yes",
-        "rekey",
-        (REFUND,),
+        f"rekey {REFUND} --encrypt --new-key-file new.key",
+        REFUND,
         why_not="rekey again with the former key",
     ),
-    "erase": Case(
-        f"erase {REFUND} --yes", "erase", number=1, why_not="an erasure cannot be undone"
-    ),
-    "memory delete": Case(
-        "memory delete --match t* --archive archive --yes", "memory delete", number=2
-    ),
+    "erase": Case(f"erase {REFUND}", number=1, why_not="an erasure cannot be undone"),
+    "memory delete": Case(FORGET, number=2),
     "memory edit": Case(
         "-s memory.json memory edit fact_a1b2c3d4 --set category=goal --write",
-        "memory edit",
         number=1,
         changes="memory.json",
     ),
-    "memory import": Case(
-        "memory import archive/BUNDLE --yes",
-        "memory import",
-        before=("memory delete --match t* --archive archive --yes",),
-        number=2,
-    ),
-    "memory copy": Case(
-        "memory copy --to other.db --create --yes", "memory copy", number=3, changes="other.db"
-    ),
+    "memory import": Case("memory import archive/BUNDLE", before=(FORGET,), number=2),
+    "memory copy": Case("memory copy --to other.db --create", number=3, changes="other.db"),
 }
 OTHERS = {
-    "a copy of a checkpoint": Case(
-        f"copy {TRIP}@head~2 --as new --yes --reason ticket-7",
-        "copy",
-        ("new",),
-        more={"reason": "ticket-7"},
-    ),
-    "an edited copy": Case(
-        f"fork {TRIP} head~2 --replace hotel=null --as new --yes", "fork", ("new",)
-    ),
+    "a copy of a checkpoint": Case(f"copy {TRIP}@head~2 --as new", "new", "copy"),
+    "an edited copy": Case(f"fork {TRIP} head~2 --replace hotel=null --as new", "new", "fork"),
     "a purge for good": Case(
-        f"purge --match {TRIP} --include-pending --yes",
-        "purge",
-        (TRIP,),
-        why_not="no archive was made",
+        f"purge --match {TRIP} --include-pending", TRIP, "purge", why_not=NO_ARCHIVE
     ),
     "items removed for good": Case(
-        "memory delete --match t* --yes", "memory delete", number=2, why_not="no archive was made"
+        "memory delete --match t*", "", "memory delete", number=2, why_not=NO_ARCHIVE
     ),
     "an import that is converted": Case(
-        "import archive --to other.db --create --yes",
+        "import archive --to other.db --create",
+        TRIP,
         "import",
-        (TRIP,),
         before=(f"export {TRIP} --to archive",),
         changes="other.db",
     ),
     "a copy of what is new": Case(
-        f"copy {TRIP} {REFUND} --to other.db --yes",
+        COPY.format(BOTH),
+        TRIP,
         "copy",
-        (TRIP,),
-        before=(f"copy {TRIP} {REFUND} --to other.db --create --yes", ROLLBACK),
+        before=(f"{COPY} --create".format(BOTH), ROLLBACK),
         changes="other.db",
     ),
     "a copy by several processes": Case(
-        f"copy {TRIP} {REFUND} --to other.db --create --jobs 2 --yes",
-        "copy",
-        (TRIP, REFUND),
-        changes="other.db",
+        f"{COPY} --create --jobs 2".format(BOTH), BOTH, "copy", changes="other.db"
     ),
     "a copy that replaces": Case(
-        f"copy {TRIP} --to other.db --replace --yes",
+        f"{COPY} --replace".format(TRIP),
+        TRIP,
         "copy",
-        (TRIP,),
-        before=(
-            f"copy {TRIP} --to other.db --create --yes",
-            f"-s other.db rollback {TRIP} --steps 3 --yes",
-        ),
+        before=(f"{COPY} --create".format(TRIP), f"-s other.db rollback {TRIP} --steps 3"),
         why_not="what it replaced was not kept",
         changes="other.db",
     ),
@@ -176,11 +139,12 @@ def folder(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def run(words: str, folder: Path) -> None:
-    given = words.split()
-    if given[-2:-1] and given[-2].endswith("BUNDLE"):
-        given[-2] = str(next((folder / "archive").glob("memory-*")))
-    store = () if given[0] == "-s" else ("-s", "store.db")
-    done = ckpt(*store, *given)
+    if words.endswith("BUNDLE"):
+        (bundle,) = (folder / "archive").glob("memory-*")
+        words = words.replace("archive/BUNDLE", str(bundle))
+    store = () if words.startswith("-s") else ("-s", "store.db")
+    yes = () if words.endswith("--write") or words.startswith("export") else ("--yes",)
+    done = ckpt(*store, *words.split(), *yes)
     assert done.code == 0, done.err
 
 
@@ -208,11 +172,10 @@ def test_a_change_is_one_operation_that_can_be_taken_back(folder: Path, name: st
     assert contents(path) != first
     one, *others = recorded()
     assert [other["op"] for other in others] == [other["op"] for other in earlier]
-    assert one["action"] == case.action
-    assert sorted(one["threads"]) == sorted(case.threads)
-    assert one["number"] == (len(case.threads) if case.number is None else case.number)
+    assert one["action"] == (case.action or name)
+    assert sorted(one["threads"]) == sorted(case.threads.split())
+    assert one["number"] == (case.number or len(one["threads"]))
     assert (one["undoable"], one["why_not"] or "") == (not case.why_not, case.why_not)
-    assert one.items() >= case.more.items()
     assert Path(one["store"]) == path
     undone = ckpt("-s", path, "undo", one["op"], "--yes")
     if case.why_not:
@@ -226,20 +189,18 @@ def test_a_change_is_one_operation_that_can_be_taken_back(folder: Path, name: st
 URL = "postgresql://ann:S3cret@db.example/agents?sslpassword=S3cret"
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        ["-s", URL, "gc", "--yes"],
-        [f"-qs{URL}", "gc", "--yes"],
-        ["gc", f"--store={URL}", "--yes"],
-        ["copy", "--all", "--to", URL, f"-vqs{URL}"],
-        ["memory", "copy", f"--to={URL}", "--replace"],
-        ["-s", "x", "fork", "t1", "--replace", 'note="S3cret"', "--append=note=S3cret"],
-        ["repair", "messages", "t1", "--content", "S3cret", "--content=S3cret"],
-        ["purge", "--where", "metadata.user = S3cret", "--where=x = S3cret"],
-        ["erase", "--value", "t1:card=S3cret", "--subject=metadata.user = S3cret"],
-        ["memory", "edit", "key", "--set", "content=S3cret"],
-    ],
+    ["-s", URL, "gc", "--yes"],
+    [f"-qs{URL}", "gc", "--yes"],
+    ["gc", f"--store={URL}", "--yes"],
+    ["copy", "--all", "--to", URL, f"-vqs{URL}"],
+    ["memory", "copy", f"--to={URL}", "--replace"],
+    ["-s", "x", "fork", "t1", "--replace", 'note="S3cret"', "--append=note=S3cret"],
+    ["repair", "messages", "t1", "--content", "S3cret", "--content=S3cret"],
+    ["purge", "--where", "metadata.user = S3cret", "--where=x = S3cret"],
+    ["erase", "--value", "t1:card=S3cret", "--subject=metadata.user = S3cret"],
+    ["memory", "edit", "key", "--set", "content=S3cret"],
     ids=lambda words: " ".join(words)[:20],
 )
 def test_no_secret_is_recorded_however_it_was_written(words: list[str]) -> None:

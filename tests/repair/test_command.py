@@ -1,23 +1,43 @@
-"""`ckpt repair messages` as a command: one thread, and many of which some need no repair."""
+"""`ckpt repair messages` and `repair writes`: one thread, and many, of which some need none."""
 
-import sqlite3
+import json
+import signal
 from collections.abc import Iterator
-from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
+from langgraph.types import Command, interrupt
 
-from tests.kit.command import ckpt
+from ckpt_backends.errors import Refused
+from ckpt_backends.model import NULL_TASK_ID
+from ckpt_backends.registry import open_store
+from ckpt_cli.apply import changes
+from ckpt_cli.apply.changes import Work
+from ckpt_cli.plans.proposal import Proposal
+from ckpt_cli.plans.repair import plan_write_repair
+from ckpt_cli.reading.thread import ThreadReader
+from tests.kit.agents.small import Log, beside, chain, saver_of
+from tests.kit.agents.two_questions import CONFIG, Two, asked
+from tests.kit.command import CommandResult, apply_change, ckpt
+from tests.kit.rows import rows_of
 
 BROKEN = ("left", "right")
+STALE = ("a", "b", "c")
 
 
 def config(thread_id: str) -> Any:
     return {"configurable": {"thread_id": thread_id}}
+
+
+@pytest.fixture
+def saver(path: Path) -> Iterator[SqliteSaver]:
+    with saver_of(path) as found:
+        yield found
 
 
 def conversation(*, is_broken: bool) -> list[AnyMessage]:
@@ -37,22 +57,14 @@ def conversation(*, is_broken: bool) -> list[AnyMessage]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "talks.db"
-
-
-@pytest.fixture
-def graph(path: Path) -> Iterator[Any]:
-    """Two threads that a model's API refuses, and a sound one."""
-    builder: Any = StateGraph(MessagesState)
-    builder.add_node("agent", lambda _: {"messages": [AIMessage("done", id="ai-2")]})
-    builder.add_edge(START, "agent")
-    with closing(sqlite3.connect(path, check_same_thread=False)) as db:
-        graph = builder.compile(checkpointer=SqliteSaver(db))
-        for name in (*BROKEN, "sound"):
-            messages = conversation(is_broken=name in BROKEN)
-            graph.update_state(config(name), {"messages": messages}, as_node="agent")
-        yield graph
+def talks(saver: SqliteSaver) -> Any:
+    """The graph of two threads that a model's API refuses, and of a sound one."""
+    nodes = {"agent": lambda _: {"messages": [AIMessage("done", id="ai-2")]}}
+    graph = chain(MessagesState, nodes).compile(checkpointer=saver)
+    for name in (*BROKEN, "sound"):
+        messages = conversation(is_broken=name in BROKEN)
+        graph.update_state(config(name), {"messages": messages}, as_node="agent")
+    return graph
 
 
 def results(graph: Any, thread_id: str) -> dict[str, Any]:
@@ -61,23 +73,22 @@ def results(graph: Any, thread_id: str) -> dict[str, Any]:
     return {one.tool_call_id: one for one in found if isinstance(one, ToolMessage)}
 
 
-def test_a_call_gets_a_result_with_the_content_of_the_user(graph: Any, path: Path) -> None:
+def test_a_call_gets_a_result_with_the_content_of_the_user(talks: Any, path: Path) -> None:
     words = ("-s", path, "repair", "messages", "left", "--content", "stopped")
     shown = ckpt(*words, "--dry-run")
     assert shown.code == 0, shown.err
     assert "mends    'messages': 1 result is added" in shown.out
     done = ckpt(*words, "--yes", "--reason", "a crash", "-o", "json").json
     assert done["action"] == "repair"
-    added = results(graph, "left")["call-book"]
+    added = results(talks, "left")["call-book"]
     assert (added.content, added.status) == ("stopped", "error")
-    assert graph.get_state(config("left")).metadata["reason"] == "a crash"
-    assert [
-        one.type for one in graph.invoke(None, {"configurable": done["configurable"]})["messages"]
-    ] == ["human", "ai", "tool", "tool", "human"]
-    assert ckpt("-s", path, "repair", "messages", "left", "--yes").code == 3
+    assert talks.get_state(config("left")).metadata["reason"] == "a crash"
+    given = {"configurable": done["configurable"]}
+    types = [one.type for one in talks.invoke(None, given)["messages"]]
+    assert types == ["human", "ai", "tool", "tool", "human"]
 
 
-def test_the_answer_ends_with_what_to_resume(graph: Any, path: Path) -> None:
+def test_the_answer_ends_with_what_to_resume(talks: Any, path: Path) -> None:
     tsv = ckpt("-s", path, "repair", "messages", "--all", "--dry-run", "-o", "tsv")
     assert tsv.out.splitlines()[0].split("\t")[:3] == ["thread_id", "state", "next"]
     table = ckpt("-s", path, "repair", "messages", "--match", "*t", "--yes", "-o", "table")
@@ -88,10 +99,10 @@ def test_the_answer_ends_with_what_to_resume(graph: Any, path: Path) -> None:
 
 
 def test_a_call_that_may_get_its_result_is_refused_alone_and_left_out_of_many(
-    graph: Any, path: Path
+    talks: Any, path: Path
 ) -> None:
     waiting = {"messages": conversation(is_broken=True)[:2]}
-    graph.update_state(config("waiting"), waiting, as_node="agent")
+    talks.update_state(config("waiting"), waiting, as_node="agent")
     alone = ckpt("-s", path, "repair", "messages", "waiting", "--yes")
     assert (alone.code, "the call of 'search', 'book'" in alone.err) == (5, True)
     answer = ckpt("-s", path, "repair", "messages", "--all", "--yes", "-o", "json")
@@ -99,4 +110,176 @@ def test_a_call_that_may_get_its_result_is_refused_alone_and_left_out_of_many(
     assert {one["thread_id"] for one in answer.json} == set(BROKEN)
     assert all("1 result is added" in one["mends"][0] for one in answer.json)
     for name in (*BROKEN, "sound"):
-        assert set(results(graph, name)) == {"call-search", "call-book"}
+        assert set(results(talks, name)) == {"call-search", "call-book"}
+
+
+@pytest.fixture
+def two(saver: SqliteSaver) -> Two:
+    """Three threads with a used answer, and one with an open question."""
+    two = Two(saver)
+    for one in STALE:
+        two.make_stale(config(one))
+    two.graph.invoke({"log": []}, config("sound"))
+    return two
+
+
+def repair(path: Path, *words: str) -> CommandResult:
+    return ckpt("-s", path, "repair", "writes", "-o", "ndjson", *words)
+
+
+def found(answer: CommandResult) -> dict[str, dict[str, Any]]:
+    """Return the records by thread."""
+    return {one["thread_id"]: one for one in map(json.loads, answer.out.splitlines())}
+
+
+def test_all_threads_that_need_it_are_repaired(two: Two, path: Path) -> None:
+    before = rows_of(path)
+    shown = found(repair(path, "--all", "--dry-run"))
+    assert {name: one["state"] for name, one in shown.items()} == dict.fromkeys(STALE, "planned")
+    assert rows_of(path) == before
+    answer = repair(path, "--all", "--yes")
+    assert answer.code == 0
+    done = found(answer)
+    assert {name: one["state"] for name, one in done.items()} == dict.fromkeys(STALE, "repaired")
+    assert done["a"]["next"] == ["ask"]
+    assert "changes" not in done["a"]
+    for name in STALE:
+        given = {"configurable": done[name]["configurable"]}
+        assert asked(two.graph.invoke(None, given)) == ["second?"]
+    again = repair(path, "--all", "--yes")
+    assert (again.code, again.out) == (0, "")
+    assert "nothing to repair" in again.err
+
+
+def test_words_choose_threads_or_are_refused(two: Two, path: Path) -> None:
+    where = ("--where", "status = interrupted and not thread = c")
+    for words in (("--match", "[ab]"), where, ("a", "b", "sound")):
+        assert set(found(repair(path, *words, "--dry-run"))) == {"a", "b"}
+    before = rows_of(path)
+    for line in ("", "a --all", "a --match *", "--all --match *", "--at ~1", "a a@~0 b"):
+        refused = repair(path, *line.split(), "--yes")
+        assert (refused.code, rows_of(path)) == (2, before)
+    assert "thread 'a' is named with different checkpoints" in refused.err
+
+
+def test_an_interrupt_finishes_the_thread_in_hand(
+    two: Two, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Work.carry_out
+
+    def interrupted(self: Work, some: list[Proposal]) -> Any:
+        if any(one.step for one in some):
+            signal.raise_signal(signal.SIGINT)
+        return plain(self, some)
+
+    monkeypatch.setattr(Work, "carry_out", interrupted)
+    monkeypatch.setattr(changes, "_PROPOSALS", 1)
+    before = rows_of(path)
+    answer = repair(path, "--all", "--yes")
+    assert answer.code == 130
+    assert [one["state"] for one in found(answer).values()] == ["repaired"]
+    added = {row[2:4] for row in rows_of(path) - before if row[0] == "checkpoints"}
+    assert len(added) == 1
+
+
+def test_the_second_question_is_asked_again(saver: SqliteSaver, path: Path) -> None:
+    two = Two(saver)
+    two.make_stale()
+    before = rows_of(path)
+    shown = ckpt("-s", path, "repair", "writes", "t", "--dry-run", "-o", "json").json
+    assert rows_of(path) == before
+    assert (shown["action"], shown["next"], shown["again"]) == ("repair", ["ask"], [])
+    assert "the result of pay is kept" in shown["notes"]
+    earlier = ckpt("-s", path, "repair", "writes", "t@~1", "--yes")
+    assert (earlier.code, "not the head" in earlier.err) == (5, True)
+
+    done = ckpt("-s", path, "repair", "writes", "t", "--yes", "--reason", "stale", "-o", "json")
+    assert done.code == 0, done.err
+    config = {"configurable": done.json["configurable"]}
+    assert asked(two.graph.invoke(None, config)) == ["second?"]
+    assert two.graph.get_state(CONFIG).metadata["reason"] == "stale"
+    assert two.graph.invoke(Command(resume="no"), config)["log"] == ["yes and no", "paid"]
+    assert two.ran == ["ask", "ask"]
+
+
+def test_a_subgraph_asks_again_from_its_first_question(saver: SqliteSaver, path: Path) -> None:
+    two = Two(saver, is_nested=True)
+    two.make_stale()
+    done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json")
+    assert done.code == 0, done.err
+    assert asked(two.graph.invoke(None, {"configurable": done.json["configurable"]})) == ["first?"]
+    assert two.ran == ["ask"]
+
+
+def test_an_answer_that_nobody_asked_for_is_dropped_after_a_while(
+    saver: SqliteSaver, path: Path
+) -> None:
+    """The agent was stopped before any task could take the answer."""
+    builder = chain(Log, {"ask": lambda _: {"log": [interrupt("first?")]}})
+    stopped = builder.compile(checkpointer=saver, interrupt_before=["ask"])
+    stopped.invoke({"log": []}, CONFIG)
+    head = stopped.get_state(CONFIG).config
+    saver.put_writes(head, [("__resume__", "yes")], NULL_TASK_ID)
+    graph = builder.compile(checkpointer=saver)
+    with open_store(str(path)) as store:
+        now = datetime.now(UTC)
+        with pytest.raises(Refused, match="may be about to use"):
+            plan_write_repair(ThreadReader(store, "t"), store, None, now)
+        later = now + timedelta(minutes=2)
+        plan = plan_write_repair(ThreadReader(store, "t"), store, None, later)
+    apply_change(str(path), plan.change)
+    assert asked(graph.invoke(None, {"configurable": plan.configurable})) == ["first?"]
+
+
+class Form:
+    """A node that fails with the answer it gets, beside one that has finished."""
+
+    def __init__(self, saver: Any, *, is_nested: bool = False) -> None:
+        self.ran: list[str] = []
+        age = chain(Log, {"age": self._age}).compile() if is_nested else self._age
+        self.graph = beside(Log, {"age": age, "pay": self._pay}).compile(checkpointer=saver)
+
+    def _age(self, _: Log) -> dict[str, Any]:
+        self.ran.append("age")
+        return {"log": [f"{int(interrupt('age?'))} years"]}
+
+    def _pay(self, _: Log) -> dict[str, Any]:
+        self.ran.append("pay")
+        return {"log": ["paid"]}
+
+    def answer(self, text: str) -> Any:
+        try:
+            return self.graph.invoke(Command(resume=text), CONFIG)
+        except ValueError as error:
+            return str(error)
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
+    saver: SqliteSaver, path: Path, *, is_nested: bool
+) -> None:
+    form = Form(saver, is_nested=is_nested)
+    form.graph.invoke({"log": []}, CONFIG)
+    assert "forty" in form.answer("forty")
+    assert "forty" in form.answer("40")  # the first answer is used again
+    node = "age > age" if is_nested else "age"
+    resume = ckpt("-s", path, "show", "t", "-o", "json").json["resume"]
+    assert (resume["runs"], resume["applies"], resume["asks"]) == ([node], ["pay"], [])
+    assert (resume["answered"], resume["stored_answer"]) == ([node], "unused")
+    assert resume["call"] == "graph.invoke(None, config)"
+    assert ckpt("-s", path, "interrupts", "-o", "json").json == []
+    (row,) = ckpt("-s", path, "threads", "list", "-o", "json").json
+    assert row["conditions"] == ["error"]
+    shown = ckpt("-s", path, "show", "t").out
+    assert f"gives {node} the same answer again" in shown
+    assert "the answer that was given last is stored, too, but no question gets it" in shown
+    assert "repair writes t" in shown
+    # Of many threads, none is asked again: the failure may have another cause.
+    assert "nothing to repair" in ckpt("-s", path, "repair", "writes", "--all", "--yes").err
+    done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json")
+    assert done.code == 0, done.err
+    form.ran.clear()
+    config = {"configurable": done.json["configurable"]}
+    assert asked(form.graph.invoke(None, config)) == ["age?"]
+    assert form.ran == ["age"]  # the result of `pay` is kept
+    assert "40 years" in form.answer("40")["log"]

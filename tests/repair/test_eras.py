@@ -1,7 +1,5 @@
 """The messages of older releases and of LangGraph.js are repaired in their own form."""
 
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.calling import check_pairs
 from tests.kit.command import FIXTURES, apply_change, ckpt, copy_store, eras
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.rows import rows_of
+from tests.kit.rows import change, rows_of
 
 BY_DEFAULT = {"lg-0.2.14-json", "js-1.7.3"}
 """JSON with `lc` envelopes of Python and of JavaScript; the other forms are tested elsewhere."""
@@ -62,19 +60,11 @@ def lose_result(path: Path) -> int:
         return list_of(left, TypedBytes(items[0].type, stored)).data
 
     body = set_keys(head.body, {"channel_values": {"messages": without}})
-    with closing(sqlite3.connect(path)) as connection:
-        stored = body.data if isinstance(_cell(connection), bytes) else body.data.decode()
-        key = head.key.thread_id, head.key.checkpoint_id
-        connection.execute(
-            "UPDATE checkpoints SET checkpoint = ? WHERE thread_id = ? AND checkpoint_id = ?",
-            [stored, *key],
-        )
-        connection.commit()
+    ((kind,),) = change(path, "SELECT typeof(checkpoint) FROM checkpoints LIMIT 1")
+    stored = body.data if kind == "blob" else body.data.decode()
+    statement = "UPDATE checkpoints SET checkpoint = ? WHERE thread_id = ? AND checkpoint_id = ?"
+    change(path, statement, stored, head.key.thread_id, head.key.checkpoint_id)
     return index
-
-
-def _cell(connection: sqlite3.Connection) -> object:
-    return connection.execute("SELECT checkpoint FROM checkpoints LIMIT 1").fetchone()[0]
 
 
 def repair(path: Path, thread_id: str) -> None:

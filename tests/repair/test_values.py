@@ -13,9 +13,10 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from tests.kit.command import ckpt
 from tests.kit.planting.steps import THREAD, Rows, graph, make_store
-from tests.kit.rows import rows_of
+from tests.kit.rows import change, rows_of
 
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
+OF_THE_HEAD = "checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
 CHANNELS = ("messages", "log", "total", "facts", "tags", "mood")
 
 
@@ -23,8 +24,7 @@ CHANNELS = ("messages", "log", "total", "facts", "tags", "mood")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("values") / "store.db"
     make_store(path)
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA journal_mode = DELETE")
+    change(path, "PRAGMA journal_mode = DELETE")
     return path.read_bytes()
 
 
@@ -50,13 +50,10 @@ def damage(path: Path, change: Callable[[dict[str, Any]], Any], before: int = 0)
 def spoil(path: Path, old: bytes, new: bytes) -> None:
     """Change bytes in the body of the head."""
     assert len(old) == len(new)
-    with closing(sqlite3.connect(path)) as db, db:
-        head, data = db.execute(
-            "SELECT checkpoint_id, checkpoint FROM checkpoints ORDER BY 1 DESC LIMIT 1"
-        ).fetchone()
-        assert old in data
-        changed = [data.replace(old, new), head]
-        db.execute("UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?", changed)
+    ((data,),) = change(path, f"SELECT checkpoint FROM checkpoints WHERE {OF_THE_HEAD}")
+    assert old in data
+    statement = f"UPDATE checkpoints SET checkpoint = ? WHERE {OF_THE_HEAD}"
+    change(path, statement, data.replace(old, new))
 
 
 def repair(path: Path, *more: str) -> Any:
@@ -84,9 +81,8 @@ def test_a_missing_value_of_the_head_is_restored_and_taken_back(path: Path, chan
 @pytest.mark.parametrize("before", [0, 2])
 def test_a_message_that_cannot_be_decoded_is_replaced(path: Path, before: int) -> None:
     """At the step that wrote it, or at a later one."""
-    with closing(sqlite3.connect(path)) as db, db:
-        last = "(SELECT checkpoint_id FROM checkpoints ORDER BY 1 DESC LIMIT ?)"
-        db.execute(f"DELETE FROM checkpoints WHERE checkpoint_id IN {last}", [before])
+    for _ in range(before):
+        change(path, f"DELETE FROM checkpoints WHERE {OF_THE_HEAD}")
     expected = values(path)
     spoil(path, b"langchain_core.messages.ai", b"langchain_core.message\xff.ai")
     done = repair(path, "--yes")
@@ -120,19 +116,14 @@ def test_an_older_checkpoint_is_left_alone(path: Path, channel: str) -> None:
 
 
 def test_a_body_that_cannot_be_decoded_is_refused(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as db, db:
-        head = "(SELECT max(checkpoint_id) FROM checkpoints)"
-        db.execute(
-            f"UPDATE checkpoints SET checkpoint = substr(checkpoint, 1, 99)"
-            f" WHERE checkpoint_id = {head}"
-        )
+    cut = "UPDATE checkpoints SET checkpoint = substr(checkpoint, 1, 99)"
+    change(path, f"{cut} WHERE {OF_THE_HEAD}")
     answer = ckpt("-s", path, "repair", "values", THREAD, "--yes")
     assert answer.code == 5
     assert f"`ckpt -s {path} rollback {THREAD} '~1'`" in answer.err
 
 
 def test_it_is_refused_where_no_write_is_stored(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("DELETE FROM writes WHERE channel = 'log'")
+    change(path, "DELETE FROM writes WHERE channel = 'log'")
     damage(path, lambda stored: stored.pop("log"))
     assert repair(path, "--yes").code == 5

@@ -48,12 +48,20 @@ def _run_child(
 ) -> None:
     calls = 0
     has_begun = since is None
+    ours: dict[str, bool] = {}
 
     def count(frame: FrameType, event: str, _: Any) -> None:
         nonlocal calls, has_begun
-        has_begun = has_begun or frame.f_code.co_name == since
-        is_ours = frame.f_code.co_filename.startswith(_OURS)
-        if has_begun and is_ours and event in {"call", "c_call"}:
+        if event not in {"call", "c_call"}:
+            return
+        code = frame.f_code
+        has_begun = has_begun or code.co_name == since
+        if not has_begun:
+            return
+        name = code.co_filename
+        if name not in ours:
+            ours[name] = name.startswith(_OURS)
+        if ours[name]:
             calls += 1
             if calls == last:
                 os.kill(os.getpid(), signal.SIGKILL)
