@@ -289,7 +289,6 @@ def _remove(
     """
     if others := plan.header.options.keys() - _REMOVAL_OPTIONS:
         raise damaged(plan.path, f"a plan of a removal has no option '{min(others)}'")
-    plan.header.check_layout(plan.path, session.store.describe().layout)
     again = "run the same command again"
     run = RemovalRun(
         session,
@@ -301,6 +300,8 @@ def _remove(
     session.review = PlanReview(plan.header)
     if not skip_changed:
         check_unmoved(session.store, found.threads())
+    # After the threads: a store that lost all of them may look like one of another layout.
+    plan.header.check_layout(plan.path, session.store.describe().layout)
     report = run.carry_out_plan(found, receipt=plan.header.action == "threads delete")
     if report.skipped and not skip_changed:
         named = ", ".join(report.skipped)

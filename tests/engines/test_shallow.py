@@ -5,6 +5,7 @@ gone: the official saver reads it as empty, and no command invents a value.
 """
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -104,3 +105,15 @@ def test_without_history_no_run_is_said_to_have_reached_its_limit(place: Harness
         reader = ThreadReader(store, thread)
         why = why_of(reader, reader.moment("", str(thread.head)), LATER)
     assert (why and why.code) == "killed"
+
+
+@pytest.mark.parametrize("place", ["redis-shallow"], indirect=True)
+def test_a_plan_that_removed_the_last_thread_is_not_carried_out_again(
+    store: str, tmp_path: Path
+) -> None:
+    """Without a thread, the database looks like one of another layout."""
+    plan = tmp_path / "plan"
+    words = ["threads", "delete", "trip", "--archive", tmp_path / "archive"]
+    assert ckpt("-s", store, *words, "--plan-out", plan).code == 0
+    assert ckpt("-s", store, "apply", plan, "--yes").code == 0
+    assert ckpt("-s", store, "apply", plan, "--yes").code == 6
