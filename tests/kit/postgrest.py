@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread, local
+from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 from psycopg import sql
+from psycopg_pool import ConnectionPool
 
 _ROOT = "/rest/v1/"
 _OPERATORS = {"eq": "=", "lt": "<", "cs": "@>"}
@@ -47,7 +48,8 @@ class Handler(BaseHTTPRequestHandler):
         table = sql.Identifier(parts.path.removeprefix(_ROOT))
         try:
             query, values = make(table, given, body.decode(), prefer)
-            (rows,) = self.server.connection().execute(query, values).fetchone()
+            with self.server.pool.connection() as connection:
+                (rows,) = connection.execute(query, values).fetchone()
             status, text = 201 if self.command == "POST" else 200, rows
         except psycopg.Error as error:
             code, said = error.sqlstate or "", error.diag.message_primary or str(error)
@@ -69,12 +71,14 @@ class RestServer(ThreadingHTTPServer):
 
     def __init__(self, database: str) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self._database, self._own = database, local()
+        # Clients that are never closed keep no connection of the database.
+        self.pool: Any = ConnectionPool(
+            database, min_size=1, max_size=8, kwargs={"autocommit": True}, open=True
+        )
 
-    def connection(self) -> Any:
-        if not hasattr(self._own, "connection"):
-            self._own.connection = psycopg.connect(self._database, autocommit=True)
-        return self._own.connection
+    def server_close(self) -> None:
+        super().server_close()
+        self.pool.close()
 
 
 def _as_json(query: sql.Composable) -> sql.Composed:
