@@ -113,7 +113,7 @@ def test_a_plan_that_removed_the_last_thread_is_not_carried_out_again(
 ) -> None:
     """Without a thread, the database looks like one of another layout."""
     plan = tmp_path / "plan"
-    words = ["threads", "delete", "trip", "--archive", tmp_path / "archive"]
+    words = ["threads", "delete", "trip", "--archive", str(tmp_path / "archive")]
     assert ckpt("-s", store, *words, "--plan-out", plan).code == 0
     assert ckpt("-s", store, "apply", plan, "--yes").code == 0
     assert ckpt("-s", store, "apply", plan, "--yes").code == 6
