@@ -87,6 +87,6 @@ class AgentCoreSnapshotHarness(AgentCoreHarness):
     name: ClassVar[str] = "agentcore on snapshots"
     only_scenarios: ClassVar[frozenset[str] | None] = frozenset(
         {"linear", "interrupt-nested", "fork-update", "subgraph-stateful", "chat", "subgraph"}
-        | {"error", "breakpoint-before", "root-messages", "fork-chat"}
+        | {"error", "breakpoint-before", "chat-edited", "fork-chat"}
     )
     checkpoint_format: ClassVar[str] = "snapshot"
