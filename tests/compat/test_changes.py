@@ -16,16 +16,12 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, tool
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.func import entrypoint, task
 from langgraph.types import Command, interrupt
 from langgraph.types import interrupt as asks
 from pydantic import BaseModel, Field, create_model
 
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.filling import quiet
-from ckpt_backends.testing.official import RecordingRun
-from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.compat import judged_threads
 from tests.kit.agents.edges import (
@@ -42,7 +38,6 @@ from tests.kit.agents.edges import (
 )
 from tests.kit.agents.small import Log, running
 from tests.kit.cases import cases
-from tests.kit.official import TELLING
 from tests.kit.probing import described, judged, resumed, stopped
 
 CHAINS: list[tuple[str, Any, str, list[str] | None]] = [
@@ -254,16 +249,6 @@ def test_a_question_that_a_helper_asks(tmp_path: Path, node: Any, alone: str) ->
     assert judged(path, graph(CHAIN, asks=""), old).verdict in {"loses", "cannot tell"}
 
 
-@pytest.mark.parametrize("name", sorted(TELLING))
-def test_the_same_graph_is_silent(tmp_path: Path, name: str) -> None:
-    one, path = SCENARIOS[name], tmp_path / "s.db"
-    with quiet(), SqliteSaver.from_conn_string(str(path)) as saver:
-        same = one.build(saver)
-        one.drive(RecordingRun(same, one.thread_config(), {"durability": "sync"}))
-    assert judged(path, same, same).verdict == "ok"
-    assert judged(path, same).verdict in {"ok", "cannot tell"}
-
-
 def test_a_new_node_that_the_thread_has_passed(tmp_path: Path) -> None:
     class Keyed(Log):
         key: str
@@ -324,7 +309,6 @@ def test_questions_are_matched_by_their_order(
 
 
 def checked(kind: Any, **more: Any) -> Any:
-    """A graph whose state is a model with a key `k` of this kind."""
     log: Any = (Annotated[list[str], operator.add], [])
     return graph(CHAIN, schema=create_model("State", log=log, k=kind, **more))
 

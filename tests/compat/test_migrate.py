@@ -1,6 +1,7 @@
 """Migrated threads end in the new graph as the same threads end in the old one."""
 
 import operator
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,14 +15,18 @@ from langgraph.graph import END, StateGraph
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
+from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from tests.kit.agents.edges import BESIDE, CHAIN, REPLAYED, graph, keyed, merged, nested, sends
-from tests.kit.command import ckpt
+from tests.kit.agents.small import running
+from tests.kit.command import FIXTURES, ckpt
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.redis import RedisHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 from tests.kit.probing import CONFIG, written
+from tests.kit.renaming import names_in, renamed
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,6 @@ def compiled(one: Any, saver: Any, stop: Sequence[str] = ()) -> Any:
 
 
 def stopped(harness: Harness, case: Case) -> Harness:
-    """Run a thread of the old graph until it stops."""
     with harness.saver() as saver, suppress(ValueError):
         agent = compiled(case.old, saver, case.stop)
         agent.invoke(dict(case.given), CONFIG, durability="sync")
@@ -225,8 +229,8 @@ def test_a_migrated_thread_ends_as_in_its_own_graph(name: str, tmp_path: Path) -
         check(harness, CASES[name], tmp_path)
 
 
-STORED = {"one of two", "what is sent", "a subgraph that remembers", "two levels", "now deferred"}
-STORED |= {"a join is deferred", "a dict with a reducer", "a key that is rebuilt", "a default"}
+STORED = {"one of two", "what is sent", "a subgraph that remembers", "now deferred"}
+STORED |= {"a dict with a reducer", "a key that is rebuilt", "a default"}
 """What each layout stores in its own form; the others run on servers at night."""
 ELSEWHERE = [
     pytest.param(name, marks=pytest.mark.engines if name in STORED else pytest.mark.nightly)
@@ -241,3 +245,54 @@ def test_a_thread_on_a_server(
 ) -> None:
     with empty_store(kind, request, tmp_path) as harness:
         check(harness, CASES[name], tmp_path)
+
+
+# Earlier releases, and the newest library
+
+THREADS = (
+    *("async-asking", "durability-exit-asking", "fork-update-open", "update-asking", "update-mid"),
+    *("interrupt-nested", "interrupt-subgraph", "interrupt-sends", "interrupt-second", "error"),
+    *("interrupt-one-answered", "interrupt-parallel", "breakpoint-after", "breakpoint-before"),
+    *("breakpoint-subgraph", "error-parallel", "subgraph-error", "odd-names-stopped"),
+)
+
+
+def new(name: str) -> str:
+    return f"new {name}"
+
+
+def end(path: Path, thread: str, graph: Any) -> tuple[str, list[str]]:
+    """The state in which a thread ends with each answer `yes`, and the nodes that ran.
+
+    Those of one step end in any order.
+    """
+    config: Any = {"configurable": {"thread_id": thread}}
+    ran: list[str] = []
+    with quiet(), running(path, graph) as agent:
+        for _ in range(8):
+            state = agent.get_state(config)
+            asked = [one.id for task in state.tasks for one in task.interrupts if not task.result]
+            if not state.next:
+                break
+            given: Any = Command(resume=dict.fromkeys(asked, "yes")) if asked else None
+            try:
+                for one in agent.stream(given, config, stream_mode="updates", subgraphs=True):
+                    ran += one[1]
+            except Exception as error:
+                ran.append(type(error).__name__)
+        values = agent.get_state(config).values
+    return repr(values).replace("new ", ""), sorted(one.removeprefix("new ") for one in ran)
+
+
+@pytest.mark.parametrize("era", ["lg-0.6.11", pytest.param("lg-1.0.10", marks=pytest.mark.engines)])
+@pytest.mark.parametrize("thread", THREADS)
+def test_a_thread_of_an_earlier_release(thread: str, era: str, tmp_path: Path) -> None:
+    kept, path = tmp_path / "kept.db", tmp_path / "s.db"
+    for one in (kept, path):
+        shutil.copyfile(FIXTURES / era / "store.db", one)
+    old = SCENARIOS[thread].build(None).builder
+    file = written(tmp_path / "new.json", renamed(old, new))
+    names = [f"--rename-node={one}={new(one)}" for one in names_in(old)]
+    done = ckpt("-s", path, "migrate", thread, "--to", file, *names, "--yes")
+    assert (done.code, "migrated" in done.out) == (0, True), done.err
+    assert end(path, thread, renamed(old, new)) == end(kept, thread, old)

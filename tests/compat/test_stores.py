@@ -1,15 +1,13 @@
-"""Stores of other engines, languages and releases, and which graph a thread belongs to."""
+"""Stores of other languages and releases, and which graph a thread belongs to."""
 
 import sqlite3
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import interrupt
@@ -22,7 +20,7 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries.compat import JudgedThread, judged_threads
 from tests.kit.agents.edges import fail, graph, say
-from tests.kit.agents.small import Log, chain, running
+from tests.kit.agents.small import Log, chain, running, saver_of
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES
 from tests.kit.probing import described
@@ -58,49 +56,43 @@ def verdicts(url: str, new: Any, old: Any) -> dict[str, str]:
         return {name: str(one.verdict) for name, one in judged(store, new, old).items()}
 
 
-SAVERS: Mapping[str, Callable[[str], AbstractContextManager[Any]]] = {
-    "postgres_url": PostgresSaver.from_conn_string,
-    "redis_stack_url": RedisSaver.from_conn_string,
-}
-
-
-@pytest.mark.parametrize("server", SAVERS)
-def test_other_engines_say_the_same(server: str, request: pytest.FixtureRequest) -> None:
-    url = request.getfixturevalue(server)
-    with SAVERS[server](url) as saver:
-        saver.setup()
+def test_a_thread_of_another_graph_is_told_from_one_that_is_harmed(path: Path) -> None:
+    with saver_of(path) as saver:
         drive(talk().compile(checkpointer=saver), "ask", "done")
         drive(beside().compile(checkpointer=saver), "half")
-    same = {"ask": "ok", "done": "ok"}
+    url, same = str(path), {"ask": "ok", "done": "ok"}
     assert verdicts(url, talk(), talk()) == {**same, "half": "another graph"}
     assert verdicts(url, talk("new"), talk()) == {**same, "ask": "loses", "half": "another graph"}
     assert verdicts(url, beside("new"), beside())["half"] == "loses"
     assert verdicts(url, beside(), beside())["half"] == "ok"
 
 
-def of_era(name: str) -> list[JudgedThread]:
-    """What the graphs of scenarios do to the threads that a release wrote with them."""
-    found: list[JudgedThread] = []
-    with quiet(), open_store(parse_url(str(FIXTURES / name / "store.db"))) as store:
-        for thread in store.threads():
-            if thread.thread_id in SCENARIOS:
-                same = described(SCENARIOS[thread.thread_id].build(InMemorySaver()))
-                found += judged_threads(store, [thread], same, same)
-    assert len(found) > 60
-    return found
+@cache
+def graph_of(scenario: str) -> Any:
+    return described(SCENARIOS[scenario].build(InMemorySaver()))
 
 
 @cases(
     "era verdicts codes",
-    ("lg-0.6.11", {"ok"}, set()),
+    ("lg-1.2.22", {"ok"}, set()),
     ("lg-1.0.10", {"ok"}, set()),
+    ("lg-0.6.11", {"ok"}, set()),
     ("lg-0.2.70", {"ok", "cannot tell"}, {"old-format"}),  # which does not tell what runs
     ("js-1.7.3", {"cannot tell"}, {"javascript"}),
 )
-def test_what_others_wrote_is_judged_as_today_or_refused_with_its_reason(
+def test_what_the_same_graph_wrote_is_harmed_in_nothing_or_refused_with_its_reason(
     era: str, verdicts: set[str], codes: set[str]
 ) -> None:
-    found = of_era(era)
+    found: list[JudgedThread] = []
+    with quiet(), open_store(parse_url(str(FIXTURES / era / "store.db"))) as store:
+        threads = [one for one in store.threads() if one.thread_id in SCENARIOS]
+        # Each call learns anew from all threads what these do not tell.
+        for thread in threads[:: 5 if codes else 1]:
+            same = graph_of(thread.thread_id)
+            found += judged_threads(store, [thread], same, same)
+            (alone,) = judged_threads(store, [thread], same, None)
+            assert alone.verdict in {"ok", "cannot tell"}
+    assert len(threads) > 60
     assert {str(one.verdict) for one in found} == verdicts
     assert {one.code for thread in found for one in thread.findings} == codes
 
@@ -123,8 +115,7 @@ class Watched(WrappedStore):
         return self.inner.checkpoints_at(keys, **options)
 
 
-def test_of_a_done_thread_only_what_changed_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_of_a_done_thread_only_what_changed_is_read(path: Path) -> None:
     with running(path, talk(schema=Open)) as agent:
         for name, value in (("a", 3), ("b", "text"), ("c", 4)):
             agent.invoke({"log": ["x"], "k": value}, {"configurable": {"thread_id": name}})
@@ -139,8 +130,7 @@ def test_of_a_done_thread_only_what_changed_is_read(tmp_path: Path) -> None:
     assert verdicts == {"a": "ok", "b": "changes", "c": "ok"}
 
 
-def test_encrypted_values_cannot_be_told(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_encrypted_values_cannot_be_told(path: Path) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with closing(sqlite3.connect(path, check_same_thread=False)) as db:
         drive(talk().compile(checkpointer=SqliteSaver(db, serde=serde)), "done")
@@ -156,8 +146,7 @@ def stamped(path: Path, agent: Any, mark: str | None = None) -> None:
         ran.invoke({"log": ["ask"]}, config)
 
 
-def test_a_thread_belongs_to_the_graph_that_its_metadata_names(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_a_thread_belongs_to_the_graph_that_its_metadata_names(path: Path) -> None:
     stamped(path, talk())
     stamped(path, talk(), "of another")
     # With its own version for the old one, a thread is judged like any; without it, it is foreign.

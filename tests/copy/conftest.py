@@ -53,5 +53,4 @@ SCENES = (
 
 @pytest.fixture(scope="session")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with threads of different kinds."""
     return sqlite_source(tmp_path_factory.mktemp("scenes") / "agent.db", SCENES)

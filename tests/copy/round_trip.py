@@ -32,7 +32,6 @@ from tests.kit.pairs import creating
 
 
 def run_scenarios(saver: Any, *names: str) -> None:
-    """Make the threads of some scenarios."""
     with quiet():
         for one in map(SCENARIOS.__getitem__, names):
             # Otherwise LangGraph may store a value of the next step, if that runs while it stores.
@@ -41,7 +40,6 @@ def run_scenarios(saver: Any, *names: str) -> None:
 
 
 def sqlite_source(path: Path, names: Iterable[str]) -> Path:
-    """Fill a file with the threads of some scenarios."""
     with SqliteSaver.from_conn_string(str(path)) as saver:
         saver.setup()
         run_scenarios(saver, *names)
@@ -62,12 +60,10 @@ def records_for(
 
 
 def stored_records(store: Store, thread_id: str) -> list[Record]:
-    """The parts of a thread that a store has."""
     return list(records_of_rows(store.describe().layout, store.rows(thread_id)))
 
 
 def receive(url: object, *arrivals: Arrival) -> None:
-    """Add threads to a store."""
     with open_writable(parse_url(str(url))) as writable:
         writable.receive(arrivals)
 
@@ -100,7 +96,6 @@ def copy_all(source: Harness, target: Harness) -> dict[str, str]:
 
 
 def check_told(store: Store, thread_id: str, records: list[Record]) -> None:
-    """Check that parts are what the store tells of a thread."""
     found = {one.key: one for one in records if one.kind is Kind.CHECKPOINT}
     told = list(store.checkpoints(thread_id, body=True, metadata=True))
     assert found.keys() == {one.key for one in told}
@@ -136,13 +131,11 @@ def _held(record: Record) -> str:
 
 
 def check_stored(url: object, thread_id: str, records: Iterable[Record]) -> None:
-    """Check that a store has these parts of a thread, and no others."""
     with open_store(str(url)) as store:
         assert in_order(stored_records(store, thread_id)) == in_order(records)
 
 
 def newest_of(records: Iterable[Record]) -> str:
-    """The newest checkpoint of the root."""
     return max(
         one.key.checkpoint_id
         for one in records
@@ -158,7 +151,6 @@ def half(records: list[Record]) -> tuple[list[Record], list[Record]]:
 
 
 def sum_of(records: Iterable[Record]) -> RecordsSum:
-    """The sum of parts, by which a copy is verified."""
     found = RecordsSum()
     for one in records:
         found.add(one, record_digest(one))

@@ -32,7 +32,6 @@ LONG = 120
 
 @pytest.fixture
 def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
-    """An empty table."""
     with DynamoDbHarness(tmp_path, dynamodb_server) as made:
         yield made
 

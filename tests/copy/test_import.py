@@ -2,11 +2,10 @@
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from ckpt_backends.rows import Cell, Row
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.transfer.copying import RecordsSum
@@ -29,7 +29,6 @@ from tests.kit.command import CommandResult, ckpt
 from tests.kit.differing import difference
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.killing import run_and_kill, seconds_of
 from tests.kit.official import Source, what_follows, what_is_read
 from tests.kit.pairs import PYTHON, Places, Sources, count_alike, creating
 
@@ -38,7 +37,6 @@ FEW = frozenset({"chat", "interrupt-parallel", "subgraph", "fork-update"})
 
 
 def exported(source: Source, folder: Path) -> Path:
-    """Write archives of all threads of a store."""
     done = ckpt("-s", source.harness.url, "export", *source.read, "--to", folder)
     assert done.code == 0, done.err
     return folder
@@ -48,19 +46,17 @@ def imported(archives: Path, harness: Harness, *words: str) -> CommandResult:
     return ckpt("import", archives, "--to", harness.url, "--yes", "-o", "json", *words)
 
 
-ENDS = [
-    ("postgres", "sqlite"),
-    *(
-        pytest.param(*ends, marks=pytest.mark.engines)
-        for one in ("postgres", "mysql", "mongodb", "redis", "langgraph-dev")
-        for ends in (("sqlite", one), (one, "sqlite"))
-        if ends != ("postgres", "sqlite")
-    ),
-]
-
-
-@pytest.mark.in_ci("sqlite-postgres", "sqlite-mongodb")
-@pytest.mark.parametrize(("one", "other"), ENDS)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("postgres", "sqlite"),
+        *(
+            pytest.param("sqlite", one, marks=pytest.mark.nightly)
+            for one in ("postgres", "mysql", "redis", "langgraph-dev")
+        ),
+        pytest.param("sqlite", "mongodb", marks=pytest.mark.engines),
+    ],
+)
 def test_a_fresh_store_of_another_layout_holds_the_same_threads(
     one: str, other: str, sources: Sources, places: Places, tmp_path: Path
 ) -> None:
@@ -86,7 +82,6 @@ def test_a_fresh_store_of_another_layout_holds_the_same_threads(
 
 @pytest.fixture(scope="module")
 def archive(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of a thread of PostgreSQL."""
     source = sources(_KINDS["postgres"], FEW)
     folder = exported(source, tmp_path_factory.mktemp("archives"))
     (found,) = folder.glob("interrupt-parallel-*")
@@ -95,7 +90,6 @@ def archive(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def target(tmp_path: Path) -> str:
-    """A file that is not there yet."""
     return str(tmp_path / "target.db")
 
 
@@ -104,7 +98,6 @@ def restored(path: Path, target: str, *words: str) -> CommandResult:
 
 
 def changed(archive: Path, folder: Path, rows: Any = None, **header: str) -> Path:
-    """Return an archive with another header or other rows."""
     bundle = check_bundle(archive)
     path = folder / "changed.ckpt.gz"
     write_bundle(path, replace(bundle.header, **header), rows or bundle.rows())
@@ -151,7 +144,6 @@ def test_nothing_is_made_for_an_archive_that_is_refused(
 
 
 def spoiled(cell: Cell, place: int, byte: int) -> Cell:
-    """Return a cell with one byte changed, or cut off there."""
     if cell is None or isinstance(cell, int | float) or not cell:
         return byte
     at = place % len(cell)
@@ -213,7 +205,7 @@ def test_damage_in_each_cell_ends_in_a_clear_error(
         done.ends_cleanly(0, 4, 5, 6)
 
     settings(
-        max_examples=40,
+        max_examples=20,
         derandomize=True,
         database=None,
         deadline=None,
@@ -222,8 +214,10 @@ def test_damage_in_each_cell_ends_in_a_clear_error(
 
 
 THREADS = [f"t{number}" for number in range(30)]
-ONE_BY_ONE = {"redis", "valkey"}
+ONE_BY_ONE = ("redis", "valkey")
 """Where each thread is stored for itself. Elsewhere, one transaction adds many small threads."""
+SINCE = "open_writable"
+"""The function after whose first call a copy is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -252,18 +246,12 @@ def stored(target: Harness) -> dict[str, RecordsSum]:
     return found
 
 
-def check_round(source: Harness, target: Harness, dice: Random, longest: float) -> str:
-    """Kill a copy to an empty place, and run it again. Return how far it came.
-
-    It is killed at most `longest` seconds after its start; in some rounds, between two threads.
+def kill_and_finish(source: Harness, target: Harness, call: int) -> int:
+    """Kill a copy to an empty place at a call, and run it again. Return how many threads it had
+    brought.
     """
     words = words_for(source, target)
-    if target.name in ONE_BY_ONE and dice.random() < 0.5:
-        newest = config_of(THREADS[-1])  # which is copied first
-        begun = lambda: target.kept_saver.get_tuple(newest) is not None  # noqa: E731
-        ended = run_and_kill(words, dice, 0, begun)
-    else:
-        ended = run_and_kill(words, dice, longest)
+    kill_at(words, call, SINCE)
     whole = {one: sum_of(records_for(source.url, target.name, one)) for one in THREADS}
     found = stored(target)
     assert found.items() <= whole.items()
@@ -271,11 +259,10 @@ def check_round(source: Harness, target: Harness, dice: Random, longest: float) 
     assert again["verified"]
     assert (again["threads"], again["skipped"]) == (len(THREADS), [])
     assert stored(target) == whole
-    return "ended" if ended else "middle" if 0 < len(found) < len(THREADS) else "killed"
+    return len(found)
 
 
 def words_for(source: Harness, target: Harness) -> list[str | Path]:
-    """Return the command line of a copy to a new place."""
     return ["-s", source.url, "copy", "--all", "--to", target.url, "--yes", *creating(target)]
 
 
@@ -293,31 +280,25 @@ def finished(words: list[str | Path]) -> Any:
         time.sleep(2)
 
 
-def outcomes(name: str, source: Harness, places: Places, rounds: Iterable[Random]) -> set[str]:
-    """Kill copies at random moments of the time that one takes. Return how far they came."""
-    with places(PYTHON[name]) as target:
-        longest = seconds_of(words_for(source, target))
-    found = set()
-    for dice in rounds:
-        with places(PYTHON[name]) as target:
-            outcome = check_round(source, target, dice, longest)
-        if outcome == "ended":  # This one was faster than the first.
-            longest /= 2
-        found.add(outcome)
-    return found
-
-
-@pytest.mark.engines
-def test_a_killed_copy_is_finished_by_the_next_run(source: SqliteHarness, places: Places) -> None:
-    assert {"killed", "middle"} & outcomes("sqlite", source, places, map(Random, range(8)))
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize(
-    "name", ["sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", *sorted(ONE_BY_ONE)]
+    ("name", "at_random"),
+    [
+        pytest.param("sqlite", False, marks=pytest.mark.engines),
+        *(
+            pytest.param(one, True, marks=pytest.mark.nightly)
+            for one in ("sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", *ONE_BY_ONE)
+        ),
+    ],
 )
-def test_many_killed_copies_are_finished(
-    name: str, source: SqliteHarness, places: Places, chance: Chance
+def test_a_killed_copy_is_finished_by_the_next_run(
+    name: str, at_random: bool, source: SqliteHarness, places: Places, chance: Chance
 ) -> None:
-    wanted = {"middle"} if name in ONE_BY_ONE else {"killed", "middle"}
-    assert wanted & outcomes(name, source, places, chance.rounds(at_least=4))
+    with places(PYTHON[name]) as target:
+        calls = calls_of(words_for(source, target), SINCE)
+    rounds = (dice.choice(calls) for dice in chance.rounds(at_least=4))
+    brought = set()
+    for call in rounds if at_random else calls[len(calls) // 4 :: len(calls) // 4]:
+        with places(PYTHON[name]) as target:
+            brought.add(kill_and_finish(source, target, call))
+    assert brought - {len(THREADS)}
+    assert name not in ONE_BY_ONE or brought - {0, len(THREADS)}

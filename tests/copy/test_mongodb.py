@@ -35,7 +35,6 @@ JS = FIXTURES / "js-1.7.3" / "mongodb.bson.gz"
 
 @pytest.fixture
 def place(mongodb_server: Server) -> Iterator[Place]:
-    """A database to copy from."""
     with mongodb_database(mongodb_server) as url:
         found = Place(url)
         yield found
@@ -44,7 +43,6 @@ def place(mongodb_server: Server) -> Iterator[Place]:
 
 @pytest.fixture
 def empty(mongodb_url: str) -> Iterator[Place]:
-    """A database without a store."""
     found = Place(mongodb_url)
     yield found
     found.client.close()
@@ -52,7 +50,6 @@ def empty(mongodb_url: str) -> Iterator[Place]:
 
 @pytest.fixture
 def target(empty: Place) -> Place:
-    """A new store to copy to."""
     create(empty.url)
     return empty
 
@@ -297,7 +294,6 @@ def test_a_large_archive_appears_at_once(
 
 @pytest.fixture
 def given(place: Place) -> list[Record]:
-    """The parts of a thread that `place` has."""
     place.fill("trip")
     return parts(place.url, "trip")
 

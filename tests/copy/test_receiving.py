@@ -103,7 +103,6 @@ FILES = files.NAMES
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with empty files."""
     found = tmp_path / "project" / ".langgraph_api"
     create(found)
     return found

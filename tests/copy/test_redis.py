@@ -54,7 +54,6 @@ ID = "1f1e5ee4-fcba-6c9b-800{}-111938b50809"
 
 @pytest.fixture(scope="module")
 def source() -> Iterator[str]:
-    """A Redis with threads of RedisSaver."""
     with redis_of_its_own(modules=True) as server:
         with RedisSaver.from_conn_string(server.url) as saver:
             saver.setup()
@@ -105,7 +104,6 @@ def contents(url: str) -> dict[bytes, Any]:
 
 
 def listed(url: str) -> set[str]:
-    """The checkpoints that RedisSaver lists."""
     with RedisSaver.from_conn_string(client_url(url)) as saver:
         saver.setup()
         found = [one.config["configurable"] for one in saver.list(None)]
@@ -195,7 +193,6 @@ def test_new_indexes_are_those_of_the_saver(redis_stack_url: str, source: str) -
 
 
 def indexes(url: str) -> dict[bytes, Any]:
-    """The definition and the fields of each search index."""
     with client(client_url(url)) as connected:
         return {
             name: connected.execute_command("FT.INFO", name)[2:8]
@@ -232,7 +229,6 @@ def test_a_cluster_takes_threads_whose_keys_share_a_slot(source: str, cluster_ur
 
 @pytest.fixture
 def rows(redis_url: str) -> list[Row]:
-    """The rows of a thread of langgraph-checkpoint-plainredis."""
     run_scenarios(langgraph_checkpoint_plainredis.RedisSaver(url=redis_url), "chat")
     with open_store(redis_url) as store:
         return list(store.rows("chat"))
@@ -286,14 +282,13 @@ def test_a_field_without_a_place_is_refused() -> None:
 JS_SCENES = ("chat", "interrupt-nested", "interrupt-parallel", "fanout-send", "delta-often")
 
 
-@pytest.fixture
+@pytest.fixture(params=later("redis-js"))
 def javascript(redis_stack_url: str) -> str:
     """A Redis with the indexes of LangGraph.js, and no thread."""
     create_store(parse_url(redis_stack_url), Language.JAVASCRIPT)
     return redis_stack_url
 
 
-@pytest.mark.engines
 def test_documents_are_those_of_langgraph_js_in_their_order(javascript: str) -> None:
     with redis_of_its_own(modules=True) as server:
         restore_javascript_keys(FIXTURES / "js-1.7.3" / "redis.jsonl.gz", server.url)
@@ -340,7 +335,6 @@ def _checkpoint(number: int, values: Any) -> Record:
     return Record.checkpoint(key, None, data, TypedBytes("json", b"{}"))
 
 
-@pytest.mark.engines
 def test_what_redis_cannot_hold_of_langgraph_js_is_refused(javascript: str) -> None:
     one, other = _checkpoint(1, {"a": [1]}), _checkpoint(2, {"a": [2]})
     write = Record.write(one.key, "task", "", 0, "a", TypedBytes("bytes", b"x"))
@@ -362,7 +356,6 @@ def test_what_redis_cannot_hold_of_langgraph_js_is_refused(javascript: str) -> N
         assert len(list(store.checkpoints("t"))) == 1
 
 
-@pytest.mark.engines
 def test_new_indexes_are_those_of_langgraph_js(javascript: str) -> None:
     found = {}
     with redis.Redis.from_url(javascript, protocol=2) as connected:
@@ -382,15 +375,6 @@ def test_new_indexes_are_those_of_langgraph_js(javascript: str) -> None:
     }
     with open_store(javascript) as store:
         assert store.describe().layout == "redis-js"
-
-
-@pytest.mark.engines
-def test_a_thread_of_langgraph_js_without_history_has_records(redis_stack_url: str) -> None:
-    restore_javascript_keys(FIXTURES / "js-1.7.3" / "redis-shallow.jsonl.gz", redis_stack_url)
-    with open_store(redis_stack_url) as store:
-        for one in store.threads():
-            kinds = [record.kind for record in stored_records(store, one.thread_id)]
-            assert Kind.CHECKPOINT in kinds
 
 
 @pytest.mark.engines
@@ -419,19 +403,17 @@ def valkey(
         yield made
 
 
-@pytest.fixture
-def place(valkey: ValkeyHarness) -> ValkeyHarness:
-    """An empty server."""
+@pytest.fixture(params=later("valkey"))
+def place(request: pytest.FixtureRequest) -> ValkeyHarness:
+    valkey: ValkeyHarness = request.getfixturevalue(request.param)
     valkey.client.flushall()
     return valkey
 
 
 def url_of(place: ValkeyHarness) -> str:
-    """The URL of a store that may be empty."""
     return f"{place.url}?layout=valkey"
 
 
-@pytest.mark.engines
 def test_a_copy_is_made_in_an_empty_database_only(scenes: Path, place: ValkeyHarness) -> None:
     words = ("-s", scenes, "copy", THREAD, "--yes", "--to")
     assert ckpt(*words, place.url).code == 4
@@ -445,7 +427,6 @@ def test_a_copy_is_made_in_an_empty_database_only(scenes: Path, place: ValkeyHar
     assert place.client.dbsize() == 1
 
 
-@pytest.mark.engines
 def test_writes_are_in_the_order_of_the_tasks(scenes: Path, place: ValkeyHarness) -> None:
     """The saver stores no paths. So the order in which it returns writes is that of the paths."""
     records = records_for(scenes, "valkey", THREAD)
@@ -461,7 +442,6 @@ def test_writes_are_in_the_order_of_the_tasks(scenes: Path, place: ValkeyHarness
         assert [(one["task_id"], one["idx"]) for one in stored] == some
 
 
-@pytest.mark.engines
 def test_times_to_live_are_kept(scenes: Path, place: ValkeyHarness) -> None:
     ends = round(time.time() + 3600) * 1000
     records = [one._replace(expires_at=ends) for one in records_for(scenes, "valkey", THREAD)]
@@ -475,7 +455,6 @@ def test_times_to_live_are_kept(scenes: Path, place: ValkeyHarness) -> None:
     assert place.client.pttl(f"thread:{START}") == -1
 
 
-@pytest.mark.engines
 def test_what_the_saver_cannot_read_or_finds_in_other_threads_is_refused(
     scenes: Path, place: ValkeyHarness
 ) -> None:
@@ -494,7 +473,6 @@ def test_what_the_saver_cannot_read_or_finds_in_other_threads_is_refused(
         assert place.client.dbsize() == 0
 
 
-@pytest.mark.engines
 def test_a_list_in_another_order_is_refused(scenes: Path, place: ValkeyHarness) -> None:
     """The saver loads another head than those of other layouts would."""
     receive(url_of(place), Arrival(THREAD, records_for(scenes, "valkey", THREAD)))
@@ -508,7 +486,6 @@ def test_a_list_in_another_order_is_refused(scenes: Path, place: ValkeyHarness) 
         stored_records(store, THREAD)
 
 
-@pytest.mark.engines
 def test_an_order_that_another_layout_would_change_is_refused(
     place: ValkeyHarness, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import warnings
 import zlib
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,12 @@ from langgraph.store.sqlite import SqliteStore
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Record
 from ckpt_backends.open_for_writing import create_store
-from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite.journals import bind
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
-from tests.kit.command import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, SAMPLE, ckpt
 from tests.kit.schemas import postgres_schema
 from tests.kit.servers import mysql_connection
 from tests.kit.stores import restore_rows
@@ -98,34 +98,34 @@ def test_new_tables_in_postgresql_are_as_the_saver_sets_them_up(
     official = f"{postgres_url}?options=-csearch_path%3Dofficial"
     with PostgresSaver.from_conn_string(official) as saver:
         saver.setup()
-    url = parse_url(f"{postgres_url}?schema={schema.replace(' ', '%20')}")
-    create_store(url, PYTHON)
-    create_store(url, PYTHON)
+    url = f"{postgres_url}?schema={schema.replace(' ', '%20')}"
+    create_store(parse_url(url), PYTHON)
+    create_store(parse_url(url), PYTHON)
     assert postgres_schema(postgres_url, MIGRATIONS, schema) == postgres_schema(
         postgres_url, MIGRATIONS, "official"
     )
+    assert ckpt("-s", SAMPLE, "copy", "refund-4711", "--to", url, "--yes").code == 0
+    assert ckpt("-s", url, "rollback", "refund-4711", "step:0", "--yes").code == 0
+    assert _ids(url) == ["refund-4711"]
 
 
-def test_new_tables_for_langgraph_js_have_its_migrations_only(postgres_url: str) -> None:
+def test_tables_for_langgraph_js_have_its_migrations_only_and_none_are_made_beside_others(
+    postgres_url: str,
+) -> None:
     create_store(parse_url(postgres_url), JAVASCRIPT)
     ours = postgres_schema(postgres_url, MIGRATIONS)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     restore_rows(FIXTURES / "js-1.7.3" / "postgres.jsonl.gz", postgres_url)
     assert ours == postgres_schema(postgres_url, MIGRATIONS)
-
-
-def test_a_schema_with_other_tables_stays_as_it_is(postgres_url: str) -> None:
+    tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         connection.execute("CREATE TABLE books (title text)")
-    with pytest.raises(Refused, match="is not empty") as refused:
-        create_store(parse_url(postgres_url), PYTHON)
-    assert "books" in str(refused.value.hint)
-    with psycopg.connect(postgres_url) as connection:
-        found = connection.execute(
-            "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-        )
-        assert found.fetchall() == [("books",)]
+        with pytest.raises(Refused, match="is not empty") as refused:
+            create_store(parse_url(postgres_url), PYTHON)
+        assert "books" in str(refused.value.hint)
+        assert connection.execute(tables).fetchall() == [("books",)]
 
 
 def test_new_tables_in_mysql_are_as_the_saver_sets_them_up(mysql_url: str) -> None:
@@ -153,13 +153,11 @@ def test_new_tables_in_mysql_are_as_the_saver_sets_them_up(mysql_url: str) -> No
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """An empty file that is not open."""
     create_store(parse_url(str(tmp_path / "source.db")), PYTHON)
     return tmp_path / "source.db"
 
 
 def add(path: Path, thread_id: str, ns: str = "", **changed: Any) -> None:
-    """Add a thread with one checkpoint and one write to a file."""
     checkpoint_id = f"1f1e6072-59e0-6ab0-8003-{zlib.crc32(bind(thread_id)):012x}"
     cells: dict[str, Any] = {"values": {}, "metadata": b"{}", "task_path": "", "channel": "seen"}
     cells |= changed
@@ -187,7 +185,6 @@ def _body(checkpoint_id: str, values: dict[str, Any]) -> bytes:
 
 
 def _copied(source: object, target: str, *words: str) -> Any:
-    """Copy all threads. Return the answer."""
     done = ckpt("-s", str(source), "copy", "--all", "--to", target, "--yes", "-o", "json", *words)
     return json.loads(done.raw) if done.out else {"error": done.err}
 
@@ -294,18 +291,14 @@ def test_records_of_odd_cells_are_those_of_the_rows(
         threads = sorted(one.thread_id for one in store.threads())
         assert threads
         for thread_id in threads:
-            assert _read(store, thread_id) == _of_rows(store, thread_id)
+            read, layout = store.records_of, store.describe().layout
+            assert _told(lambda: read([thread_id])) == _told(  # noqa: B023
+                lambda: records_of_rows(layout, store.rows(thread_id))  # noqa: B023
+            )
 
 
-def _read(store: Store, thread_id: str) -> list[Record] | str:
+def _told(read: Callable[[], Iterable[Record]]) -> list[Record] | str:
     try:
-        return list(store.records_of([thread_id]))
-    except CannotHold as error:
-        return error.message
-
-
-def _of_rows(store: Store, thread_id: str) -> list[Record] | str:
-    try:
-        return list(records_of_rows(store.describe().layout, store.rows(thread_id)))
+        return list(read())
     except CannotHold as error:
         return error.message

@@ -31,11 +31,9 @@ def root(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def base(root: Path) -> Path:
-    """The folder of DeerFlow's data."""
     return root / ".deer-flow"
 
 
 @pytest.fixture
 def store(base: Path) -> Path:
-    """The file of DeerFlow's checkpoints."""
     return base / "data" / "deerflow.db"

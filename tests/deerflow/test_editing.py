@@ -357,7 +357,6 @@ def watched(base: Path) -> Iterator[list[bytes]]:
 
 
 def erase(base: Path) -> Remains:
-    """Erase all items in which the canary is."""
     url = parse_url(str(base))
     with open_memory(url) as store:
         items = [one for one in store.items(values=True) if CANARY in f"{one.key} {one.value}"]

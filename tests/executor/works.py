@@ -22,8 +22,6 @@ _Do = Callable[[Sequence[Thread]], Iterator[str]]
 
 
 def lengths(store: Store) -> _Do:
-    """Return the id of each thread with the bytes of its rows."""
-
     def do(threads: Sequence[Thread]) -> Iterator[str]:
         for one in threads:
             rows = store.rows(one.thread_id)
@@ -45,8 +43,6 @@ def dying(thread_id: str, mark: Path | None, store: Store) -> _Do:
 
 
 def raising(thread_id: str, error: Exception, store: Store) -> _Do:
-    """Raise an error at a thread."""
-
     def act(one: str) -> None:
         if one == thread_id:
             raise error
@@ -66,7 +62,6 @@ def slow(mark: Path, store: Store) -> _Do:
 
 
 def environment(name: str, store: Store) -> _Do:
-    """Return what a variable of the environment is in the worker."""
     return lambda threads: (f"{os.environ.get(name)}" for _ in threads)
 
 

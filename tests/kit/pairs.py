@@ -30,6 +30,8 @@ PYTHON = {one.name: one for one in HARNESSES if one.recording is None and " " no
 """The harness of each layout of Python."""
 _SLOW = ("dynamodb", "mysql-shallow", "redis-shallow")
 """Layouts whose test servers take long, and shallow ones: that of PostgreSQL is tried for all."""
+_FEWEST = frozenset({"chat", "interrupt-nested", "delta-often", "two\nlines"})
+"""What is copied to and from DynamoDB, whose test server takes minutes for the others."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,14 @@ def pairs() -> Iterator[Any]:
             names = {source.name, target.name}
             # The pair from the other layout to SQLite goes both ways.
             back = source.name != "sqlite" or names == {"sqlite"}
-            few = CopyPair(source, target, TELLING if names == {"sqlite"} else MOST_TELLING, back)
+            some = TELLING if names == {"sqlite"} else MOST_TELLING
+            few = CopyPair(source, target, _FEWEST if "dynamodb" in names else some, back)
             marks: Any = pytest.mark.nightly
             if target.name == "sqlite" and source.name not in _SLOW:
                 # It is copied back, so that the other layout is a target, too.
                 marks = () if source.name == "sqlite" else pytest.mark.engines
             yield pytest.param(few, id=few.name, marks=marks)
-            if "sqlite" in names:
+            if "sqlite" in names and "dynamodb" not in names:
                 every = CopyPair(source, target, None)
                 yield pytest.param(every, id=every.name, marks=pytest.mark.nightly)
 

@@ -413,14 +413,16 @@ def _die_with_parent(how: int = signal.SIGINT) -> Callable[[], None] | None:
 
 
 @contextmanager
-def postgres_database(server: Server, options: str = "") -> Iterator[str]:
+def postgres_database(
+    server: Server, options: str = "", template: str = "template0"
+) -> Iterator[str]:
     """Yield the URL of a new database; in a schema, `setup()` waits for readers."""
     import psycopg
 
     name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server.url, autocommit=True, connect_timeout=10) as admin:
         admin.execute(
-            f'CREATE DATABASE "{name}" TEMPLATE template0 STRATEGY file_copy {options}'.encode()
+            f'CREATE DATABASE "{name}" TEMPLATE {template} STRATEGY file_copy {options}'.encode()
         )
     try:
         yield server.at(name)

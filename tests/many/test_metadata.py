@@ -55,7 +55,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def check_kept(graph: Any, thread_id: str) -> None:
-    """Check that the checkpoints of a thread in all namespaces have the user's metadata."""
     found = list(graph.checkpointer.list({"configurable": {"thread_id": thread_id}}))
     assert len(found) > 3
     assert all({name: one.metadata.get(name) for name in KEPT} == KEPT for one in found)

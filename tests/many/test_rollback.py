@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -15,29 +17,65 @@ from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_cli.apply import changes
 from ckpt_cli.plans.proposal import Proposal
-from tests.kit.agents.asking import on_terminal
-from tests.kit.agents.many import sqlite_agent
+from tests.kit.agents.many import add_copies, sqlite_agent
 from tests.kit.cases import cases
-from tests.kit.command import ckpt
+from tests.kit.command import ROOT, CommandResult, ckpt
 from tests.kit.rows import rows_of
-from tests.many.broken import (
-    BROKEN,
-    DONE,
-    FAILED,
-    KILLED,
-    LAST_GOOD,
-    RETRY,
-    STUCK,
-    by_thread,
-    log_of,
-    resumed,
-    states,
-)
 
+DONE = "done-0"
+FAILED = ("raise-0", "raise-1", "inside-0", "beside-0")
+KILLED = ("die-0", "die-1")
+BROKEN = "status in (error, pending)"
+LAST_GOOD = ("rollback", "--where", BROKEN, "--last-good")
+STUCK = "status in (error, interrupted)"
+RETRY = ("copy", "--where", STUCK, "--at", "head", "--as", "{thread}-retry")
 KEYS = {
     *("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "form"),
     *("forked_from", "next", "configurable", "also", "undo", "dry_run", "input"),
 }
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Filled by the official graph; all but one of the threads that are done are copies."""
+    path = tmp_path_factory.mktemp("many") / "filled.db"
+    with sqlite_agent(path) as agent:
+        for thread_id in (DONE, *FAILED, "ask-0", "ask-1"):
+            kind = thread_id.partition("-")[0]
+            agent.run(thread_id, "plain" if kind == "done" else kind)
+    command = [sys.executable, "-m", "tests.kit.agents.many", str(path), *KILLED]
+    subprocess.run(command, check=True, cwd=ROOT)
+    add_copies(path, DONE, ["done-1", "done-2"])
+    return path
+
+
+@pytest.fixture
+def path(filled: Path, tmp_path: Path) -> Path:
+    """A store with six threads that failed, two that wait and three that are done."""
+    return Path(shutil.copyfile(filled, tmp_path / "many.db"))
+
+
+def by_thread(answer: CommandResult) -> dict[str, dict[str, Any]]:
+    return {one["thread_id"]: one for one in map(json.loads, answer.out.splitlines())}
+
+
+def states(answer: CommandResult) -> dict[str, str]:
+    return {name: one["state"] for name, one in by_thread(answer).items()}
+
+
+def resumed(path: Path, lines: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """Resume threads as an application does; return what each of them has done."""
+    with sqlite_agent(path, is_mended=True) as agent:
+        return {
+            name: agent.graph.invoke(one["input"], {"configurable": one["configurable"]})["log"]
+            for name, one in lines.items()
+        }
+
+
+def log_of(path: Path, thread_id: str) -> list[str]:
+    with sqlite_agent(path) as agent:
+        found = agent.graph.get_state({"configurable": {"thread_id": thread_id}})
+    return list(found.values["log"])
 
 
 def test_the_plan_is_a_table_that_is_carried_out(path: Path) -> None:
@@ -166,18 +204,6 @@ def test_a_thread_that_moves_after_the_filter_chose_it_is_skipped(
     assert (answer.code, set(by_thread(answer))) == (7, {"done-1", "done-0"}), answer.err
     assert "skipped 'done-2': an agent changed it meanwhile" in answer.err
     assert log_of(path, "done-2")[-1] == "moved"
-
-
-def test_what_moved_while_the_user_thought_is_skipped(path: Path) -> None:
-    def go_on() -> None:
-        with sqlite_agent(path, is_mended=True) as agent:
-            agent.graph.invoke(None, {"configurable": {"thread_id": "die-1"}})
-
-    code, out, _ = on_terminal(["-s", str(path), *LAST_GOOD], b"y\n", go_on)
-    assert code == 7
-    assert "rolled back 4 threads, 1 thread ready to resume, skipped 1 thread" in out
-    (moved,) = [line for line in out.splitlines() if "an agent changed it" in line]
-    assert moved.startswith("die-1 ")
 
 
 def test_a_refusal_is_told_for_each_thread(path: Path) -> None:

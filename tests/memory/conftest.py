@@ -18,7 +18,6 @@ FAST = {"sqlite", "postgres"}
     ]
 )
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    """Each layout in turn."""
     kind: type[Bench] = request.param
     server = None if kind.server is None else request.getfixturevalue(kind.server)
     with kind.place(tmp_path, server) as url:

@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,6 +15,7 @@ from langgraph.store.base import PutOp
 
 from ckpt_backends.errors import Refused
 from ckpt_backends.open_for_writing import create_memory
+from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_backends.url import parse_url
 from tests.kit.command import CommandResult
 from tests.kit.memory.benches import (
@@ -43,7 +42,6 @@ _NUMBERS = {
 def benches(
     request: pytest.FixtureRequest, folder: Path, *kinds: type[Bench]
 ) -> Iterator[list[Bench]]:
-    """Yield each layout in an empty place."""
     with ExitStack() as stack:
         made = []
         for kind in kinds:
@@ -53,8 +51,6 @@ def benches(
 
 
 class OtherFile(SqliteBench):
-    """A second file beside the first."""
-
     @classmethod
     @contextmanager
     def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
@@ -124,7 +120,7 @@ def test_the_official_store_lists_the_same_items(pair: Pair) -> None:
             assert all(store.get(*at).value == value for at, value in items.items())
 
 
-def test_a_second_run_adds_what_is_new_or_was_left_out(pair: Pair) -> None:
+def test_a_second_run_adds_what_is_new_and_replaces_what_differs_only_if_asked(pair: Pair) -> None:
     source, target = pair
     fill(source, {(("a", "b"), "1"): {"text": "one"}, (("c",), "3"): {"text": "other"}})
     assert copied(pair, "--create", "--namespace", "a", "--yes").code == 0
@@ -136,22 +132,16 @@ def test_a_second_run_adds_what_is_new_or_was_left_out(pair: Pair) -> None:
     more = copied(pair, "--yes", "-o", "json").json
     assert (more["added"], more["present"], more["verified"]) == (2, 1, True)
     assert official(target, 3) == rounded(official(source, 3), target)
-
-
-def test_what_differs_is_replaced_only_if_asked(pair: Pair) -> None:
-    source, target = pair
-    fill(source, {(("a",), "1"): {"text": "one"}, (("a",), "2"): {"text": "two"}})
-    assert copied(pair, "--create", "--yes").code == 0
     with target.store(embeds=False) as store:
-        store.put(("a",), "1", {"text": "of the target"})
-        settle(store, 2)
+        store.put(("a", "b"), "1", {"text": "of the target"})
+        settle(store, 3)
     reasons = skipped(copied(pair, "--yes", "-o", "json"))
     assert reasons.keys() == {"1"}
     assert "the target has" in reasons["1"]
     shown = copied(pair, "--replace", "--dry-run", "-o", "json").json
-    assert shown["replaced"] == [{"namespace": ["a"], "key": "1"}]
+    assert shown["replaced"] == [{"namespace": ["a", "b"], "key": "1"}]
     assert copied(pair, "--replace", "--yes", "-o", "json").json["verified"]
-    assert official(target, 2) == rounded(official(source, 2), target)
+    assert official(target, 3) == rounded(official(source, 3), target)
 
 
 def lifetimes(bench: Bench) -> dict[str, str]:
@@ -339,12 +329,11 @@ def test_a_store_is_made_beside_threads_and_nothing_else(tmp_path: Path) -> None
 def test_a_killed_copy_is_finished_by_the_next(pair: Pair) -> None:
     source, target = pair
     fill(source, {(("n", f"{n % 7}"), f"{n}"): {"text": "x" * 5000, "n": n} for n in range(900)})
-    words = ["ckpt", "-s", source.url, "memory", "copy", "--to", target.url, "--create", "--yes"]
-    numbers = []
-    for wait in (0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 2.5):
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as run:
-            time.sleep(wait)
-            run.kill()
+    words = ["-s", source.url, "memory", "copy", "--to", target.url, "--create", "--yes"]
+    calls, numbers = calls_of(words), []
+    Path(target.url).unlink()
+    for call in calls[:: len(calls) // 7]:
+        kill_at(words, call)
         numbers.append(len(listed(target)) if Path(target.url).exists() else 0)
     assert numbers == sorted(numbers)
     assert copied(pair, "--create", "--yes", "-o", "json").json["verified"]

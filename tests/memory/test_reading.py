@@ -32,6 +32,13 @@ from tests.kit.memory.benches import (
 )
 from tests.kit.memory.contents import ITEMS, exported, fill, keys, listed, memory, settle, told
 
+ENGINES = {"SQLite", "PostgreSQL", "Valkey", "Redis", "MongoDB"}
+ONE: Any = {(("s",), "k"): {"text": "one"}}
+
+
+def of(kind: type[Bench]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("bench", [kind], indirect=True, ids=[kind.name])
+
 
 def test_items_and_namespaces_are_those_of_the_official_store(bench: Bench) -> None:
     fill(bench)
@@ -97,6 +104,7 @@ def test_times_to_live_are_told(bench: Bench) -> None:
     assert not listed(bench, "--expired")
 
 
+@of(SqliteBench)
 def test_one_item_is_shown_by_key_or_by_namespace_and_key(bench: Bench) -> None:
     fill(bench)
     for name, at in {
@@ -119,6 +127,7 @@ def test_one_item_is_shown_by_key_or_by_namespace_and_key(bench: Bench) -> None:
     assert memory(bench, "show", "no/such/thing").code == 3
 
 
+@of(SqliteBench)
 def test_search_looks_in_values_keys_and_namespaces(bench: Bench) -> None:
     fill(bench)
 
@@ -139,6 +148,7 @@ def test_search_looks_in_values_keys_and_namespaces(bench: Bench) -> None:
     assert len(found("-n", "2", "-E", ".")) == 2
 
 
+@of(SqliteBench)
 def test_listings_are_trees_without_control_characters_limited_and_filtered(bench: Bench) -> None:
     fill(bench)
     lines = memory(bench, "list", "-o", "table").out.splitlines()
@@ -161,6 +171,7 @@ def test_listings_are_trees_without_control_characters_limited_and_filtered(benc
     assert r"a b/c:d" in rows[1]
 
 
+@of(SqliteBench)
 def test_values_and_what_leads_to_them_are_redacted(bench: Bench) -> None:
     fill(bench, {(("r",), "k"): {"secret_field": "canary4711", "text": "canary4711"}})
     for words in (
@@ -174,6 +185,7 @@ def test_values_and_what_leads_to_them_are_redacted(bench: Bench) -> None:
         assert "secret_field" not in answer.out
 
 
+@of(SqliteBench)
 def test_an_export_is_written_whole_to_a_file(bench: Bench, tmp_path: Path) -> None:
     fill(bench)
     target = tmp_path / "out.ndjson"
@@ -197,23 +209,6 @@ def test_where_there_are_no_threads_or_items_a_command_says_so(bench: Bench, sam
     fill(bench, {(("m",), "k"): {"text": "x"}})
     answer = ckpt("-s", bench.url, "threads", "list")
     assert (answer.code, " memory list`" in answer.err) == (4, True)
-
-
-def test_reading_leaves_a_file_as_it_was(tmp_path: Path) -> None:
-    bench = SqliteBench(str(tmp_path / "memory.db"))
-    fill(bench)
-    before = Path(bench.url).read_bytes()
-    for words in (["list"], ["show", "tea"], ["search", "tea"], ["export"]):
-        assert memory(bench, *words).code == 0
-        assert Path(bench.url).read_bytes() == before
-
-
-ENGINES = {"SQLite", "PostgreSQL", "Valkey", "Redis", "MongoDB"}
-ONE: Any = {(("s",), "k"): {"text": "one"}}
-
-
-def of(kind: type[Bench]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("bench", [kind], indirect=True, ids=[kind.name])
 
 
 def test_the_document_tells_of_every_layout() -> None:
@@ -280,6 +275,10 @@ def test_a_file_older_than_times_to_live_and_vectors_or_of_an_unknown_store(
 @of(SqliteBench)
 def test_what_a_command_says_and_leaves(bench: SqliteBench) -> None:
     fill(bench, ONE)
+    before = Path(bench.url).read_bytes()
+    for words in (["list"], ["show", "k"], ["search", "one"], ["export"]):
+        assert memory(bench, *words).code == 0
+        assert Path(bench.url).read_bytes() == before
     orphans = memory(bench, "list", "--orphans")
     assert (orphans.code, "--threads STORE" in orphans.err) == (4, True)
     pattern = memory(bench, "search", "-E", "(")

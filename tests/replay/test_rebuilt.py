@@ -151,7 +151,6 @@ def by_messages(**lists: Any) -> dict[str, Any]:
 
 
 def stored(value: Any) -> Value:
-    """A value as a saver stores it, decoded."""
     return decode(TypedBytes(*SERDE.dumps_typed(value)))
 
 

@@ -15,7 +15,8 @@ import sys
 import time
 import traceback
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,13 @@ def forked(run: Any) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
+@contextmanager
+def connected(store: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(store, check_same_thread=False)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        yield connection
+
+
 def identity(question: Any) -> str:
     return str(getattr(question, "id", None) or getattr(question, "interrupt_id", ""))
 
@@ -158,7 +166,7 @@ def turn(cell: Cell, store: Path, given: Any) -> None:
 
             asyncio.run(go())
         else:
-            with closing(sqlite3.connect(store, check_same_thread=False)) as connection:
+            with connected(store) as connection:
                 graph = cell.build(Saver(connection))
                 if callable(given):
                     given = given(pending(SqliteSaver(connection)))
@@ -183,7 +191,6 @@ def tasks_of(state: Any, path: str = "") -> list[dict[str, Any]]:
 
 
 def rows_of(store: Path, query: str) -> list[Any]:
-    """Rows of a store; none if nothing was ever stored."""
     with closing(sqlite3.connect(store)) as connection:
         try:
             return connection.execute(query).fetchall()
@@ -192,7 +199,6 @@ def rows_of(store: Path, query: str) -> list[Any]:
 
 
 def outputs(store: Path) -> set[str]:
-    """Tasks with a stored result."""
     rows = rows_of(store, "SELECT task_id, channel FROM writes")
     return {task for task, channel in rows if channel not in CONTROL}
 
@@ -208,7 +214,6 @@ def calls_of(store: Path, tasks: set[str]) -> set[str]:
 
 
 def writers(store: Path) -> set[str]:
-    """Tasks that stored anything."""
     return {task for (task,) in rows_of(store, "SELECT task_id FROM writes")}
 
 
@@ -234,7 +239,7 @@ def resumed(
 
             asyncio.run(go())
         else:
-            with closing(sqlite3.connect(store, check_same_thread=False)) as connection:
+            with connected(store) as connection:
                 graph = cell.build(Saver(connection))
                 for event in graph.stream(given, CONFIG, stream_mode="debug", **more):
                     events.append(event)
@@ -321,7 +326,7 @@ def look(cell: Cell, store: Path, folder: Path, name: str, before: list[list[str
     from langgraph.types import Command
 
     graphs.LOG, graphs.TURN = os.devnull, RESUMED
-    with closing(sqlite3.connect(store, check_same_thread=False)) as connection:
+    with connected(store) as connection:
         graph = cell.build(SqliteSaver(connection))
         try:
             state = graph.get_state(CONFIG, subgraphs=True)
@@ -377,7 +382,6 @@ def pending(saver: Any) -> dict[str, str]:
 
 
 def cell_done(name: str, folder: Path) -> bool:
-    """Stop and resume one cell."""
     cell = CELLS[name]
     store, log = folder / f"{name}.db", folder / f"{name}.log"
     for path in (store, log):

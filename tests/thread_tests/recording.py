@@ -30,7 +30,6 @@ def place_of(name: str) -> str:
 
 
 def record(path: Path, name: str) -> None:
-    """Run the thread of an application with the official saver of SQLite."""
     if name == "asynchronous":
         asyncio.run(_record(path, name))
         return
@@ -39,7 +38,6 @@ def record(path: Path, name: str) -> None:
 
 
 def record_on(saver: Any, name: str) -> None:
-    """Run the thread of an application that is not async."""
     build, inputs, config = _application(name)
     graph = build(saver)
     for value in inputs:
@@ -64,7 +62,6 @@ async def _record(path: Path, name: str) -> None:
 
 
 def write(path: Path | str, folder: Path, thread: str, graph: str, **options: Any) -> WrittenTests:
-    """Write the tests of a thread into a folder."""
     folder.mkdir(exist_ok=True)
     with open_store(parse_url(str(path))) as store:
         return ThreadTests(folder, graph, **options).write(ThreadReader(store, thread))

@@ -19,8 +19,88 @@ from ckpt_cli.api.thread_tests import ThreadTests
 from ckpt_cli.core.thread_tests import with_prompts
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.thread_tests import spelled_json
-from tests.thread_tests.mutations import MUTATIONS
 from tests.thread_tests.recording import MODULES, failures, place_of, record, write
+
+MUTATIONS: dict[str, list[tuple[str, str]]] = {
+    "loop": [
+        ('SystemMessage("Be brief."), ', ""),
+        ('*state["messages"]]', '*state["messages"][::-1]]'),
+        ('"turns": 1', '"turns": 2'),
+        ('"tools" if state["messages"][-1].tool_calls else END', "END"),
+        ("Annotated[int, operator.add]", "int"),
+        ("def weather(query: str)", "def weather(city: str)"),
+        ("turns: Annotated", "rounds: Annotated"),
+        ('add_edge("tools", "model")', 'add_edge("tools", END)'),
+    ],
+    "handoff": [
+        ('goto="billing"', 'goto="desk"'),
+        ("graph=Command.PARENT, ", ""),
+        ("Handed over: {reason}", "Handed over"),
+    ],
+    "reviewing": [
+        ('interrupt({"book": query})', 'interrupt({"reserve": query})'),
+        ("answer = interrupt", "answer = str"),
+        ("< 3 else", "< 9 else"),
+        ('prompt="You book tables."', 'prompt="You book hotels."'),
+        ("mood: str", "tone: str"),
+        ('name="agent"', 'name="other"'),
+    ],
+    "planning": [
+        ("{**before, **after}", "after | {'a': 'b'}"),
+        ("[TodoListMiddleware(), FilesMiddleware()]", "[FilesMiddleware()]"),
+        ("You know countries.", "You know towns."),
+    ],
+    "calling": [
+        ('divide.invoke(call["args"])', 'divide.invoke({"query": "1/2"})'),
+        ("failures + 1", "failures + 2"),
+        ('tool_call_id=call["id"]', 'tool_call_id="x"'),
+        ("str(uuid.uuid4())", '"one"'),
+    ],
+    "asynchronous": [
+        ("async def fetch(query: str)", "async def fetch(url: str)"),
+        ("ToolNode([fetch])", "ToolNode([])"),
+        ("[first, second]", "[second, first]"),
+        ("AIMessage(whole.content", "AIMessage(whole.content * 2"),
+        ('*state["messages"], first]', 'first, *state["messages"]]'),
+    ],
+    "asking": [
+        ('"details" if answer == "yes" else END', "END"),
+        ('"When?"', '"Which day?"'),
+        ("left {interrupt('Left?')}", "left"),
+        ('["left", "right"], "both"', '["left"], "both"'),
+        (", defer=True", ""),
+    ],
+    "functional": [
+        ("[SystemMessage(", "[HumanMessage(topic), SystemMessage("),
+        ("len(text.split())", "len(text)"),
+        ('save={"total": earlier + words}', 'save={"total": words}'),
+        ('previous["total"] if previous else 0', "0"),
+    ],
+    "memory": [
+        ('state.get("visits") or 0) + 1', 'state.get("visits") or 0) + 2'),
+        ("checkpointer=True", "checkpointer=None"),
+        ("Annotated[list[str], operator.add]", "list[str]"),
+    ],
+    "sending": [
+        ('{"subject": one}', '{"topic": one}'),
+        ('for one in state["subjects"]]', 'for one in state["subjects"][1:]]'),
+        ("Annotated[list[Any], operator.add]", "Annotated[list[Any], lambda a, b: b]"),
+    ],
+    "models": [
+        ("date(2026, 5, 4)", "date(2026, 5, 5)"),
+        ("Color.BLUE}", "Color.RED}"),
+        ('"items": items, ', ""),
+        ('BLUE = "blue"', 'BLUE = "navy"'),
+    ],
+    "records": [
+        ('Place("Main", len', 'Place("Side", len'),
+        ("\\x00\\xff", "\\x00"),
+        (', "at": at', ""),
+        ("minutes=len", "seconds=len"),
+    ],
+}
+"""Faults to plant in each application, as (text, instead): each must fail one of its tests. What
+`loop` shows of prompts, routes and names is not planted again elsewhere."""
 
 
 @pytest.mark.engines

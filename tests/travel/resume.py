@@ -23,7 +23,6 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 
 def without_ids(text: str) -> str:
-    """Return a text in which generated ids are replaced by numbers in order of appearance."""
     seen: dict[str, str] = {}
     return UUID.sub(lambda match: seen.setdefault(match[0], f"<id {len(seen)}>"), text)
 

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypedDict
 
-import psycopg
 import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
@@ -24,10 +23,8 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.small import Log, chain, running
-from tests.kit.agents.steps import fill, role
 from tests.kit.cases import cases
 from tests.kit.command import CommandResult, apply_change, ckpt
-from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.rows import rows_of
 
 
@@ -297,29 +294,6 @@ def execute(path: Path, statement: str, *values: object) -> None:
         db.execute(statement, values)
 
 
-def test_a_role_that_may_only_read(postgres_url: str) -> None:
-    fill(postgres_url, "t")
-    with role(postgres_url) as reader, PostgresHarness.at(postgres_url) as place:
-        before = place.rows("t")
-        assert ckpt("-s", reader, "rollback", "t", "step:0", "--dry-run").code == 0
-        for words, needed in ((["rollback", "t", "step:0"], "INSERT"), (["purge"], "DELETE")):
-            more = ["--match", "t"] if words == ["purge"] else []
-            answer = refused(reader, *words, *more, "--yes")
-            assert (answer.code, needed in answer.err) == (4, True), answer.err
-            assert "hint: " in answer.err
-        assert place.rows("t") == before
-
-
-def test_a_schema_of_its_own(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA agents")
-    fill(f"{postgres_url}?options=-csearch_path%3Dagents", "t")
-    url = f"{postgres_url}?schema=agents"
-    answer = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json")
-    assert answer.json["form"] == "child"
-    assert ckpt("-s", url, "undo", "t", "--yes").code == 0
-
-
 def test_opening_for_a_change_makes_and_alters_nothing(sample: Path, tmp_path: Path) -> None:
     missing = tmp_path / "mistyped.db"
     with pytest.raises(StoreUnavailable):
@@ -388,7 +362,6 @@ def leaves_nothing(sample: Path, change: Change, why: str = "") -> None:
 
 
 def head_of(sample: Path) -> tuple[Checkpoint, dict[str, str]]:
-    """Return the head of a thread, and the heads of its namespaces."""
     with open_store(str(sample)) as store:
         heads = {
             ns: next(store.checkpoints(HEAD, checkpoint_ns=ns)).key.checkpoint_id

@@ -16,7 +16,6 @@ SCRIPT = Path(__file__).parent / "branches.mjs"
 
 @pytest.fixture(scope="session")
 def library(langgraph_js: Path) -> Path:
-    """A folder with the script."""
     shutil.copy(SCRIPT, langgraph_js)
     return langgraph_js
 
@@ -43,7 +42,6 @@ URLS = {"postgres": "postgres_url", "redis": "redis_stack_url", "mongodb": "mong
 
 @pytest.fixture(params=URLS)
 def url(request: pytest.FixtureRequest) -> str:
-    """An empty store of each kind."""
     found: str = request.getfixturevalue(URLS[request.param])
     return found
 

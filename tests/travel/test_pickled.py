@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.mongodb import MongoDBSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
@@ -16,10 +15,8 @@ from ckpt_backends.testing.scenarios import channel_graphs
 from ckpt_backends.testing.scenarios.running import Scenario
 from ckpt_backends.testing.scenarios.values import Unserializable, keep_each
 from ckpt_backends.testing.trials import check_clone, check_rollback
-from tests.kit.command import ckpt, first_now
-from tests.kit.harness.mongodb import MongoHarness
+from tests.kit.command import ckpt
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.opening import empty_store
 
 NAME = "pickled"
 
@@ -32,32 +29,20 @@ class PickledSqlite(SqliteHarness):
         return SqliteSaver(self.connection, serde=JsonPlusSerializer(pickle_fallback=True))
 
 
-class PickledMongo(MongoHarness):
-    """The same in a MongoDB database."""
-
-    @cached_property
-    def kept_saver(self) -> Any:
-        serde = JsonPlusSerializer(pickle_fallback=True)
-        return MongoDBSaver(self.client, self.database.name, serde=serde)
-
-
-@pytest.fixture(params=first_now(["sqlite", "mongodb"]))
-def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ScenarioStore]:
-    kind = PickledSqlite if request.param == "sqlite" else PickledMongo
-    with empty_store(kind, request, tmp_path) as harness:
+@pytest.fixture
+def filled(tmp_path: Path) -> Iterator[ScenarioStore]:
+    with PickledSqlite(tmp_path) as harness:
         yield ScenarioStore(harness)
 
 
 def fill(filled: ScenarioStore) -> list[str]:
     """Two turns of a graph whose state only a pickle can hold; gives the ids, newest first."""
     values = [Unserializable("by hand", [1, 2]), {"complex": 1 + 2j}]
-    drive_it = keep_each(values)
-    scenario = Scenario(NAME, NAME, channel_graphs.holder, drive_it)
+    scenario = Scenario(NAME, NAME, channel_graphs.holder, keep_each(values))
     filled.known[NAME] = drive(filled.saver, scenario)
     return stored_ids(filled.saver, NAME)
 
 
-@pytest.mark.in_ci("sqlite")
 def test_every_checkpoint_is_gone_back_to_and_resumed(filled: ScenarioStore) -> None:
     ids = fill(filled)
     with open_store(filled.harness.url) as store:

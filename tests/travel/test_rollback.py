@@ -20,25 +20,28 @@ from ckpt_backends.testing.official import (
     state,
     stored_ids,
 )
-from ckpt_backends.testing.trials import FEW, NAMES, PLAIN, check_clone, check_rollback
+from ckpt_backends.testing.trials import NAMES, PLAIN, check_clone, check_rollback
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.generated import GENERATED, generate, other
 
-WHOLE = {*FEW, "chat", "interrupt-answered", "update-mid"}
-"""The threads of which every checkpoint is tried by default. Of the others, some are tried with
-`-m engines`, and every one in slow runs."""
+CHOSEN = ("linear", "fanout-send", "interrupt-nested", "interrupt-answered", "subgraph-stateful")
+"""The threads of which every second checkpoint is tried by default. Of the others, two are tried
+with `-m engines`, and of all of them every one at night."""
 
 
-@pytest.mark.in_ci("linear", "fanout", "interrupt", "subgraph")
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=() if one in WHOLE else pytest.mark.nightly) for one in NAMES]
+    ("name", "step"),
+    [
+        *((one, 2) for one in CHOSEN),
+        *(pytest.param(one, 1, marks=pytest.mark.nightly) for one in NAMES),
+    ],
 )
-def test_every_checkpoint_of_a_sqlite_thread(filled: ScenarioStore, name: str) -> None:
-    check_every_checkpoint(filled, filled.thread(name))
+def test_every_checkpoint_of_a_sqlite_thread(filled: ScenarioStore, name: str, step: int) -> None:
+    check_every_checkpoint(filled, filled.thread(name), step)
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in WHOLE | PLAIN])
+@pytest.mark.parametrize("name", [one for one in NAMES if one not in PLAIN.union(CHOSEN)])
 def test_some_checkpoints_of_a_sqlite_thread(filled: ScenarioStore, name: str) -> None:
     ids = filled.ids(name)
     check_rollback(filled, filled.thread(name), ids[len(ids) // 2])
@@ -60,8 +63,9 @@ def test_every_checkpoint_of_other_threads_of_random_calls(
         check_every_checkpoint(filled, other(filled, dice))
 
 
-def check_every_checkpoint(filled: ScenarioStore, thread: ScenarioThread) -> None:
-    for place, target in enumerate(stored_ids(filled.saver, thread.thread_id)):
+def check_every_checkpoint(filled: ScenarioStore, thread: ScenarioThread, step: int = 1) -> None:
+    """Go back to each checkpoint, or to every second one, and copy the thread at it."""
+    for place, target in enumerate(stored_ids(filled.saver, thread.thread_id)[::step]):
         check_rollback(filled, thread, target)
         check_clone(filled, thread, target, is_head=place == 0)
 

@@ -57,6 +57,7 @@ def nested(schema: Any, graph: Any, *names: str) -> Any:
 @contextmanager
 def saver_of(path: Path | str) -> Iterator[SqliteSaver]:
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
         yield SqliteSaver(connection)
 
 

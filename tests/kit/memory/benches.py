@@ -108,6 +108,7 @@ class SqliteBench(Bench):
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
         opened = sqlite3.connect(self.url, isolation_level=None, factory=_NoExtensions)
         with closing(opened) as connection, patch("sqlite_vec.load"):
+            connection.execute("PRAGMA synchronous = OFF")
             store = SqliteStore(connection, index=_index() if embeds else None, ttl=ttl)
             store.setup()
             yield store

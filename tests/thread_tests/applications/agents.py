@@ -169,10 +169,10 @@ def calling(checkpointer: Any = None) -> Any:
 
 
 def asynchronous(checkpointer: Any = None) -> Any:
-    """Nodes and tools that are async only."""
+    """Nodes and tools that are async only; one streams its model, and asks another one in turn."""
 
     class State(MessagesState):
-        title: str
+        words: int
 
     @tool
     async def fetch(query: str) -> str:
@@ -183,37 +183,22 @@ def asynchronous(checkpointer: Any = None) -> Any:
         prompt = [SystemMessage("Read the web."), *state["messages"]]
         return {"messages": [await Scripted().ainvoke(prompt)]}
 
-    async def name(state: State) -> Any:
-        return {"title": str(state["messages"][0].content).title()}
-
-    def route(state: Any) -> str:
-        return "tools" if state["messages"][-1].tool_calls else "name"
-
-    graph = chain(State, {"model": model}).add_node("name", name)
-    graph.add_node("tools", ToolNode([fetch])).add_edge("tools", "model")
-    graph.add_conditional_edges("model", route, ["tools", "name"])
-    return graph.compile(checkpointer=checkpointer)
-
-
-def streaming(checkpointer: Any = None) -> Any:
-    """A node that streams its model, and one that asks two models in turn."""
-
-    class State(MessagesState):
-        words: int
-
-    def speak(state: State) -> Any:
+    async def review(state: State) -> Any:
         whole: Any = None
         for chunk in Scripted().stream([SystemMessage("Speak."), *state["messages"]]):
             whole = chunk if whole is None else whole + chunk
-        return {"messages": [AIMessage(whole.content, id=whole.id)]}
+        first = AIMessage(whole.content, id=whole.id)
+        prompt = [SystemMessage("Judge."), *state["messages"], first]
+        second = await Scripted().ainvoke(prompt)
+        return {"messages": [first, second], "words": len(str(second.content).split())}
 
-    def review(state: State) -> Any:
-        first = Scripted().invoke([SystemMessage("Judge."), *state["messages"]])
-        second = Scripted().invoke([SystemMessage("Judge again."), *state["messages"], first])
-        words = len(str(first.content).split()) + len(str(second.content).split())
-        return {"messages": [first, second], "words": words}
+    def route(state: Any) -> str:
+        return "tools" if state["messages"][-1].tool_calls else "review"
 
-    return chain(State, {"speak": speak, "review": review}).compile(checkpointer=checkpointer)
+    graph = chain(State, {"model": model}).add_node("review", review)
+    graph.add_node("tools", ToolNode([fetch])).add_edge("tools", "model")
+    graph.add_conditional_edges("model", route, ["tools", "review"])
+    return graph.compile(checkpointer=checkpointer)
 
 
 def said(*texts: str) -> list[Any]:
@@ -227,5 +212,4 @@ INPUTS = {
     planning: said("plan", "note(buy milk)", "ask_helper(France)"),
     calling: said("divide(8/2) divide(9/0)", "Thanks"),
     asynchronous: said("fetch(news)", "go on"),
-    streaming: said("Say something", "More"),
 }
