@@ -22,15 +22,19 @@ def filled_url(postgres_server: Server) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def _imported() -> None:
+    """Load late modules now: another user may not read this environment."""
+    for words in (["--copy", "threads", "list"], ["stores"], ["du"], ["grep", "x"]):
+        ckpt("-s", SAMPLE, *words)
+
+
 @pytest.fixture
-def locked_folder() -> Iterator[Path]:
+def locked_folder(_imported: None) -> Iterator[Path]:
     """An empty folder that a test fills and then locks, so that any user can read it and none
     can write.
     """
     folder = Path(tempfile.mkdtemp(prefix="ckpt-test-"))
-    # Modules that are imported late must be loaded now: another user may not read this environment.
-    for words in (["--copy", "threads", "list"], ["stores"], ["du"], ["grep", "x"]):
-        ckpt("-s", SAMPLE, *words)
     yield folder
     folder.chmod(0o755)
     shutil.rmtree(folder)

@@ -31,11 +31,19 @@ _KINDS: list[type[Harness]] = [*HARNESSES, ColonHashHarness]
 LAYOUTS = {one.name: one for one in _KINDS}
 
 
+SHARED = {b"", b"lg:seq", b"lg:threads", LOCK}
+"""Keys of a Redis that no thread has for itself."""
+
+
+def names(place: Any) -> set[bytes]:
+    """Return the names of the keys of a Redis, but for those in `SHARED`."""
+    return {*place.client.scan_iter(count=1000)} - SHARED
+
+
 def held(place: Harness) -> dict[bytes, Any]:
-    """Return the keys of a Redis with what they hold, but for locks and what all threads share."""
+    """Return the keys of a Redis with what they hold, but for those in `SHARED`."""
     found: Any = place.fingerprint()
-    shared = {b"", b"lg:seq", b"lg:threads", LOCK}
-    return {name: one for name, one in found.items() if name not in shared}
+    return {name: one for name, one in found.items() if name not in SHARED}
 
 
 def before_call(

@@ -1,11 +1,15 @@
 """Layouts are told by what is stored: others are refused, and what no saver makes is only read."""
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from ckpt_backends.testing.harness import Harness
 from tests.engines.answers import items_of, refuses, succeeds
 from tests.kit.agents.steps import fill, talk
-from tests.kit.command import ckpt, ids_of
+from tests.kit.command import ckpt, ids_of, later
 from tests.kit.harness.sql import SqlHarness
 from tests.kit.savers.mongodb import Place
 from tests.kit.savers.redis_threads import client
@@ -125,9 +129,7 @@ WRITES = """CREATE TABLE writes (thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT
     ],
     indirect=["place"],
 )
-def test_tables_with_an_own_column_are_read_and_not_changed(
-    place: Harness, planted: str, saver: str, says: str
-) -> None:
+def test_own_columns_are_only_read(place: Harness, planted: str, saver: str, says: str) -> None:
     talk(place.kept_saver, "trip")
     plant(place.url, planted)
     assert items_of(place.url, "trip") == ["in trip", "from a", "from b"]
@@ -171,17 +173,16 @@ UPDATE = "UPDATE {} SET checkpoint = '?' WHERE parent_checkpoint_id IS NULL"
     ],
     indirect=["place"],
 )
-def test_a_body_that_no_saver_writes_ends_no_command(
-    place: Harness, table: str, bodies: list[str]
-) -> None:
+def test_a_body_of_no_saver_ends_no_command(place: Harness, table: str, bodies: list[str]) -> None:
     talk(place.kept_saver, "trip")
     first = ids_of(place.url, "trip")[-1]
-    for body in bodies:
+    reading = [
+        *(["threads", "list"], ["history", "trip"], ["show", f"trip@{first}"], ["du"]),
+        *(["show", "trip", "--tree"], ["show", f"trip@{first}", "--raw"]),
+    ]
+    for number, body in enumerate(bodies):
         plant(place.url, UPDATE.format(table).replace("?", body))
-        for words in (
-            *(["threads", "list"], ["du"], ["history", "trip"], ["show", "trip", "--tree"]),
-            *(["show", f"trip@{first}"], ["show", f"trip@{first}", "--raw"]),
-        ):
+        for words in reading[number % 2 :: 2] if number else reading:
             succeeds(place.url, *words)
         ckpt("-s", place.url, "diff", f"trip@{first}").ends_cleanly(0, 4)
         found = ckpt("-s", place.url, "doctor", "--deep", "-o", "json").out
@@ -210,3 +211,69 @@ def test_langgraphs_tables_beside_others_are_chosen_by_layout(place: Harness) ->
     ):
         (found,) = ckpt("-s", url, "threads", "list", "-o", "json").json
         assert found["thread_id"] == thread_id
+
+
+# The saver's tables under names that an application gave them
+
+QUESTIONS = (
+    *(["threads", "list"], ["show", "trip"], ["show", "trip", "--tree"], ["history", "trip"]),
+    *(["diff", "trip@~2", "trip"], ["grep", "from"], ["replay", "trip"]),
+)
+CHANGES = (
+    *(["rollback", "trip", "--steps", "1"], ["fork", "trip", "head"]),
+    *(["threads", "delete", "trip"], ["purge", "--older-than", "0s"]),
+)
+REASON = "tables with other names"
+OWN = {
+    "sqlite": ("Agent Checkpoints", "agent_writes"),
+    "postgres": ("Agent Checkpoints", "agent_values", "agent_writes"),
+}
+
+
+def answers(store: str) -> list[Any]:
+    return [without_sizes(succeeds(store, *words, "-o", "json").json) for words in QUESTIONS]
+
+
+def without_sizes(found: Any) -> Any:
+    """Answers without what depends on the types and names of columns, and on the time."""
+    if isinstance(found, list):
+        return [without_sizes(one) for one in found]
+    if isinstance(found, dict):
+        left_out = ("bytes", "size", "free", "store", "sources")
+        return {name: without_sizes(one) for name, one in found.items() if name not in left_out}
+    return found
+
+
+@pytest.mark.parametrize("place", ["sqlite", *later("postgres")], indirect=True)
+def test_tables_with_other_names(place: Harness, tmp_path: Path) -> None:
+    talk(place.kept_saver, "trip")
+    before, own = answers(place.url), OWN[place.name]
+    usual = {"sqlite": ("checkpoints", "writes")}.get(
+        place.name, ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    )
+    with connected(place.url) as execute:
+        for name, new in zip(usual, own, strict=True):
+            execute(f'ALTER TABLE {name} RENAME TO "{new}"', [])
+        if place.name == "sqlite":
+            # A table of the application that has the saver's name.
+            execute("CREATE TABLE checkpoints (id int)", [])
+    url = place.url if "://" in place.url else f"sqlite:///{place.url}"
+    listed = ",".join(own)
+    store = f"{url}?tables={listed.replace(' ', '%20')}"
+    assert answers(store) == before
+    if place.name == "sqlite":
+        assert answers(f"{store}&copy=1") == before
+    else:
+        assert "found 'Agent Checkpoints', agent_values" in ckpt("-s", url, "du").err
+    config = tmp_path / "ckpt.toml"
+    config.write_text(f'[stores.own]\nurl = "{url}"\ntables = "{listed}"\n')
+    assert ckpt("--config", config, "-s", "own", "show", "trip").code == 0
+    assert f"note: ckpt only reads this store: {REASON}" in ckpt("-s", store, "show", "trip").err
+    for words in CHANGES:
+        refuses(store, *words, "--yes", says=f"': {REASON}\nhint: ckpt only reads it; `ckpt copy")
+    # The hint helps: the copy goes on.
+    target = tmp_path / "copy.db"
+    succeeds(store, "copy", "trip", "--to", target, "--create", "--yes")
+    assert ckpt("-s", target, "rollback", "trip", "--steps", "1", "--yes").code == 0
+    refuses(re.sub(r"Agent[^,]*", "one", store), "du", says="no table 'one'")
+    refuses(f"{url}?tables=agent_writes", "du", says=", ".join(usual), code=2)

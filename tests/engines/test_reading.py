@@ -1,24 +1,24 @@
 """What reading promises of each engine: no thread for another, one moment, nothing is written."""
 
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
-from ckpt_backends.sqlite.store import SqliteStore
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.harness import Harness
 from ckpt_cli.queries.tail import Tail
-from ckpt_cli.reading.thread import TriggerInference
-from tests.engines.answers import refuses, succeeds
+from tests.engines.answers import items_of, refuses, succeeds, threads_of
 from tests.engines.commands import COMMANDS, PLANNED
 from tests.engines.places import HOSTILE
-from tests.kit.agents.steps import role, talk
-from tests.kit.command import FIXTURES, ckpt, ids_of, later
+from tests.kit.agents.steps import config_of, graph_of, role, talk
+from tests.kit.command import ckpt, ids_of, later
 from tests.kit.savers import mysql
 from tests.kit.savers.three_table import connected
+from tests.thread_tests.recording import failures, place_of, record_on, write
 
 REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
 
@@ -36,11 +36,11 @@ REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
     indirect=True,
 )
 def test_threads_never_leak_into_one_another(place: Harness, chance: Chance) -> None:
-    # The test server of DynamoDB takes minutes for all of them, and that of MongoDB half a minute
-    # for changes of all. The suite deletes each neighbour there.
+    # The test server of DynamoDB takes minutes for all of them, and others half a minute for
+    # changes of all. The suite deletes each neighbour there, and `test_removal.py` all of Redis.
     few = next(chance.rounds()).sample(HOSTILE, 5)
     names = few if place.name == "dynamodb" else HOSTILE
-    changed = few if place.name in {"mongodb", "kaflow"} else names
+    changed = few if place.name in {"redis", "mongodb", "kaflow"} else names
     talk(place.kept_saver, *names)
     with open_store(place.url) as store:
         before = {one.thread_id: one for one in store.threads()}
@@ -91,6 +91,37 @@ def test_checkpoints_are_followed_as_they_come(place: Harness) -> None:
     assert (first, new) == (ids[5:3:-1], ids[3::-1])
 
 
+OWNERS = {"kagent": ("user_id", "user_id"), "valkey-agentcore": ("actor_id", "actor")}
+"""By layout, what names an owner in a config, and in a URL."""
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "place", ["kagent", "agentcore", "agentcore on snapshots", "valkey-agentcore"], indirect=True
+)
+def test_a_thread_of_two_owners_needs_the_name_of_one(place: Harness) -> None:
+    key, parameter = OWNERS.get(place.name, ("actor_id", "actor"))
+    graph, configs = graph_of(place.kept_saver), dict[str, Any]()
+    for owner in ("ann", "bob:b"):
+        configs[owner] = config_of("both", **{key: owner})
+        graph.invoke({"items": [f"of {owner}"]}, configs[owner])
+    for words in (["threads", "list"], ["threads", "delete", "both", "--yes"]):
+        refused = refuses(place.url, *words, says="belongs to several")
+        assert f"?{parameter}=NAME" in refused.err
+    joint = "&" if "?" in place.url else "?"
+    ann, bob = (f"{place.url}{joint}{parameter}={quote(one)}" for one in configs)
+    assert (items_of(ann, "both")[0], items_of(bob, "both")[0]) == ("of ann", "of bob:b")
+    before = ckpt("-s", ann, "show", "both", "--writes", "--metadata", "-o", "json").json
+    succeeds(bob, "rollback", "both", "--steps", "1", "--yes")
+    assert [graph.get_state(one).next for one in configs.values()] == [(), ("b",)]
+    succeeds(bob, "threads", "delete", "both", "--yes")
+    # Of a session, the API of AgentCore still tells the actor when its events are gone.
+    for url in (ann,) if place.name.startswith("agentcore") else (ann, place.url):
+        assert threads_of(url) == ["both"]
+        shown = ckpt("-s", url, "show", "both", "--writes", "--metadata", "-o", "json")
+        assert shown.json == before
+
+
 @pytest.mark.parametrize(
     ("place", "table"),
     [("sqlite", "checkpoints"), ("postgres", "public.checkpoints"), ("mysql", "checkpoints")],
@@ -104,29 +135,20 @@ def test_the_engine_itself_refuses_to_write(place: Harness, table: str) -> None:
             rows(f"DELETE FROM {table}", ())
 
 
-@pytest.mark.parametrize(
-    ("place", "statement", "limit", "seconds"),
-    [
-        (
-            "postgres",
-            "LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE",
-            "postgres.connect._LOCK_TIMEOUT",
-            "50ms",
-        ),
-        ("mysql", "LOCK TABLES checkpoints WRITE", "mysql.connect._LOCK_SECONDS", 1),
-    ],
-    indirect=["place"],
-)
-def test_a_locked_table_says_so(
-    place: Harness, statement: str, limit: str, seconds: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+LOCKED = {
+    "postgres": ("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE", "_LOCK_TIMEOUT", "50ms"),
+    "mysql": ("LOCK TABLES checkpoints WRITE", "_LOCK_SECONDS", 1),
+}
+
+
+@pytest.mark.parametrize("place", LOCKED, indirect=True)
+def test_a_locked_table_says_so(place: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement, limit, seconds = LOCKED[place.name]
     talk(place.kept_saver, "trip")
-    monkeypatch.setattr(f"ckpt_backends.{limit}", seconds)
+    monkeypatch.setattr(f"ckpt_backends.{place.name}.connect.{limit}", seconds)
     with connected(place.url) as execute:
         execute(statement, [])
-        answer = ckpt("-s", place.url, "threads", "list")
-    assert answer.code == 4
-    assert "holds a lock" in answer.err
+        refuses(place.url, "threads", "list", says="holds a lock")
 
 
 def answers_all(place: Harness, url: str, *more: list[str]) -> None:
@@ -149,14 +171,9 @@ def test_a_user_that_may_only_select_can_run_every_command(place: Harness) -> No
 @pytest.mark.parametrize("place", ["postgres", "mysql"], indirect=True)
 def test_a_user_that_may_not_select_is_told_what_is_lacking(place: Harness) -> None:
     talk(place.kept_saver, "trip")
-    none = "CREATE ROLE {role} LOGIN;"
-    with (
-        role(place.url, none)
-        if place.name == "postgres"
-        else mysql.user(place.url, "INSERT") as url
-    ):
-        answer = ckpt("-s", url, "threads", "list")
-    assert (answer.code, "SELECT" in answer.err) == (4, True), answer.err
+    none = role(place.url, "CREATE ROLE {role} LOGIN;")
+    with none if place.name == "postgres" else mysql.user(place.url, "INSERT") as url:
+        refuses(url, "threads", "list", says="SELECT")
 
 
 @pytest.mark.parametrize("place", REDIS, indirect=True)
@@ -180,22 +197,14 @@ def test_only_commands_that_read_are_sent(place: Any) -> None:
     assert {one.replace("|", " ") for one in sent - others} <= READING
 
 
-def test_a_store_is_asked_once_for_the_sizes_of_threads_that_may_be_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A server takes longer for a query of each."""
-    asked: list[int] = []
-    sizes = SqliteStore.sizes
-
-    def counted(self: SqliteStore, thread_ids: Sequence[str]) -> Any:
-        asked.append(len(thread_ids))
-        return sizes(self, thread_ids)
-
-    monkeypatch.setattr(SqliteStore, "sizes", counted)
-    with open_store(str(FIXTURES / "lg-1.2.22" / "store.db")) as store:
-        inference = TriggerInference(store)
-        assert inference.functions
-        assert inference.readers
-        assert inference.deferred
-    assert len(asked) == 1
-    assert asked[0] > 100
+@pytest.mark.engines
+@pytest.mark.parametrize("place", ["postgres", "redis", "mongodb"], indirect=True)
+def test_threads_become_tests_that_pass(place: Harness, tmp_path: Path) -> None:
+    # The saver of Redis does not give objects of Pydantic back to the graph.
+    names = ("loop", "asking", "sending", *(() if place.name == "redis" else ("models", "records")))
+    with place.saver() as saver:
+        for name in names:
+            record_on(saver, name)
+    for name in names:
+        found = write(place.url, tmp_path / "tests", name, place_of(name))
+        assert (found.left_out, failures(found.path)) == ([], {}), name

@@ -8,14 +8,17 @@ import pytest
 from redis.client import Pipeline
 
 from ckpt_backends.changes import GONE, MOVED
+from ckpt_backends.cosmosdb.connect import CosmosItems
+from ckpt_backends.objects import Objects
+from ckpt_backends.objectstorage.engine.objects import FileObjects
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.url import parse_url
-from tests.engines.answers import succeeds
-from tests.engines.places import HOSTILE, before_call, held
+from tests.engines.answers import refuses, succeeds, threads_of
+from tests.engines.places import HOSTILE, before_call, held, names
 from tests.kit.agents.steps import config_of, graph_of, talk
-from tests.kit.command import ckpt, later
+from tests.kit.command import ckpt, ids_of, later
 from tests.kit.savers.redis_threads import client, removal_of
 
 REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
@@ -34,21 +37,22 @@ def items(place: Harness, thread_id: str = "trip") -> list[str]:
     ["redis", "redis-hash", "redis-shallow", "redis-hash-colon", "redis-plain", "valkey"],
     indirect=True,
 )
-def test_each_thread_goes_alone_and_wholly(place: Harness) -> None:
-    owned, before = {}, held(place)
+def test_each_thread_goes_alone_and_wholly(place: Any) -> None:
+    """Its keys are those that came with it; that the others keep theirs is seen now and then."""
+    owned, there, url = {}, set[bytes](), f"{place.url}?layout={place.name}"
     for thread_id in HOSTILE:
         talk(place.kept_saver, thread_id)
-        after = held(place)
-        owned[thread_id] = after.keys() - before.keys()
-        before = after
-    for thread_id in HOSTILE:
-        url = f"{place.url}?layout={place.name}"
+        owned[thread_id] = names(place) - there
+        there |= owned[thread_id]
+    before = held(place)
+    assert before.keys() == there
+    for number, thread_id in enumerate(HOSTILE):
         succeeds(url, "threads", "delete", "--yes", "--", thread_id)
-        after = held(place)
-        assert before.keys() - after.keys() == owned[thread_id], thread_id
-        assert after == {name: one for name, one in before.items() if name in after}
-        before = after
-    assert before == {}
+        there -= owned[thread_id]
+        assert names(place) == there, thread_id
+        if number % 9 == 0:
+            assert held(place) == {name: before[name] for name in there}, thread_id
+    assert there == set()
 
 
 @pytest.mark.parametrize("moment", ["watch", "multi"])
@@ -81,9 +85,7 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
 
 
 @pytest.mark.parametrize("place", later("redis-plain"), indirect=True)
-def test_a_checkpoint_that_goes_meanwhile_is_not_copied(
-    place: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_meanwhile_is_not_copied(place: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """After it was found, and before it is watched."""
     talk(place.kept_saver, "trip")
     with open_store(place.url) as store:
@@ -97,9 +99,7 @@ def test_a_checkpoint_that_goes_meanwhile_is_not_copied(
 
 
 @pytest.mark.parametrize("place", REDIS, indirect=True)
-def test_a_saver_that_writes_meanwhile_wins(
-    place: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_saver_writing_meanwhile_wins(place: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     talk(place.kept_saver, "trip")
     # Nothing names a checkpoint of the hashes, so theirs are counted before the transaction.
     moment = "watch" if place.name == "redis-hash" else "multi"
@@ -196,3 +196,48 @@ def test_times_to_live_are_carried(place: Harness) -> None:
     assert {name: one for name, (one, _) in left.items()} == {
         name: one for name, (one, _) in before.items()
     }
+
+
+# Stores that record a change before they carry it out
+
+
+def objects_of(place: Harness) -> Objects:
+    return (CosmosItems if place.name == "cosmosdb" else FileObjects)(parse_url(place.url))
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("place", ["objectstorage", "cosmosdb"], indirect=True)
+def test_what_a_killed_run_began_is_completed_or_taken_back(place: Harness) -> None:
+    talk(place.kept_saver, "trip")
+    before, objects = place.fingerprint(), objects_of(place)
+    known = {one.path for one in objects.names("trip")}
+    assert ckpt("-s", place.url, "rollback", "trip", "head", "--yes").code == 0
+    (added,) = {one.path for one in objects.names("trip")} - known
+    objects.begin([added, f"{added}missing"], [])
+    (thread,) = ckpt("-s", place.url, "threads", "list", "-o", "json").json
+    assert len(ids_of(place.url, "trip")) == thread["checkpoints"] == 4
+    talk(place.kept_saver, "other")
+    assert ckpt("-s", place.url, "threads", "delete", "other", "--yes").code == 0
+    assert place.fingerprint() == before
+    # What it removed is gone, and the next change removes the rest.
+    talk(place.kept_saver, "other")
+    objects.begin([], [one.path for one in objects.names("trip")])
+    assert threads_of(place.url) == ["other"]
+    assert ckpt("-s", place.url, "threads", "delete", "other", "--yes").code == 0
+    assert not place.fingerprint()
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("place", ["objectstorage-s3", "cosmosdb"], indirect=True)
+def test_a_change_waits_for_the_lock(place: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk(place.kept_saver, "trip")
+    monkeypatch.setattr("ckpt_backends.objects._PATIENCE", 0.0)
+    before, objects, delete = place.fingerprint(), objects_of(place), ("threads", "delete", "trip")
+    with objects.lock():
+        refuses(place.url, *delete, "--yes", says="lock of a killed run")
+    assert place.fingerprint() == before
+    objects.write(f"{objects.own}lock", b"")
+    monkeypatch.setattr("ckpt_backends.objects._HELD", -1.0)
+    monkeypatch.setattr("ckpt_backends.objects._PATIENCE", 9.0)
+    succeeds(place.url, *delete, "--yes")
+    assert not place.fingerprint()

@@ -34,11 +34,6 @@ class State(TypedDict):
     count: int
 
 
-on_each = pytest.mark.parametrize(
-    "place", ["postgres-shallow", "mysql-shallow", "redis-shallow"], indirect=True
-)
-
-
 @pytest.fixture
 def store(place: Harness) -> str:
     builder: Any = StateGraph(State)
@@ -53,7 +48,14 @@ def store(place: Harness) -> str:
     return place.url
 
 
-@on_each
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("postgres-shallow", "redis-shallow"),
+        pytest.param("mysql-shallow", marks=pytest.mark.nightly),
+    ],
+    indirect=True,
+)
 def test_each_answer_says_that_a_value_is_not_stored(store: str) -> None:
     def asked(*words: str) -> Any:
         return ckpt("-s", store, *words, "-o", "json").json

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.answers import succeeds
+from tests.engines.answers import refuses, succeeds
 from tests.kit.agentcore_memory import MEMORY, Failure
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
@@ -24,87 +24,52 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentCoreH
         yield made
 
 
-def run(place: AgentCoreHarness, thread_id: str = "trip", actor: str = "ann") -> Any:
+def run(place: AgentCoreHarness) -> Any:
     graph = graph_of(place.kept_saver)
-    config = config_of(thread_id)
-    config["configurable"]["actor_id"] = actor
-    graph.invoke({"items": ["in"]}, config)
+    graph.invoke({"items": ["in"]}, config_of("trip"))
     return graph
 
 
-def refused(place: AgentCoreHarness, url: str = "") -> str:
-    answer = ckpt("-s", url or place.url, "threads", "list")
-    assert answer.code in {2, 3, 4}, answer
-    assert "secret" not in answer.err
-    return answer.err
-
-
-# Opening
-
-
 @pytest.mark.parametrize("place", FORMS[:1], indirect=True)
-def test_what_keeps_a_memory_from_being_read_is_said(
-    place: AgentCoreHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_errors_are_explained(place: AgentCoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What errors of AWS have in common, `test_dynamodb.py` shows."""
     run(place)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    for code, said in {
+    for error, says in {
         "AccessDeniedException": "access denied, bedrock-agentcore:ListActors is not allowed",
         "ThrottledException": "the service throttles requests",
     }.items():
-        place.memory.failures = [("ListActors", Failure(400, code))] * 4
-        assert said in refused(place)
+        place.memory.failures = [("ListActors", Failure(400, error))] * 4
+        refuses(place.url, "threads", "list", says=says)
         place.memory.failures = []
-    other = place.url.replace(MEMORY, "other-0123456789")
-    assert "no such memory in this region" in refused(place, other)
-    away = f"agentcore://{MEMORY}?region=eu-central-1&endpoint=http://127.0.0.1:1"
-    assert "the endpoint cannot be reached\nhint: check ?region=NAME" in refused(place, away)
-    assert "not the id of a memory" in refused(place, place.url.replace(MEMORY, "short"))
-    away = place.url.replace("agentcore://", "agentcore://me:secret@")
-    assert "must not contain credentials" in refused(place, away)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    assert "no AWS credentials found" in refused(place)
+    for place_of, other, says, code in (
+        (MEMORY, "other-0123456789", "no such memory in this region", 4),
+        (MEMORY, "short", "not the id of a memory", 2),
+        ("://", "://me:secret@", "must not contain credentials", 2),
+    ):
+        url = place.url.replace(place_of, other)
+        assert "secret" not in refuses(url, "threads", "list", says=says, code=code).err
 
 
-def test_a_thread_of_two_actors_needs_the_name_of_one(place: AgentCoreHarness) -> None:
-    run(place)
-    # A conversation without checkpoints is no thread.
-    said = {"conversational": {"content": {"text": "hello"}, "role": "USER"}}
-    place.kept_saver.checkpoint_event_client.client.create_event(
-        memoryId=MEMORY, actorId="ann", sessionId="talk", eventTimestamp=0, payload=[said]
-    )
-    (listed,) = ckpt("-s", place.url, "threads", "list", "-o", "json").json
-    assert listed["thread_id"] == "trip"
-    run(place, actor="bob:b")
-    assert "belongs to several actors" in refused(place)
-    before = [(at, {**events}) for at, events in place.stored() if at[1] == "ann"]
-    of_bob = f"{place.url}&actor=bob%3Ab"
-    (listed,) = ckpt("-s", of_bob, "threads", "list", "-o", "json").json
-    assert (listed["thread_id"], listed["checkpoints"]) == ("trip", 4)
-    assert ckpt("-s", of_bob, "threads", "delete", "trip", "--yes").code == 0
-    assert place.stored() == before
-
-
-# Time travel and removal
-
-
-def test_a_change_only_appends_and_values_that_the_rest_of_a_thread_names_stay(
-    place: AgentCoreHarness,
-) -> None:
+def test_a_change_only_appends_and_values_that_are_named_stay(place: AgentCoreHarness) -> None:
     graph = run(place)
     values = graph.get_state(config_of("trip")).values
     events = {one for _, some in place.stored() for one in some}
     assert ckpt("-s", place.url, "rollback", "trip", "--steps", "1", "--yes").code == 0
     assert events <= {one for _, some in place.stored() for one in some}
     graph.invoke(None, config_of("trip"))
+    # A conversation without checkpoints is no thread.
+    said = {"conversational": {"content": {"text": "hello"}, "role": "USER"}}
+    place.kept_saver.checkpoint_event_client.client.create_event(
+        memoryId=MEMORY, actorId="ann", sessionId="talk", eventTimestamp=0, payload=[said]
+    )
+    before = [one for one in place.stored() if one[0][2] == "talk"]
     succeeds(place.url, "purge", "--keep-last", "1", "--yes")
     (listed,) = ckpt("-s", place.url, "threads", "list", "-o", "json").json
-    assert listed["checkpoints"] == 1
+    assert (listed["thread_id"], listed["checkpoints"]) == ("trip", 1)
     assert graph.get_state(config_of("trip")).values == values
     assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
-    assert place.stored() == []
+    assert place.stored() == before
 
 
 def test_an_erased_value_is_in_no_event(place: AgentCoreHarness) -> None:

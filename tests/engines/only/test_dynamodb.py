@@ -90,9 +90,7 @@ def change(place: DynamoDbHarness, key: dict[str, Any], **attributes: Any) -> No
     place.client.put_item(TableName=place.table, Item=kept)
 
 
-def test_a_lost_payload_is_named_with_what_the_saver_does_without_it(
-    place: DynamoDbHarness,
-) -> None:
+def test_a_lost_payload_is_named_with_what_the_saver_does(place: DynamoDbHarness) -> None:
     head, before, *_, first = ids_of(place.url, "trip")
     for lost, says in (
         (first, "is missing; the saver leaves this checkpoint out"),
@@ -107,12 +105,9 @@ def test_a_lost_payload_is_named_with_what_the_saver_does_without_it(
     assert place.kept_saver.get_tuple(CONFIG).metadata["forked_from"] == before
 
 
-def test_large_payloads_are_read_from_and_written_to_s3(
-    place: DynamoDbHarness, tmp_path: Path
-) -> None:
-    saver = place.kept_saver
-    config = config_of("large")
-    graph_of(saver).invoke({"items": ["x" * 400_000]}, config)
+def test_large_payloads_are_read_and_written_in_s3(place: DynamoDbHarness, tmp_path: Path) -> None:
+    graph, config = graph_of(place.kept_saver), config_of("large")
+    graph.invoke({"items": ["x" * 400_000]}, config)
     objects = place.objects()
     assert objects
     assert all(one.startswith("agents/one/large/checkpoints/") for one in objects)
@@ -131,17 +126,13 @@ def test_large_payloads_are_read_from_and_written_to_s3(
     assert place.objects() == objects
     succeeds(place.url, "rollback", "large@~1", "--yes")
     assert len(place.objects()) == len(objects) + 1
-    ended = graph_of(saver).invoke(None, config)
-    assert ended["items"][1:] == ["from a", "from b"]
-    assert ckpt("-s", place.url, "copy", "large", "--as", "twin", "--yes").code == 0
-    twin = config_of("twin")
-    assert graph_of(saver).get_state(twin).values == graph_of(saver).get_state(config).values
+    assert graph.invoke(None, config)["items"][1:] == ["from a", "from b"]
+    succeeds(place.url, "copy", "large", "--as", "twin", "--yes")
+    assert graph.get_state(config_of("twin")).values == graph.get_state(config).values
     before = place.rows("large"), place.objects()
-    words = ["threads", "delete", "large", "--archive", str(tmp_path), "--yes"]
-    assert ckpt("-s", place.url, *words).code == 0
+    succeeds(place.url, "threads", "delete", "large", "--archive", tmp_path, "--yes")
     assert not any("/large/" in one for one in place.objects())
-    (bundle,) = tmp_path.glob("*.ckpt.gz")
-    assert ckpt("-s", place.url, "import", bundle, "--yes").code == 0
+    succeeds(place.url, "import", *tmp_path.glob("*.ckpt.gz"), "--yes")
     assert (place.rows("large"), place.objects()) == before
 
 
@@ -152,8 +143,7 @@ def test_compressed_payloads_are_read_and_copied_compressed(place: DynamoDbHarne
         graph_of(saver).invoke({"items": ["word " * 2000]}, config)
         head, before, *_ = ids_of(place.url, "small")
         assert ckpt("-s", place.url, "rollback", "small", before, "--yes").code == 0
-        ended = graph_of(saver).invoke(None, config)
-        assert ended["items"][1:] == ["from a", "from b"]
+        assert graph_of(saver).invoke(None, config)["items"][1:] == ["from a", "from b"]
     items = [one for one in place.items() if one["PK"]["S"] == "CHECKPOINT_small"]
     packed = {one["id"]["S"] for one in items if "compression" in one}
     children = {one["id"]["S"] for one in items if one.get("parent_checkpoint_id") == {"S": before}}
@@ -163,10 +153,8 @@ def test_compressed_payloads_are_read_and_copied_compressed(place: DynamoDbHarne
     ends = {one["id"]["S"]: one["ttl"]["N"] for one in items}
     assert ends[made] == ends[before]
     listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
-    assert {one["thread_id"]: "expires_at" in one for one in listed} == {
-        "small": True,
-        "trip": False,
-    }
+    told = {one["thread_id"]: "expires_at" in one for one in listed}
+    assert told == {"small": True, "trip": False}
 
 
 @pytest.mark.in_ci("ref_loc")
@@ -182,17 +170,13 @@ def test_compressed_payloads_are_read_and_copied_compressed(place: DynamoDbHarne
     ),
     ids=lambda bad: ",".join(bad[0]),
 )
-def test_a_hostile_item_is_shown_as_what_it_is(
-    place: DynamoDbHarness, bad: tuple[dict[str, Any], Any]
-) -> None:
+def test_a_hostile_item_is_shown(place: DynamoDbHarness, bad: tuple[dict[str, Any], Any]) -> None:
     head, *_ = ids_of(place.url, "trip")
     for key, attributes in ((entry(head), bad[0]), (chunk(head), {"payload": bad[1]})):
         change(place, key, **attributes)
         for words in (
-            ["threads", "list", "--long"],
-            ["show", "trip", "--writes", "--metadata"],
-            ["show", "trip", "--tree"],
-            ["du"],
+            *(["threads", "list", "--long"], ["show", "trip", "--writes", "--metadata"]),
+            *(["show", "trip", "--tree"], ["du"]),
         ):
             succeeds(place.url, *words)
     assert ckpt("-s", place.url, "replay", "trip").code in {0, 1}
@@ -200,8 +184,7 @@ def test_a_hostile_item_is_shown_as_what_it_is(
 
 
 def test_a_payload_of_another_thread_is_not_removed(place: DynamoDbHarness) -> None:
-    config = config_of("evil")
-    graph_of(place.kept_saver).invoke({"items": ["in"]}, config)
+    graph_of(place.kept_saver).invoke({"items": ["in"]}, config_of("evil"))
     victim, evil = ids_of(place.url, "trip")[0], ids_of(place.url, "evil")[0]
     key = {"PK": {"S": "CHECKPOINT_evil"}, "SK": {"S": f"#{evil}"}}
     change(place, key, ref_key=chunk(victim)["PK"])
@@ -245,7 +228,7 @@ def test_a_namespace_with_a_hash_sign_is_whole(place: DynamoDbHarness) -> None:
         assert _owner(writes_partition(key), {"a"}) == key
 
 
-def test_one_thread_is_read_without_a_scan(
+def test_what_scans_says_what_it_costs(
     place: DynamoDbHarness, called: Counter[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words in (
@@ -254,20 +237,14 @@ def test_one_thread_is_read_without_a_scan(
         *(["interrupts", "trip"], ["doctor", "trip"], ["rollback", "trip@~1", "--dry-run"]),
         *(["show", "nosuch"], ["stores"]),
     ):
-        done = ckpt("-s", place.url, *words)
-        assert "scanned" not in done.err, words
+        assert "scanned" not in ckpt("-s", place.url, *words).err, words
     # Nor for a completion.
     complete(["thread", "t", place.url, "", "", ""])
     assert capsys.readouterr().out == ""
     complete(["ref", "he", place.url, "", "trip", ""])
     assert capsys.readouterr().out.startswith("head\t")
     assert "Scan" not in called
-    assert called.keys() <= READING
-
-
-def test_a_list_says_what_its_scan_costs(place: DynamoDbHarness, called: Counter[str]) -> None:
     number = len(place.items())
-    called.clear()
     for words in (["threads", "list"], ["du"], ["doctor"], ["grep", "from a", "--match", "t*"]):
         done = succeeds(place.url, *words)
         said = rf"note: scanned table '{place.table}': {number} items, [\d.]+ read units?\n"
@@ -277,24 +254,20 @@ def test_a_list_says_what_its_scan_costs(place: DynamoDbHarness, called: Counter
 
 @pytest.mark.nightly
 def test_pages_of_a_scan_and_of_a_query_are_joined(place: DynamoDbHarness) -> None:
-    # A page has at most 1 MB.
+    """A page has at most 1 MB."""
     for number in range(6):
-        config: Any = {"configurable": {"thread_id": f"page-{number}"}}
-        graph_of(place.kept_saver).invoke({"items": ["y" * 90_000]}, config)
-    listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
-    assert len(listed) == 7
+        graph_of(place.kept_saver).invoke({"items": ["y" * 90_000]}, config_of(f"page-{number}"))
+    assert len(threads_of(place.url)) == 7
     for number in range(20):
         extra = {**entry(f"0000{number:04}"), "filler": {"S": "z" * 100_000}}
         place.client.put_item(TableName=place.table, Item=extra)
     with open_store(place.url) as store:
         thread = store.thread("trip")
-        assert thread is not None
-        assert thread.checkpoints == 24
+    assert thread is not None
+    assert thread.checkpoints == 24
 
 
-def test_an_error_of_aws_has_a_next_step_and_no_secret(
-    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_tell_no_secret(place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"Code": "", "Message": "hunter2 is secret"}
 
     def failing(name: str) -> None:
@@ -325,9 +298,8 @@ def test_another_table_is_no_store(place: DynamoDbHarness) -> None:
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
-    refuses(
-        place.url.replace("?", "-x?", 1), "threads", "list", says="is not a table of DynamoDBSaver"
-    )
+    url = place.url.replace("?", "-x?", 1)
+    refuses(url, "threads", "list", says="is not a table of DynamoDBSaver")
 
 
 @cases(
@@ -366,38 +338,37 @@ def test_what_happens_between_the_check_and_the_transaction_wins(
         assert len(ids_of(place.url, "trip")) == 4 + added, "no fork is left"
 
 
-def test_a_lease_of_another_run_is_waited_for_and_ends(
-    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_is_waited_for(place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckpt_backends.aws.dynamodb.write._PATIENCE", 0.2)
-    held = {"PK": {"S": PARTITION}, "SK": {"S": "purge"}, "lease_holder": {"S": "other"}}
-    of_thread = {**held, "SK": {"S": f"thread#{sha256(b'trip').hexdigest()}"}}
-    for one in (held, of_thread):
-        later = {**one, "held_until": {"N": "99999999999999"}}
-        place.client.put_item(TableName=place.table, Item=later)
-    refused = refuses(
-        place.url,
-        *["rollback", "trip", "--steps", "1", "--yes"],
-        says="being changed by another command, so nothing was written",
-    )
+    of_thread = f"thread#{sha256(b'trip').hexdigest()}"
+
+    def hold(until: str) -> None:
+        for one in ("purge", of_thread):
+            held = {"PK": {"S": PARTITION}, "SK": {"S": one}, "lease_holder": {"S": "other"}}
+            place.client.put_item(TableName=place.table, Item={**held, "held_until": {"N": until}})
+
+    hold("99999999999999")
+    says = "being changed by another command, so nothing was written"
+    refused = refuses(place.url, "rollback", "trip", "--steps", "1", "--yes", says=says)
     assert "a killed run (an item of CKPT_LOCK) expires after 20 s" in " ".join(refused.err.split())
     refuses(place.url, "threads", "delete", "trip", "--yes", says="another purge", code=5)
     assert threads_of(place.url) == ["trip"]
-    for one in (held, of_thread):
-        place.client.put_item(TableName=place.table, Item={**one, "held_until": {"N": "1"}})
+    hold("1")
     assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
-    assert [one["SK"] for one in place.items()] == [of_thread["SK"]]
+    assert [one["SK"]["S"] for one in place.items()] == [of_thread]
 
 
 Act = Callable[[], object]
 
 
-def on_call(monkeypatch: pytest.MonkeyPatch, name: str, number: int, act: Act) -> None:
-    """Before the call of this number of an operation, do something once."""
+def on_call(
+    monkeypatch: pytest.MonkeyPatch, name: str, first: int, act: Act, last: int | None = None
+) -> None:
+    """Before the call of this number of an operation, or each up to another one, do something."""
     seen = count(1)
 
     def changed(operation: str) -> None:
-        if operation == name and next(seen) == number:
+        if operation == name and first <= next(seen) <= (last or first):
             act()
 
     before_calls(monkeypatch, changed)
@@ -439,12 +410,9 @@ def test_payloads_stay_in_s3_if_a_removal_fails_and_are_named_if_they_cannot_go(
     assert len(place.rows("large").get("CHECKPOINT", ())) < number
 
 
-def test_a_conflict_in_one_thread_stops_no_purge(
-    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conflict_stops_no_purge(place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "pqr":
-        config = config_of(name)
-        graph_of(place.kept_saver).invoke({"items": ["in"]}, config)
+        graph_of(place.kept_saver).invoke({"items": ["in"]}, config_of(name))
     name = "TransactWriteItems"
     on_call(monkeypatch, name, 2, failing("TransactionCanceledException", name))
     done = ckpt("-s", place.url, "purge", "--match", "[pqr]", "--yes", "-o", "json").json
@@ -457,20 +425,14 @@ def test_a_conflict_in_one_thread_stops_no_purge(
 def test_an_undo_of_a_long_copy_is_whole_or_says_so(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
+    graph, name = graph_of(place.kept_saver), "TransactWriteItems"
     for number in range(11):
-        graph_of(place.kept_saver).invoke({"items": [str(number)]}, CONFIG)
+        graph.invoke({"items": [str(number)]}, CONFIG)
     assert ckpt("-s", place.url, "copy", "trip", "--at", "head", "--as", "twin", "--yes").code == 0
     before = kept_items(place)
-    seen = count(1)
-
-    def changed(operation: str) -> None:
-        if operation == "TransactWriteItems":
-            number = next(seen)
-            if number == 2 or (number > 2 and not works):
-                failing("TransactionCanceledException", operation)()
-
-    with monkeypatch.context() as patched:
-        before_calls(patched, changed)
+    with monkeypatch.context() as patch:
+        conflict = failing("TransactionCanceledException", name)
+        on_call(patch, name, 2, conflict, last=2 if works else 10_000)
         done = ckpt("-s", place.url, "undo", "twin", "--yes")
     if works:
         assert (done.code, "nothing was written" in done.err) == (6, True), done.err
@@ -479,9 +441,7 @@ def test_an_undo_of_a_long_copy_is_whole_or_says_so(
     else:
         assert (done.code, "was changed in part" in done.err) == (7, True), done.err
         # Its head is whole.
-        config = config_of("twin")
-        state = graph_of(place.kept_saver).get_state(config)
-        assert state.values == graph_of(place.kept_saver).get_state(CONFIG).values
+        assert graph.get_state(config_of("twin")).values == graph.get_state(CONFIG).values
         assert ckpt("-s", place.url, "threads", "delete", "twin", "--yes").code == 0
     assert not place.rows("twin")
 
@@ -498,7 +458,7 @@ def restore(place: DynamoDbHarness, rows: list[Row]) -> Any:
         return store.restore(iter(rows))
 
 
-def test_an_import_damages_no_thread_with_the_same_keys(place: DynamoDbHarness) -> None:
+def test_an_import_damages_no_thread_and_no_payload_with_its_keys(place: DynamoDbHarness) -> None:
     graph_of(place.kept_saver).invoke({"items": ["in"]}, config_of("a#b"))
     head, *_ = ids_of(place.url, "a#b")
     before = place.items()
@@ -510,9 +470,6 @@ def test_an_import_damages_no_thread_with_the_same_keys(place: DynamoDbHarness) 
         with pytest.raises(Refused, match="of another thread"):
             restore(place, rows)
         assert place.items() == before
-
-
-def test_an_import_keeps_a_payload_that_is_stored_already(place: DynamoDbHarness) -> None:
     number = "1f1e70d7-2d68-67ab-8001-000000000001"
     other = {**chunk(number, "a"), "payload": {"B": b"\x90"}}
     place.client.put_item(TableName=place.table, Item=other)
@@ -522,9 +479,7 @@ def test_an_import_keeps_a_payload_that_is_stored_already(place: DynamoDbHarness
     assert restore(place, [row_of(number, checkpoint=b"\x90")]).added == 1
 
 
-def test_a_long_import_that_conflicts_is_completed_by_the_next_one(
-    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_import_goes_on(place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row_of(f"1f1e70d7-2d68-67ab-8001-{n:012x}", checkpoint=b"\x80") for n in range(60)]
     before = place.items()
     with pytest.raises(Refused, match="twice"):

@@ -10,13 +10,15 @@ import pymongo
 import pytest
 from langgraph.checkpoint.base.id import uuid6
 
+from ckpt_backends.codec import to_json
 from ckpt_backends.redis.javascript import documents
 from ckpt_backends.redis.javascript.documents import JavaScriptPlan, JavaScriptRemoval
 from ckpt_backends.registry import open_store
+from ckpt_cli.reading.states import read_state
+from ckpt_cli.reading.thread import ThreadReader
 from tests.engines.answers import refuses, succeeds, threads_of
-from tests.kit.command import FIXTURES, ckpt, ids_of
-from tests.kit.savers.redis import dump
-from tests.kit.savers.redis_threads import client, fill
+from tests.kit.command import FIXTURES, ckpt
+from tests.kit.savers.redis_threads import client, fill, keys
 from tests.kit.stores import restore_javascript_documents, restore_javascript_keys
 
 pytestmark = pytest.mark.engines
@@ -42,10 +44,14 @@ def database(mongodb_url: str) -> Iterator[Any]:
 
 def states(url: str, thread_id: str) -> dict[str, Any]:
     """The state at each checkpoint of a thread's root."""
-    return {
-        one: ckpt("-s", url, "show", "--at", one, "-o", "json", "--", thread_id).json["values"]
-        for one in ids_of(url, thread_id)
-    }
+    with open_store(url) as store:
+        reader = ThreadReader(store, thread_id)
+        return {
+            one.key.checkpoint_id: {
+                name: to_json(value) for name, value in read_state(reader, one).values.items()
+            }
+            for one in reader.moments("", values=True, state=True)
+        }
 
 
 def blobs(url: str, thread_id: str) -> set[bytes]:
@@ -53,11 +59,11 @@ def blobs(url: str, thread_id: str) -> set[bytes]:
 
 
 def test_documents_of_both_languages_are_told_apart_one_by_one(url: str) -> None:
-    connected = client(url)
+    connected, mine = client(url), f":{SAME}:".encode()
     for name in connected.scan_iter("checkpoint*", count=1000):
-        if f":{SAME}:".encode() not in name:
+        if mine not in name:
             connected.delete(name)  # The layouts are told by a sample.
-    of_javascript = dump(url)
+    of_javascript = keys(url)
     fill(url, SAME)
     refuses(url, "threads", "list", says="redis, redis-js", code=2)
     ours, theirs = f"{url}?layout=redis", f"{url}?layout=redis-js"
@@ -71,32 +77,24 @@ def test_documents_of_both_languages_are_told_apart_one_by_one(url: str) -> None
     assert ckpt("-s", theirs, "rollback", SAME, "~3", "--yes").code == 0
     assert ckpt("-s", theirs, "undo", SAME, "--yes").code == 0
     assert ckpt("-s", ours, "threads", "delete", SAME, "--yes").code == 0
-    left = dump(url)
-    assert {name: left.get(name) for name in of_javascript if name} == {
-        name: held for name, held in of_javascript.items() if name
-    }
+    assert of_javascript.items() <= keys(url).items()
     fill(url, SAME)
-    before = dump(url)
+    before = keys(url)
     assert ckpt("-s", theirs, "threads", "delete", SAME, "--yes").code == 0
     assert blobs(url, SAME) == set()
-    gone = before.keys() - dump(url).keys()
-    assert gone == {name for name in of_javascript if f":{SAME}:".encode() in name}
+    assert before.keys() - keys(url) == {name for name in of_javascript if mine in name}
 
 
-def test_gc_waits_for_the_checkpoints_of_young_values(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gc_waits_for_checkpoints_of_new_values(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And collects those of no checkpoint, and no others."""
     known = blobs(url, SAME)
-    connected, new, lost = client(url), str(uuid6()), str(uuid6())
+    documents_of, new, lost = client(url).json(), str(uuid6()), str(uuid6())
 
     def store_checkpoint(seconds: float) -> None:
-        (old,) = connected.json().get(
-            "checkpoint:linear::1f1e670a-23dc-69c0-ffff-c647d2fd7542", "$"
-        )
+        (old,) = documents_of.get("checkpoint:linear::1f1e670a-23dc-69c0-ffff-c647d2fd7542", "$")
         named = {"thread_id": "new", "checkpoint_id": new}
         body = {**old["checkpoint"], "id": new, "channel_versions": {"items": 1}}
-        connected.json().set(f"checkpoint:new::{new}", "$", {**old, **named, "checkpoint": body})
+        documents_of.set(f"checkpoint:new::{new}", "$", {**old, **named, "checkpoint": body})
         assert seconds == 60
         monkeypatch.setattr(documents, "_STORING", timedelta())
 
@@ -105,7 +103,7 @@ def test_gc_waits_for_the_checkpoints_of_young_values(
     value = {"checkpoint_ns": "__empty__", "channel": "items", "version": "1", "value": []}
     for thread_id, checkpoint_id in {"new": new, "other": lost}.items():
         own = {**value, "thread_id": thread_id, "checkpoint_id": checkpoint_id}
-        connected.json().set(f"checkpoint_blob:{thread_id}::items:1", "$", own)
+        documents_of.set(f"checkpoint_blob:{thread_id}::items:1", "$", own)
     gc = ("gc", "--scope", "blobs", "--grace", "0s", "--yes", "-o", "json")
     assert ckpt("-s", url, *gc).json["removed"]["rows"] == {"checkpoint_blob": 1}
     assert (len(blobs(url, "new")), blobs(url, "other")) == (1, set())
@@ -113,10 +111,9 @@ def test_gc_waits_for_the_checkpoints_of_young_values(
 
 
 def test_a_thread_id_that_the_saver_refuses_is_not_made(url: str) -> None:
+    says = "LangGraph.js rejects the thread id"
     for name in ("a*", "a[b]", "a\\b", "why?"):
-        refused = ckpt("-s", url, "copy", "linear", "--as", name, "--yes")
-        assert (refused.code, refused.out) == (4, "")
-        assert "LangGraph.js rejects the thread id" in refused.err
+        assert refuses(url, "copy", "linear", "--as", name, "--yes", says=says).out == ""
 
 
 @pytest.mark.parametrize("thread_id", [SAME, "delta-often"])
@@ -131,9 +128,7 @@ def test_what_stays_after_pruning_has_its_values(url: str, thread_id: str) -> No
     assert done["removed"]["rows"]["checkpoint_blob"] == gone > 0
 
 
-def test_a_value_that_was_stored_anew_is_not_taken_for_an_old_one(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_stored_anew_is_no_old_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions of two branches are the same numbers; the saver stores values first."""
     connected = client(url)
     known = blobs(url, SAME)
@@ -153,9 +148,7 @@ def test_a_value_that_was_stored_anew_is_not_taken_for_an_old_one(
     assert left < known
 
 
-def test_nothing_is_added_behind_a_head_that_the_saver_touches(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_added_behind_a_touched_head(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No key names a head, but its tasks' writes change the head itself."""
     connected = client(url)
     head = max(connected.scan_iter("checkpoint:linear::*", count=1000))
@@ -166,9 +159,9 @@ def test_nothing_is_added_behind_a_head_that_the_saver_touches(
         connected.execute_command("JSON.SET", head, "$.has_writes", '"true"')
 
     monkeypatch.setattr(JavaScriptPlan, "check", meanwhile)
-    before = len(dump(url))
+    before = len(keys(url))
     assert ckpt("-s", url, "rollback", "linear", "~2", "--yes").code == 6
-    assert len(dump(url)) == before
+    assert len(keys(url)) == before
 
 
 def test_a_copy_expires_with_what_it_is_made_of(url: str) -> None:
@@ -176,57 +169,49 @@ def test_a_copy_expires_with_what_it_is_made_of(url: str) -> None:
     for name in connected.scan_iter(f"*:{SAME}:*", count=1000):
         connected.expire(name, 5000)
     back = ckpt("-s", url, "rollback", SAME, "~3", "--yes", "-o", "json").json
-    copied = ckpt("-s", url, "copy", SAME, "--as", "copy", "--yes")
-    assert copied.code == 0
+    succeeds(url, "copy", SAME, "--as", "copy", "--yes")
     names = [f"checkpoint:{SAME}::{back['checkpoint_id']}", *connected.scan_iter("*:copy:*")]
     assert len(names) > 10
     assert all(0 < connected.ttl(name) <= 5000 for name in names)
 
 
 def test_a_copy_in_mongodb_has_the_shape_of_its_source(database: Any, mongodb_url: str) -> None:
-    source = database.checkpoints.find_one(
-        {"thread_id": "with-metadata"}, sort={"checkpoint_id": -1}
-    )
-    words = ["rollback", "with-metadata", "~1", "--yes", "-o", "json"]
-    made = ckpt("-s", mongodb_url, *words).json
-    copy = database.checkpoints.find_one({"checkpoint_id": made["checkpoint_id"]})
-    assert copy.keys() == source.keys()
-    assert {name: type(value) for name, value in copy.items()} == {
-        name: type(value) for name, value in source.items()
-    }
+    thread, newest = "with-metadata", {"checkpoint_id": -1}
+
+    def made(*words: str) -> dict[str, Any]:
+        told = succeeds(mongodb_url, *words, "--yes", "-o", "json").json
+        return {"checkpoint_id": told["checkpoint_id"]}
+
+    source = database.checkpoints.find_one({"thread_id": thread}, sort=newest)
+    copy = database.checkpoints.find_one(made("rollback", thread, "~1"))
+    types = [{name: type(value) for name, value in one.items()} for one in (copy, source)]
+    assert types[0] == types[1]
     assert copy["metadata_search"] == json.loads(copy["metadata"])
     assert copy["metadata_search"]["source"] == "fork"
-    found = database.checkpoints.find({"metadata_search.source": "fork"})
-    assert made["checkpoint_id"] in {one["checkpoint_id"] for one in found}
-    writes = ["fork", "with-metadata", "~1", "--set", 'items=["more"]', "--yes", "-o", "json"]
-    made = ckpt("-s", mongodb_url, *writes).json
-    (write,) = database.checkpoint_writes.find({"checkpoint_id": made["checkpoint_id"]})
-    other = database.checkpoint_writes.find_one({"thread_id": "with-metadata"})
-    assert write.keys() == other.keys()
+    assert copy in database.checkpoints.find({"metadata_search.source": "fork"})
+    (write,) = database.checkpoint_writes.find(
+        made("fork", thread, "~1", "--set", 'items=["more"]')
+    )
+    assert write.keys() == database.checkpoint_writes.find_one({"thread_id": thread}).keys()
     # Before 1.3.4, and without timestamps.
     database.checkpoints.update_many({}, {"$unset": {"metadata_search": 1, "upserted_at": 1}})
-    made = ckpt("-s", mongodb_url, "rollback", SAME, "~1", "--yes", "-o", "json").json
-    copy = database.checkpoints.find_one({"checkpoint_id": made["checkpoint_id"]})
+    copy = database.checkpoints.find_one(made("rollback", SAME, "~1"))
     assert copy.keys() & {"metadata_search", "upserted_at", "created_at"} == set()
-
-
-def test_an_empty_database_is_told_by_the_saver_s_index(database: Any, mongodb_url: str) -> None:
+    # An empty database is told by the saver's index.
     database.checkpoints.delete_many({})
     database.checkpoint_writes.delete_many({})
     (found,) = ckpt("-s", mongodb_url, "stores", "-o", "json").json
     assert found["layout"] == "mongodb-js"
-    assert ckpt("-s", mongodb_url, "threads", "list", "-o", "json").json == []
+    assert threads_of(mongodb_url) == []
 
 
-def test_an_archive_goes_back_into_either_layout(
-    url: str, database: Any, mongodb_url: str, tmp_path: Path
-) -> None:
+def test_archives_go_into_both(url: str, database: Any, mongodb_url: str, tmp_path: Path) -> None:
     for place in (url, mongodb_url):
         archive = tmp_path / place.partition(":")[0]
         succeeds(place, "threads", "delete", SAME, "--archive", archive, "--yes")
     assert database.checkpoints.count_documents({"thread_id": SAME}) == 0
     for place in (mongodb_url, url):
-        assert ckpt("-s", place, "import", tmp_path / "redis", "--yes").code == 0
+        succeeds(place, "import", tmp_path / "redis", "--yes")
     assert states(mongodb_url, SAME) == states(url, SAME) != {}
 
 
@@ -244,19 +229,26 @@ HOSTILE: dict[str, Any] = {
 
 
 def test_hostile_documents_end_no_command(redis_stack_url: str) -> None:
-    connected = client(redis_stack_url)
+    connected, url = client(redis_stack_url), redis_stack_url
     own = "1f1e66bb-af12-6110-bfff-8cf6a3c1e419"
+    unwritten = {"parent_checkpoint_id": None, "has_writes": "true"}
     for name, parts in HOSTILE.items():
         place = {"thread_id": name, "checkpoint_ns": "__empty__", "checkpoint_id": own}
-        document = {**place, "parent_checkpoint_id": None, "has_writes": "true", **parts}
-        connected.json().set(f"checkpoint:{name}::{own}", "$", document)
-        connected.json().set(f"checkpoint_blob:{name}::d:e:2", "$", {**place, "value": 1})
-        blob = {**place, "channel": "f", "version": "3", "type": "json"}
-        connected.json().set(f"checkpoint_blob:{name}::f:3", "$", blob)
         write = {**place, "checkpoint_ns": "", "task_id": "t", "channel": "x", "global_idx": "1st"}
-        connected.json().set(f"checkpoint_write:{name}::{own}:t:0", "$", write)
-        connected.json().set(f"checkpoint_write:{name}::{own}:t:1", "$", {"idx": []})
-    listed = ckpt("-s", redis_stack_url, "threads", "list", "--long", "-o", "json").json
+        for key, document in {
+            f"checkpoint:{name}::{own}": {**place, **unwritten, **parts},
+            f"checkpoint_blob:{name}::d:e:2": {**place, "value": 1},
+            f"checkpoint_blob:{name}::f:3": {
+                **place,
+                "channel": "f",
+                "version": "3",
+                "type": "json",
+            },
+            f"checkpoint_write:{name}::{own}:t:0": write,
+            f"checkpoint_write:{name}::{own}:t:1": {"idx": []},
+        }.items():
+            connected.json().set(key, "$", document)
+    listed = ckpt("-s", url, "threads", "list", "--long", "-o", "json").json
     assert {one["thread_id"] for one in listed} == set(HOSTILE)
     for name in HOSTILE:
         for words in (
@@ -264,8 +256,8 @@ def test_hostile_documents_end_no_command(redis_stack_url: str) -> None:
             *(["du", name], ["replay", name], ["rollback", name, "head", "--dry-run"]),
             *(["copy", name, "--as", "n", "--yes"], ["gc", "--scope", "all", "--dry-run"]),
         ):
-            ckpt("-s", redis_stack_url, *words).ends_cleanly(0, 3, 4, 5)
+            ckpt("-s", url, *words).ends_cleanly(0, 3, 4, 5)
         for thread in (name, "n"):
-            ckpt("-s", redis_stack_url, "threads", "delete", thread, "--yes")
+            ckpt("-s", url, "threads", "delete", thread, "--yes")
         assert not list(connected.scan_iter(f"checkpoint:{name}:*", count=1000)), name
     assert not list(connected.scan_iter("checkpoint:*", count=1000))

@@ -10,8 +10,9 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.library import config_of_thread, graph_of
-from tests.engines.answers import refuses, succeeds
+from ckpt_backends.testing.library import graph_of
+from tests.engines.answers import succeeds
+from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
 from tests.kit.savers.kagent import USER, made, saver_on
 from tests.kit.servers import Server, postgres_database
@@ -26,9 +27,8 @@ def url(postgres_server: Server) -> Iterator[str]:
 
 
 def run(url: str, thread_id: str, user: str = "", *, asks: bool = False) -> None:
+    config = config_of(thread_id, **({"user_id": user} if user else {}))
     with saver_on(url) as saver:
-        config: Any = config_of_thread(thread_id)
-        config["configurable"] |= {"user_id": user} if user else {}
         graph_of(saver, asks=asks).invoke({"items": ["in"]}, config)
 
 
@@ -54,24 +54,10 @@ def test_threads_have_their_users(url: str) -> None:
     run(url, "anna's", "anna")
     run(url, "nobody's")
     assert listed(url) == {"anna's": "anna", "nobody's": USER}
-    assert listed(f"{url}?user_id=anna") == {"anna's": "anna"}
-    assert listed(f"{url}?user_id=nobody") == {}
-    assert listed(url, "--user", "anna") == {"anna's": "anna"}
-
-
-def test_a_thread_of_two_users_is_read_only_by_its_user(url: str) -> None:
-    for user in ("anna", "ben"):
-        run(url, "both", user)
-    for words in (["threads", "list"], ["threads", "delete", "both", "--yes"]):
-        refused = refuses(
-            url, *words, says="thread 'both' belongs to several users, such as 'anna' and 'ben'"
-        )
-        assert "?user_id=NAME" in refused.err
     anna = f"{url}?user_id=anna"
     assert "?user_id=anna" in ckpt("-s", anna, "stores", "-o", "json").json[0]["url"]
-    assert ckpt("-s", anna, "threads", "delete", "both", "--yes").code == 0
-    assert users(url, "both") == {"ben"}
-    assert listed(url) == {"both": "ben"}
+    assert listed(anna) == listed(url, "--user", "anna") == {"anna's": "anna"}
+    assert listed(f"{url}?user_id=nobody") == {}
 
 
 def test_new_rows_are_of_the_threads_user(url: str) -> None:
@@ -82,24 +68,19 @@ def test_new_rows_are_of_the_threads_user(url: str) -> None:
     assert not rows(url, "SELECT 1 FROM lg_checkpoint WHERE created_at IS NULL OR version <> 4")
 
 
-def test_a_copy_is_of_the_named_user_or_of_the_usual_one(url: str, tmp_path: Path) -> None:
+def test_copies_get_the_named_user_and_archives_keep_theirs(url: str, tmp_path: Path) -> None:
     run(url, "one", "anna")
-    file = tmp_path / "copy.db"
+    file, ben = tmp_path / "copy.db", f"{url}?user_id=ben"
     assert ckpt("-s", url, "copy", "--all", "--to", file, "--create", "--yes").code == 0
-    rows(url, "TRUNCATE lg_checkpoint, lg_checkpoint_write")
-    for target, user in ((f"{url}?user_id=ben", "ben"), (url, USER)):
+    succeeds(url, "threads", "delete", "one", "--archive", tmp_path / "archive", "--yes")
+    for target, user in ((ben, "ben"), (url, USER)):
         assert ckpt("-s", file, "copy", "--all", "--to", target, "--yes").code == 0
         assert users(url, "one") == {user}
         rows(url, "TRUNCATE lg_checkpoint, lg_checkpoint_write")
-
-
-def test_an_archive_brings_no_row_of_another_user(url: str, tmp_path: Path) -> None:
-    run(url, "one", "anna")
-    succeeds(url, "threads", "delete", "one", "--archive", tmp_path, "--yes")
-    refused = ckpt("-s", f"{url}?user_id=ben", "import", tmp_path, "--yes")
+    refused = ckpt("-s", ben, "import", tmp_path / "archive", "--yes")
     assert refused.code != 0
     assert "user 'anna'" in refused.err
-    assert ckpt("-s", url, "import", tmp_path, "--yes").code == 0
+    assert ckpt("-s", url, "import", tmp_path / "archive", "--yes").code == 0
     assert users(url, "one") == {"anna"}
 
 
@@ -113,7 +94,7 @@ def test_what_is_softly_deleted_is_gone_and_goes_with_its_thread(url: str) -> No
     assert listed(url) == {"kept": USER}
     assert ckpt("-s", url, "show", "gone").code == 3
     with saver_on(url) as saver, closing(open_store(url)) as store:
-        own = [one.checkpoint["id"] for one in saver.list(config_of_thread("kept"))]
+        own = [one.checkpoint["id"] for one in saver.list(config_of("kept"))]
         assert [one.key.checkpoint_id for one in store.checkpoints("kept")] == own
         assert {row.cells["deleted_at"] for row in store.rows("kept")} == {None}
     assert ckpt("-s", url, "doctor", "--deep").code == 0
@@ -123,14 +104,14 @@ def test_what_is_softly_deleted_is_gone_and_goes_with_its_thread(url: str) -> No
 
 
 def test_two_tasks_that_wrote_the_same_number_are_refused(url: str, tmp_path: Path) -> None:
-    with SqliteSaver.from_conn_string(str(tmp_path / "one.db")) as saver:
-        graph_of(saver).invoke({"items": ["in"]}, config_of_thread("one"))
-        config: Any = config_of_thread("one")
+    file, config = tmp_path / "one.db", config_of("one")
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        graph_of(saver).invoke({"items": ["in"]}, config)
         head = saver.get_tuple(config)
         assert head is not None
         for task in "ab":
             saver.put_writes(head.config, [("items", task)], task)
-    refused = ckpt("-s", tmp_path / "one.db", "copy", "--all", "--to", url, "--yes")
+    refused = ckpt("-s", file, "copy", "--all", "--to", url, "--yes")
     assert refused.code != 0
     assert "two tasks wrote number 0" in refused.err + refused.out
     assert users(url, "one") == set()

@@ -21,9 +21,9 @@ from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.langgraph_dev import files, write
 from ckpt_backends.langgraph_dev import files as server
 from ckpt_backends.registry import open_store
-from tests.engines.answers import refuses, threads_of
+from tests.engines.answers import refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of
-from tests.kit.command import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt, ids_of
 from tests.kit.savers.dev import FileSaver, graph_of, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -35,11 +35,6 @@ FILES = files.NAMES
 def tables(folder: Path) -> list[Any]:
     """The files as the server loads them."""
     return [pickle.loads((folder / name).read_bytes()) for name in FILES]
-
-
-def history(folder: Path, thread_id: str) -> list[Any]:
-    """What the official saver reads of a thread."""
-    return list(FileSaver(folder).list(config_of(thread_id)))
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +54,7 @@ def folder(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(filled, tmp_path / "project" / ".langgraph_api"))
 
 
-def test_it_is_named_by_its_folder_a_file_the_project_or_a_url(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_of_its_names_opens_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = folder.parent
     names = [folder, f"{folder}/", *(folder / name for name in FILES), project]
     for name in [*map(str, names), f"langgraph-dev:///{folder}", f"langgraph-dev:///{project}"]:
@@ -77,11 +70,11 @@ def test_it_is_named_by_its_folder_a_file_the_project_or_a_url(
 
 
 def test_a_removal_says_what_the_server_keeps_and_the_others_go_on(folder: Path) -> None:
-    own = folder / server.SERVERS_OWN
+    own, kept = folder / server.SERVERS_OWN, "belongs to the server"
     own.write_bytes(b"")
     os.utime(own, (0, 0))
-    done = ckpt("-s", folder, "threads", "delete", "b", "--yes")
-    assert (done.code, f"note: {own.name} belongs to the server" in done.err) == (0, True)
+    done = succeeds(folder, "threads", "delete", "b", "--yes")
+    assert f"note: {own.name} {kept}" in done.err
     # In new namespaces after the file was written.
     saver = FileSaver(folder)
     graph = graph_of(saver)
@@ -90,24 +83,18 @@ def test_a_removal_says_what_the_server_keeps_and_the_others_go_on(folder: Path)
     graph.invoke({"items": ["again"]}, config_of("a"))
     assert set(saver.storage["a"]) > before
     own.unlink()
-    assert "belongs to the server" not in ckpt("-s", folder, "threads", "delete", "a", "--yes").err
+    assert kept not in ckpt("-s", folder, "threads", "delete", "a", "--yes").err
 
 
 def test_files_of_older_savers_are_read_and_kept_in_their_form(folder: Path) -> None:
     """Before 2.1 values stood in the bodies; before that, writes had no paths."""
-    storage, writes, blobs = tables(folder)
     saver = FileSaver(folder)
-    for thread_id, namespaces in storage.items():
-        for ns, rows in namespaces.items():
-            for one, (body, metadata, parent) in rows.items():
-                fields = saver.serde.loads_typed(body)
-                versions = fields["channel_versions"]
-                fields["channel_values"] = {
-                    name: saver.serde.loads_typed(value)
-                    for name, version in versions.items()
-                    if (value := blobs[thread_id, ns, name, version])[0] != "empty"
-                }
-                rows[one] = (saver.serde.dumps_typed(fields), metadata, parent)
+    rows = saver.storage["a"][""]
+    for one in saver.list(config_of("a")):
+        _, metadata, parent = rows[one.checkpoint["id"]]
+        rows[one.checkpoint["id"]] = saver.serde.dumps_typed(one.checkpoint), metadata, parent
+    saver.sync()
+    storage, writes, _ = tables(folder)
     old = {key: {task: row[:3] for task, row in rows.items()} for key, rows in writes.items()}
     for name, table in zip(FILES, (storage, old), strict=False):
         (folder / name).write_bytes(pickle.dumps(table, 2))
@@ -124,21 +111,23 @@ def test_files_of_older_savers_are_read_and_kept_in_their_form(folder: Path) -> 
     assert {len(row) for rows in kept.values() for row in rows.values()} == {3}
 
 
-SERVED = FIXTURES / "dev" / "runtime-0.36.7"
-SERVED_2025 = FIXTURES / "dev" / "runtime-0.2.1"
-"""Its metadata are pickles, because they hold the user of a request."""
+SERVED, SERVED_2025 = (FIXTURES / "dev" / f"runtime-{one}" for one in ("0.36.7", "0.2.1"))
+"""Metadata of 2025 are pickles, because they hold the user of a request."""
+
+
+def told(served: Path) -> dict[str, Any]:
+    """What the server told of its threads."""
+    found: dict[str, Any] = json.loads((served / "truth.json").read_text("utf-8"))["threads"]
+    return found
 
 
 @pytest.mark.parametrize("served", [SERVED, SERVED_2025], ids=lambda one: str(one.name))
 def test_what_the_server_stored_reads_as_the_server_told_it(served: Path) -> None:
-    threads = json.loads((served / "truth.json").read_text("utf-8"))["threads"]
-    assert set(threads_of(served)) == set(threads)
-    for thread_id, truth in threads.items():
-        told = ckpt("-s", served, "history", thread_id, "-o", "json").json
-        assert [one["checkpoint_id"] for one in told] == [
-            one["checkpoint_id"] for one in truth["history"]
-        ]
-        for expected in truth["history"]:
+    assert set(threads_of(served)) == set(told(served))
+    for thread_id, truth in told(served).items():
+        history = truth["history"]
+        assert ids_of(served, thread_id) == [one["checkpoint_id"] for one in history]
+        for expected in history:
             ref = f"{thread_id}@{expected['checkpoint_id']}"
             shown = ckpt("-s", served, "show", ref, "--metadata", "-o", "json").json
             assert shown["values"] == {k: v for k, v in expected["values"].items() if v}
@@ -165,8 +154,7 @@ def plain(metadata: Any, user: Any) -> Any:
 def test_metadata_of_a_request_becomes_plain_data(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(SERVED_2025, tmp_path / ".langgraph_api"))
     os.utime(folder / ".langgraph_ops.pckl", (0, 0))
-    threads = json.loads((folder / "truth.json").read_text("utf-8"))["threads"]
-    thread_id = next(one for one, thread in threads.items() if thread["name"] == "answered")
+    thread_id = next(one for one, thread in told(folder).items() if thread["name"] == "answered")
     made = ckpt("-s", folder, "rollback", thread_id, "~2", "--yes", "-o", "json").json
     rows = FileSaver(folder).storage[thread_id][""]
     tags = [metadata[0] for _, metadata, _ in rows.values()]
@@ -195,17 +183,15 @@ class Evil:
 @pytest.mark.parametrize("protocol", [0, 2, 5])
 def test_a_hostile_pickle_is_shown_as_what_it_is(folder: Path, protocol: int) -> None:
     marker = folder.parent / "run"
-    storage = tables(folder)[0]
-    (newest,) = [max(storage["a"][""])]
+    storage, evil = tables(folder)[0], Evil(marker)
+    newest = max(storage["a"][""])
     _, metadata, parent = storage["a"][""][newest]
-    evil = Evil(marker)
     storage["a"][""][newest] = (("msgpack", evil), metadata, parent)
-    storage["c"] = evil
-    storage["d"] = {"": {"1": evil}}
+    storage |= {"c": evil, "d": {"": {"1": evil}}}
     (folder / FILES[0]).write_bytes(pickle.dumps(storage, protocol))
     before = stored(folder)
     with open_store(str(folder)) as store:
-        (body,) = [one.body for one in store.checkpoints("a", checkpoint_ns="", body=True)][:1]
+        body = next(store.checkpoints("a", checkpoint_ns="", body=True)).body
         assert body is not None
         value = decode(body)
         assert isinstance(value, Opaque)
@@ -222,16 +208,12 @@ def test_a_hostile_pickle_is_shown_as_what_it_is(folder: Path, protocol: int) ->
 
 def test_keys_that_no_saver_makes_are_left_out(folder: Path) -> None:
     storage, writes, blobs = tables(folder)
-    value = ("msgpack", b"\xc0")
-    some = next(iter(writes))
-    task = ("t", "items", value, "")
+    value, some = ("msgpack", b"\xc0"), next(iter(writes))
     bad_blobs = [("a", "", "x"), ("a", "", "x", 10**5000), ("a", "", 1, "1"), ("a", "", "x", ()), 7]
     bad_writes = [("t", 1 << 40), ("t", True), ("t", "0"), (1, 1), ("other", 0), "t"]
-    writes[some] |= dict.fromkeys(bad_writes, task)
-    table: Any
-    for name, table in zip(
-        FILES, (storage, writes, blobs | dict.fromkeys(bad_blobs, value)), strict=True
-    ):
+    writes[some] |= dict.fromkeys(bad_writes, ("t", "items", value, ""))
+    changed: list[Any] = [storage, writes, blobs | dict.fromkeys(bad_blobs, value)]
+    for name, table in zip(FILES, changed, strict=True):
         (folder / name).write_bytes(pickle.dumps(table, 2))
     kept = sum(len(rows) for key, rows in writes.items() if key[0] == some[0]) - len(bad_writes)
     with open_store(str(folder)) as store:
@@ -260,9 +242,8 @@ def test_a_file_that_is_no_dict_is_refused(folder: Path) -> None:
 def test_nothing_is_written_while_the_server_runs(folder: Path) -> None:
     before = stored(folder)
     line = [sys.executable, "-c", "print(flush=True); input()", "langgraph", "dev", "--no-browser"]
-    with subprocess.Popen(
-        line, cwd=folder.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    piped: Any = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen(line, cwd=folder.parent, **piped) as process:
         assert process.stdout is not None
         process.stdout.readline()
         for words in (["rollback", "a", "~1"], ["threads", "delete", "b"]):
@@ -279,17 +260,13 @@ def test_a_server_is_told_by_the_files_that_it_alone_writes(folder: Path) -> Non
     own.write_bytes(b"")
     assert own.name in server.running(folder)
     assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 4
-    with open_store(str(folder)) as store:
-        assert any("may be running" in note for note in store.notes())
-    then = time.time() - server.QUIET_SECONDS - 1
-    os.utime(own, (then, then))
+    assert "may be running" in ckpt("-s", folder, "threads", "list").err
+    os.utime(own, (time.time() - server.QUIET_SECONDS - 1,) * 2)
     assert server.running(folder) == ""
     assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
 
 
-def test_files_that_are_replaced_meanwhile_are_not_overwritten(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replaced_files_are_not_overwritten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, write_now = tables(folder), write.write_table
 
     def write_late(*args: Any) -> None:
@@ -308,14 +285,13 @@ def test_files_of_two_moments_are_not_read_together_and_changes_wait_for_each_ot
     monkeypatch.setattr(files, "TRIES", 2)
     half = folder / f"{FILES[1]}.tmp"
     half.write_bytes(b"half")
-    with pytest.raises(StoreUnavailable, match="is writing to it"):
-        open_store(str(folder))
+    refuses(folder, "threads", "list", says="is writing to it")
     os.utime(half, (0, 0))  # Of a server that was killed.
     monkeypatch.setattr(folder_lock, "_LOCK_SECONDS", 0.0)
+    back = ("rollback", "a", "~1", "--yes")
     with folder_lock.locked(folder):
-        refused = ckpt("-s", folder, "rollback", "a", "~1", "--yes")
-    assert (refused.code, "another process is writing to it" in refused.err) == (4, True)
-    assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
+        refuses(folder, *back, says="another process is writing to it")
+    assert ckpt("-s", folder, *back).code == 0
     with open_store(str(folder)) as store:
         for name in FILES:
             (folder / name).unlink()

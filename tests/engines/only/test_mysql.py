@@ -16,10 +16,11 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
-from tests.engines.answers import items_of, refuses
+from tests.engines.answers import items_of, refuses, succeeds
 from tests.engines.commands import COMMANDS
 from tests.kit import servers
 from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.plugin import started
 from tests.kit.savers.mysql import TABLES, fill, migrated, run, saver_of
@@ -43,9 +44,7 @@ def test_the_servers_time_limit_is_kept(filled_url: str) -> None:
 
 
 @pytest.mark.engines
-def test_a_change_of_the_same_thread_is_waited_for(
-    mysql_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_change_is_waited_for(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(mysql_url, "ours", "other")
     monkeypatch.setattr("ckpt_backends.mysql.database._LOCK_SECONDS", 1)
     words = ["step:0", "--yes", "--force"]
@@ -54,19 +53,6 @@ def test_a_change_of_the_same_thread_is_waited_for(
         refuses(mysql_url, "rollback", "ours", *words, says="another session holds a lock")
         assert ckpt("-s", mysql_url, "rollback", "other", *words).code == 0
     assert ckpt("-s", mysql_url, "rollback", "ours", *words).code == 0
-
-
-def test_answers_that_are_asked_for_at_once_do_not_disturb_each_other(filled_url: str) -> None:
-    with open_store(filled_url) as store:
-        threads = list(store.threads())
-        unfinished = [store.threads() for _ in range(5)]
-        first = [next(one) for one in unfinished]
-        assert first == [threads[0]] * 5
-        del unfinished[::2]
-        assert [list(one) for one in unfinished] == [threads[1:]] * 2
-        for one in store.threads():
-            for _ in store.checkpoints(one.thread_id, body=True):
-                assert next(store.writes(one.thread_id)).key.thread_id == one.thread_id
 
 
 VARIANTS = ["Abc", "abc", "àbc", "abc ", "ABC"]
@@ -81,10 +67,10 @@ def merging_url(mysql_url: str) -> str:
 
 
 def test_threads_that_the_server_takes_for_one_are_never_mixed(merging_url: str) -> None:
+    asked = [*VARIANTS, "other", "aBC", "caf\u00e9"]
     with open_store(merging_url) as store:
         assert {one.thread_id for one in store.threads()} == {*VARIANTS, "other"}
-        sizes = store.sizes(VARIANTS)
-        for name, size in zip(VARIANTS, sizes, strict=True):
+        for name, size in zip(VARIANTS, store.sizes(VARIANTS), strict=True):
             thread = store.thread(name)
             assert thread is not None
             assert thread.checkpoints == size.checkpoints == 4
@@ -94,42 +80,25 @@ def test_threads_that_the_server_takes_for_one_are_never_mixed(merging_url: str)
             assert len(list(store.blobs(name))) == size.blobs > 0
         assert store.thread("aBC") is None
         assert [*store.checkpoints("aBC"), *store.rows("aBC")] == []
-    for name in VARIANTS:
-        assert items_of(merging_url, name) == [f"in {name}", "from a", "from b"]
-
-
-def test_rows_that_are_asked_for_under_several_spellings_come_once(merging_url: str) -> None:
-    asked = [*VARIANTS, "other", "aBC", "caf\u00e9"]
-    with open_store(merging_url) as store:
-        alone = {name: list(store.checkpoints(name, body=True, values=True)) for name in asked}
-        writes = {name: list(store.writes(name, values=True)) for name in asked}
-        ids = {one.key.checkpoint_id for some in alone.values() for one in some}
+        alone = [one for name in asked for one in store.checkpoints(name, body=True, values=True)]
+        writes = [one for name in asked for one in store.writes(name, values=True)]
+        ids = {one.key.checkpoint_id for one in alone}
         # All spellings of each id: most have no row, but one that is equal in the collation.
         keys = [
             CheckpointKey(name, "", one) for name in asked for one in (*ids, *map(str.upper, ids))
         ]
         together = store.checkpoints_at([*keys, *keys], body=True, values=True)
-        assert by_key(together) == by_key(one for some in alone.values() for one in some)
-        found = store.writes_at([*keys, *keys], values=True)
-        assert by_key(found) == by_key(one for some in writes.values() for one in some)
+        assert by_key(together) == by_key(alone)
+        assert by_key(store.writes_at([*keys, *keys], values=True)) == by_key(writes)
+    for name in VARIANTS:
+        assert items_of(merging_url, name) == [f"in {name}", "from a", "from b"]
 
 
 def by_key(found: Iterable[Any]) -> list[Any]:
     return sorted(found, key=lambda one: (one.key, repr(one)))
 
 
-def test_a_store_whose_threads_are_mixed_is_named_as_such(merging_url: str) -> None:
-    merging_url = merging_url.replace("mysql://", "mariadb://")  # Both schemes mean the same.
-    answer = ckpt("-s", merging_url, "threads", "list")
-    assert "the saver mixes the threads" in answer.err
-    assert "general_ci" in answer.err
-    run(merging_url, f"DELETE FROM checkpoints WHERE BINARY thread_id IN {tuple(VARIANTS[1:])}")
-    assert "the saver mixes" not in ckpt("-s", merging_url, "threads", "list").err
-
-
-def test_one_of_them_goes_alone_and_nothing_is_added_to_any(
-    merging_url: str, tmp_path: Path
-) -> None:
+def test_one_of_them_goes_alone_and_none_gets_more(merging_url: str, tmp_path: Path) -> None:
     def rows(name: str) -> list[Any]:
         with open_store(merging_url) as store:
             return list(store.rows(name))
@@ -147,6 +116,12 @@ def test_one_of_them_goes_alone_and_nothing_is_added_to_any(
         refuses(merging_url, *words, "--yes", says="the saver cannot tell thread")
     assert {name: rows(name) for name in VARIANTS} == before
     assert ckpt("-s", merging_url, "rollback", "other", "step:0", "--force", "--yes").code == 0
+    other_scheme = merging_url.replace("mysql://", "mariadb://")  # It means the same.
+    warning = ckpt("-s", other_scheme, "threads", "list").err
+    assert "the saver mixes the threads" in warning
+    assert "general_ci" in warning
+    run(merging_url, f"DELETE FROM checkpoints WHERE BINARY thread_id IN {tuple(VARIANTS[1:])}")
+    assert "the saver mixes" not in ckpt("-s", other_scheme, "threads", "list").err
 
 
 def test_a_text_that_the_tables_cannot_hold_is_not_there(mysql_server: Server) -> None:
@@ -175,9 +150,8 @@ def test_values_beyond_what_the_server_joins_are_read(mysql_url: str) -> None:
         graph_of(saver).invoke({"items": [long, "y"]}, config_of("trip"))
     run(mysql_url, "SET GLOBAL group_concat_max_len = 1048576")
     try:
-        for words in (["show", "trip", "-o", "json"], ["show", "trip@~1", "-o", "json"]):
-            shown = ckpt("-s", mysql_url, *words).json
-            assert shown["values"]["items"][0] == long
+        for ref in ("trip", "trip@~1"):
+            assert items_of(mysql_url, ref)[0] == long
         with open_store(mysql_url) as store:
             writes = [one for one in store.writes("trip", values=True) if one.value]
             assert max(one.size for one in writes) > len(long)
@@ -200,10 +174,8 @@ def test_values_beyond_what_the_server_joins_are_read(mysql_url: str) -> None:
 def test_stores_of_each_release(mysql_url: str, filled_url: str, last: int, says: str) -> None:
     migrated(mysql_url, last, filled_url)
     if last < 21:
-        run(
-            mysql_url,
-            "UPDATE checkpoints SET checkpoint = JSON_REMOVE(checkpoint, '$.channel_values')",
-        )
+        set_body = "JSON_REMOVE(checkpoint, '$.channel_values')"
+        run(mysql_url, f"UPDATE checkpoints SET checkpoint = {set_body}")
     with open_store(mysql_url) as store, open_store(filled_url) as newest:
         info = store.describe()
         assert info.layout == "mysql"
@@ -241,38 +213,32 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
     fill(mysql_url, "trip")
     computed = "BINARY(16) AS (UNHEX(MD5(checkpoint_ns))) STORED"
     for table, key in zip(
-        TABLES,
-        (
-            "thread_id, checkpoint_id",
-            "thread_id, channel, version",
-            "thread_id, checkpoint_id, task_id, idx",
-        ),
-        strict=True,
+        TABLES, ("checkpoint_id", "channel, version", "checkpoint_id, task_id, idx"), strict=True
     ):
         run(
             mysql_url,
             f"ALTER TABLE {table} DROP PRIMARY KEY, DROP COLUMN checkpoint_ns_hash,"
-            f" ADD COLUMN checkpoint_ns_hash {computed}, ADD PRIMARY KEY ({key})",
+            f" ADD COLUMN checkpoint_ns_hash {computed}, ADD PRIMARY KEY (thread_id, {key})",
         )
     # The newest saver, whose migrations are recorded, cannot write to such a column.
     assert ckpt("-s", mysql_url, "doctor").code == 1
-    words = ["--force", "--yes"]
-    assert ckpt("-s", mysql_url, "rollback", "trip", "step:0", *words).code == 0
-    assert ckpt("-s", mysql_url, "undo", "trip", "--yes").code == 0
-    assert ckpt("-s", mysql_url, "copy", "trip@head", "--as", "new", "--yes").code == 0
-    with open_store(mysql_url) as store:
-        before = sorted(map(repr, store.rows("trip")))
-    delete = ["threads", "delete", "trip", "--archive", str(tmp_path), "--yes"]
-    assert ckpt("-s", mysql_url, *delete).code == 0
-    (bundle,) = tmp_path.iterdir()
-    assert ckpt("-s", mysql_url, "import", str(bundle), "--yes").code == 0
-    with open_store(mysql_url) as store:
-        assert sorted(map(repr, store.rows("trip"))) == before
+    for words in (
+        ["rollback", "trip", "step:0", "--force"],
+        *(["undo", "trip"], ["copy", "trip@head", "--as", "new"]),
+    ):
+        succeeds(mysql_url, *words, "--yes")
+    before = rows_of(mysql_url)
+    succeeds(mysql_url, "threads", "delete", "trip", "--archive", tmp_path, "--yes")
+    succeeds(mysql_url, "import", tmp_path, "--yes")
+    assert rows_of(mysql_url) == before
 
 
-def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
-    mysql_url: str, filled_url: str
-) -> None:
+def rows_of(url: str) -> list[str]:
+    with open_store(url) as store:
+        return sorted(map(repr, store.rows("trip")))
+
+
+def test_an_archive_goes_into_tables_with_computed_hashes(mysql_url: str, filled_url: str) -> None:
     fill(mysql_url, "first")
     with open_store(filled_url) as store:
         rows = list(store.rows("trip"))
@@ -284,8 +250,7 @@ def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
         assert writable.restore(bare).added == len(rows)
         assert writable.restore(rows).there == len(rows)
         writable.vacuum()
-    with open_store(mysql_url) as store:
-        assert sorted(map(repr, store.rows("trip"))) == sorted(map(repr, rows))
+    assert rows_of(mysql_url) == rows_of(filled_url)
 
 
 # TLS is used where it is there, had where it is asked for, and checked
@@ -304,22 +269,22 @@ def tls_url(folder: Path) -> Iterator[str]:
     """A database of a server for `localhost` that has TLS, and one user who must use it."""
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    trustme.CA().cert_pem.write_to_path(str(folder / "other.pem"))
-    issued.private_key_pem.write_to_path(str(folder / "key.pem"))
-    issued.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
-    for file in folder.iterdir():
-        file.chmod(0o644)
+    for name, blob in {
+        "ca.pem": authority.cert_pem,
+        "other.pem": trustme.CA().cert_pem,
+        "key.pem": issued.private_key_pem,
+        "cert.pem": issued.cert_chain_pems[0],
+    }.items():
+        blob.write_to_path(str(folder / name))
+        (folder / name).chmod(0o644)
     options = [f"--ssl-cert={folder / 'cert.pem'}", f"--ssl-key={folder / 'key.pem'}"]
     with (
         started("mysql", lambda: servers.start_mysql(*options)) as server,
-        servers.mysql_database(server) as made,
-        servers.mysql_connection(made) as connection,
-        connection.cursor() as cursor,
+        mysql_database(server) as made,
     ):
-        cursor.execute("CREATE TABLE songs (name TEXT)")
-        cursor.execute("CREATE USER careful@'%' REQUIRE SSL")
-        cursor.execute("GRANT ALL ON *.* TO careful@'%'")
+        run(made, "CREATE TABLE songs (name TEXT)")
+        run(made, "CREATE USER careful@'%' REQUIRE SSL")
+        run(made, "GRANT ALL ON *.* TO careful@'%'")
         yield made.replace("root@127.0.0.1", "careful@localhost")
 
 
@@ -328,24 +293,18 @@ OPENED = "found songs"
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize(
-    ("query", "says"),
-    [
-        ("", OPENED),
-        ("?ssl_mode=disabled", "wrong user or password"),
-        ("?ssl_mode=required", OPENED),
-        ("?ssl_ca={}/ca.pem", OPENED),
-        ("?ssl_ca={}/other.pem", "TLS failed"),
-        ("?ssl_ca={}/other.pem&ssl_mode=required", OPENED),
-        ("?ssl_mode=verify_identity", "TLS failed"),
-    ],
+@cases(
+    "host query says",
+    ("localhost", "", OPENED),
+    ("localhost", "?ssl_mode=disabled", "wrong user or password"),
+    ("localhost", "?ssl_mode=required", OPENED),
+    ("localhost", "?ssl_ca={}/ca.pem", OPENED),
+    ("localhost", "?ssl_ca={}/other.pem", "TLS failed"),
+    ("localhost", "?ssl_ca={}/other.pem&ssl_mode=required", OPENED),
+    ("localhost", "?ssl_mode=verify_identity", "TLS failed"),
+    ("127.0.0.1", "?ssl_ca={}/ca.pem", "TLS failed"),
+    ("127.0.0.1", "?ssl_ca={}/ca.pem&ssl_mode=verify_ca", OPENED),
 )
-def test_tls_is_as_it_was_asked_for(tls_url: str, folder: Path, query: str, says: str) -> None:
-    refuses(tls_url + query.format(folder), "threads", "list", says=says)
-
-
-@pytest.mark.engines
-def test_the_name_of_the_host_is_checked(tls_url: str, folder: Path) -> None:
-    other = tls_url.replace("localhost", "127.0.0.1") + f"?ssl_ca={folder / 'ca.pem'}"
-    assert "TLS failed" in ckpt("-s", other, "threads", "list").err
-    assert OPENED in ckpt("-s", other + "&ssl_mode=verify_ca", "threads", "list").err
+def test_tls_is_as_asked_for(tls_url: str, folder: Path, host: str, query: str, says: str) -> None:
+    url = tls_url.replace("localhost", host) + query.format(folder)
+    refuses(url, "threads", "list", says=says)

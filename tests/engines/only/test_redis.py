@@ -1,7 +1,11 @@
-"""What only Redis has: layouts side by side, ids in names of keys, times to live, no snapshots."""
+"""What only Redis has: layouts side by side, ids in names of keys, times to live, its own locks."""
 
 import json
+import re
+import time
 from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,15 +17,31 @@ from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.store.redis import RedisStore
 from ormsgpack import packb, unpackb
 
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.redis.engine import layout as purge_lock
 from ckpt_backends.redis.engine import search as search_index
+from ckpt_backends.redis.engine import write as restoring
+from ckpt_backends.redis.engine.connection import RedisConnection
+from ckpt_backends.redis.engine.layout import LOCK, RedisLayout
 from ckpt_backends.registry import open_store
+from ckpt_backends.testing.official import drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
-from tests.engines.answers import refuses, succeeds
+from tests.engines.answers import refuses, succeeds, threads_of
 from tests.engines.commands import COMMANDS
-from tests.kit.agents.steps import talk
-from tests.kit.command import FIXTURES, ckpt, ids_of
-from tests.kit.savers.redis import PlainRedisSaver, dump
-from tests.kit.savers.redis_threads import FILLS, client, fill, fill_plain, fill_shallow
+from tests.kit.agents.steps import config_of
+from tests.kit.command import FIXTURES, ROOT, ckpt, ids_of
+from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.savers.redis_threads import (
+    FILLS,
+    client,
+    fill,
+    fill_plain,
+    fill_shallow,
+    keys,
+    removal_of,
+)
 from tests.kit.stores import restore_keys
 
 
@@ -29,18 +49,6 @@ from tests.kit.stores import restore_keys
 def layout(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
-
-
-# Layouts
-
-
-def test_the_layout_is_told_by_what_is_stored(redis_stack_url: str) -> None:
-    for name, make in FILLS.items():
-        client(redis_stack_url).flushall()
-        make(redis_stack_url, "trip")
-        (found,) = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
-        assert found["layout"] == name
-        assert ("inline_values" in found["capabilities"]) == (name != "redis-plain")
 
 
 def test_a_colon_in_the_namespace_of_a_call_does_not_end_the_thread(redis_url: str) -> None:
@@ -55,22 +63,26 @@ def test_a_colon_in_the_namespace_of_a_call_does_not_end_the_thread(redis_url: s
         assert store.namespaces("trip") == ["", call]
 
 
-def test_two_layouts_in_one_store_are_both_offered_and_one_is_pinned(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "documents")
-    fill_plain(redis_stack_url, "hashes")
+def test_layouts_are_told_by_what_is_stored_and_of_two_one_is_pinned(redis_stack_url: str) -> None:
+    for name, make in FILLS.items():
+        client(redis_stack_url).flushall()
+        make(redis_stack_url, "trip")
+        (found,) = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
+        assert found["layout"] == name
+        assert ("inline_values" in found["capabilities"]) == (name != "redis-plain")
+    client(redis_stack_url).flushall()
+    for name in ("redis", "redis-hash"):
+        FILLS[name](redis_stack_url, f"of {name}")
     refused = refuses(redis_stack_url, "threads", "list", says="redis, redis-hash", code=2)
     assert "?layout=redis" in refused.err
-    for name, thread in (("redis", "documents"), ("redis-hash", "hashes")):
-        listed = ckpt("-s", f"{redis_stack_url}?layout={name}", "threads", "list", "-o", "json")
-        assert [one["thread_id"] for one in listed.json] == [thread]
+    for name in ("redis", "redis-hash"):
+        assert threads_of(f"{redis_stack_url}?layout={name}") == [f"of {name}"]
     assert ckpt("-s", f"{redis_stack_url}?layout=hash", "threads", "list").code == 2
 
 
 def test_an_empty_database_is_not_the_one_whose_indexes_it_names(redis_stack_url: str) -> None:
     """RediSearch has the indexes of database 0 in every database."""
-    with RedisSaver.from_conn_string(redis_stack_url) as saver:
-        saver.setup()
-        talk(saver, "trip")
+    fill(redis_stack_url, "trip")
     server, _, _ = redis_stack_url.rpartition("/")
     for words in (["threads", "list"], ["doctor"], ["du"], ["show", "trip"]):
         refuses(f"{server}/1", *words, says="database 1 is empty; database 0 of this server hold")
@@ -83,7 +95,7 @@ def test_an_empty_database_is_not_the_one_whose_indexes_it_names(redis_stack_url
     assert "found other keys, such as 'cache:1'" in answer.err
     assert "database 0 of this server hold" in answer.err
     client(redis_stack_url).flushdb()
-    assert "keys are in database 2" in ckpt("-s", f"{server}/1", "threads", "list").err
+    refuses(f"{server}/1", "threads", "list", says="keys are in database 2")
 
 
 @pytest.mark.engines
@@ -127,12 +139,7 @@ def test_a_first_release_wrote_an_empty_namespace_as_such(redis_stack_url: str) 
     assert (shown["values"], shown["parent_checkpoint_id"]) == ({"x": [1]}, None)
 
 
-# What a read may do
-
-
-def test_what_one_answer_of_an_index_cannot_hold_is_read_by_a_cursor(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cursor_reads_the_rest(redis_stack_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["here", "there"]
     fill(redis_stack_url, *names)
     with open_store(redis_stack_url) as store:
@@ -143,9 +150,6 @@ def test_what_one_answer_of_an_index_cannot_hold_is_read_by_a_cursor(
     with open_store(redis_stack_url) as store:
         assert store.sizes(names) == found
     assert {"cmdstat_FT.CURSOR", "cmdstat_FT.AGGREGATE"} <= admin.info("commandstats").keys()
-
-
-# Values that are large
 
 
 def grow(url: str, layout: str, size: int) -> tuple[str, int]:
@@ -192,45 +196,52 @@ def test_a_value_over_the_limit_is_named_and_not_read(
     assert admin.info("stats")["total_net_output_bytes"] - before < 1_000_000
 
 
-# What the official saver reads wrongly
-
-
 def test_writes_that_come_before_their_checkpoint_are_shown(redis_stack_url: str) -> None:
     """As LangGraph stores them, which does not wait for a checkpoint before it runs tasks."""
     fill(redis_stack_url, "trip")
-    root: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": ""}}
+    root = config_of("trip")
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
-        head = saver.get_tuple(root)
-        assert head is not None
+        head: Any = saver.get_tuple(root)
         new: Any = {**head.checkpoint, "id": str(uuid6(clock_seq=3))}
-        at: Any = {"configurable": {**root["configurable"], "checkpoint_id": new["id"]}}
+        at = config_of("trip", checkpoint_id=new["id"])
         saver.put_writes(at, [("items", ["early"])], "task")
         saver.put(head.config, new, head.metadata, {})
-        found = saver.get_tuple(root)
-        assert found is not None
-        assert found.checkpoint["id"] == new["id"]
-        assert not found.pending_writes
+        found: Any = saver.get_tuple(root)
+    assert found.checkpoint["id"] == new["id"]
+    assert not found.pending_writes
     shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
     assert shown["checkpoint_id"] == new["id"]
     assert [(one["channel"], one["value"]) for one in shown["writes"]] == [("items", ["early"])]
 
 
-def test_what_a_saver_left_of_a_checkpoint_is_none(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "trip")
-    stub = "checkpoint:trip:__empty__:ffffffff-ffff-6fff-bfff-ffffffffffff"
-    client(redis_stack_url).json().set(stub, "$", {"has_writes": True})
+def test_the_rest_of_a_checkpoint_is_none_and_goes_with_its_thread(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", "other")
+    admin, own = client(redis_stack_url), "ffffffff-ffff-6fff-bfff-ffffffffffff"
+    stub = f"checkpoint:trip:__empty__:{own}"
+    admin.json().set(stub, "$", {"has_writes": True})
     with open_store(redis_stack_url) as store:
-        (thread,) = store.threads()
-        assert thread.checkpoints == 4
-        assert store.thread("trip") == thread
-        head = thread.head
+        before = store.thread("trip")
+        assert before is not None
+        assert before.checkpoints == 4
+        assert before in list(store.threads())
     # Behind the head, a listing counts it, which is the price of reading names alone.
-    client(redis_stack_url).rename(stub, stub.replace("ffffffff", "00000000"))
+    own = own.replace("ffffffff", "00000000")
+    admin.rename(stub, stub.replace("ffffffff", "00000000"))
     with open_store(redis_stack_url) as store:
-        (thread,) = store.threads()
-        assert (thread.head, thread.checkpoints) == (head, 5)
-        assert store.thread("trip").checkpoints == 4  # type: ignore[union-attr]
+        (listed,) = (one for one in store.threads() if one.thread_id == "trip")
+        assert (listed.head, listed.checkpoints) == (before.head, 5)
+        assert store.thread("trip") == before
+    place = f"trip:__empty__:{own}"
+    write: Any = {"thread_id": "trip", "checkpoint_ns": "__empty__", "checkpoint_id": own}
+    write |= {"task_id": "t", "task_path": "", "idx": 0, "channel": "x", "type": "null", "blob": ""}
+    admin.json().set(f"checkpoint_write:{place}:t:0", "$", write)
+    admin.zadd(f"write_keys_zset:{place}", {f"checkpoint_write:{place}:t:0": 0})
+    admin.zadd(f"write_keys_zset:trip::{own}", {"as in 0.1.0": 0})
+    done = ckpt("-s", redis_stack_url, "purge", "--match", "trip", "--yes", "-o", "json").json
+    assert (done["removed"]["threads"], done["skipped"]) == (1, [])
+    assert not [name for name in keys(redis_stack_url) if b"trip" in name]
+    assert ckpt("-s", redis_stack_url, "show", "other").code == 0
 
 
 def test_a_half_written_hash_is_left_out(redis_url: str) -> None:
@@ -257,26 +268,30 @@ def test_keys_that_go_meanwhile_are_left_out(redis_stack_url: str, layout: str) 
         assert list(store.writes("trip", values=True)) == []
 
 
-# The shallow saver
-
-
-def test_what_a_shallow_saver_takes_for_pending_is_of_checkpoints_that_are_gone(
-    redis_stack_url: str,
-) -> None:
+def test_what_a_shallow_saver_takes_for_pending_is_of_no_checkpoint(redis_stack_url: str) -> None:
     """Its list of writes is never cleared, and it does not look at which checkpoint they are of."""
     fill_shallow(redis_stack_url, "trip")
     with ShallowRedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
-        found = saver.get_tuple({"configurable": {"thread_id": "trip", "checkpoint_ns": ""}})
-    assert found is not None
-    assert {channel for _, channel, _ in found.pending_writes or ()} > {"items", "messages"}
-    shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
+        found: Any = saver.get_tuple(config_of("trip"))
+    assert {channel for _, channel, _ in found.pending_writes} > {"items", "messages"}
+    words = ("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json")
+    shown = ckpt(*words).json
     assert (shown["writes"], shown["next"]) == ([], [])
     (listed,) = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
     assert listed["status"] == "done"
-
-
-# Changes
+    # `gc` collects them. The list is then of those that stay.
+    fill_shallow(redis_stack_url, "trip", "other", asks=True)
+    shown = ckpt(*words).json
+    done = ckpt("-s", redis_stack_url, *GC).json
+    assert {one["thread_id"] for one in done["threads"]} == {"trip", "other"}
+    assert ckpt(*words).json == shown
+    assert shown["writes"] != []
+    left = keys(redis_stack_url)
+    listed, _ = left[b"write_registry:trip:__empty__:shallow"]
+    names = {name for name in left if name.startswith(b"checkpoint_write:trip:")}
+    assert {name for name, _ in listed} == names
+    assert ckpt("-s", redis_stack_url, *GC).json["threads"] == []
 
 
 def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, layout: str) -> None:
@@ -305,3 +320,162 @@ def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, l
     assert f"its ancestor {ids[3]} expires first" in " ".join(past.out.split())
     shown = ckpt("-s", redis_stack_url, "show", "goes@~1", "-o", "json").json
     assert shown["writes_expire_at"] < shown["ancestor_expires_at"] < shown["expires_at"]
+
+
+# Removing and putting back
+
+GC = ["gc", "--scope", "writes", "--grace", "0s", "--yes", "-o", "json"]
+
+
+def test_a_pointer_goes_with_the_last_checkpoint_of_its_namespace(redis_stack_url: str) -> None:
+    """Calls of subgraphs, whose caller is gone: heads of their namespaces."""
+    with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        drive(saver, SCENARIOS["interrupt-nested"])
+    admin, name = client(redis_stack_url), b"checkpoint:interrupt-nested:__empty__:"
+    calls = {one for one in keys(redis_stack_url) if b"__empty__" not in one}
+    assert {one.split(b":")[0] for one in calls} >= {b"checkpoint", b"checkpoint_latest"}
+    admin.delete(*(one for one in keys(redis_stack_url) if one.startswith(name)))
+    words = ["gc", "--scope", "calls", "--grace", "0s", "--yes", "-o", "json"]
+    assert len(ckpt("-s", redis_stack_url, *words).json["threads"]) == 1
+    assert not calls & keys(redis_stack_url).keys()
+
+
+@pytest.mark.engines
+def test_another_purge_is_waited_for(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_plain(redis_url, "trip", "other")
+    before, admin = keys(redis_url), client(redis_url)
+    delete = ("threads", "delete", "trip", "--yes")
+    admin.set(LOCK, "another run", px=60_000)
+    assert set(threads_of(redis_url)) == {"trip", "other"}
+    with monkeypatch.context() as patch:
+        patch.setattr(purge_lock, "_PATIENCE", 0.2)
+        refused = refuses(redis_url, *delete, says="another purge", code=5)
+    assert "hint: " in refused.err
+    assert admin.get(LOCK) == b"another run"
+    admin.delete(LOCK)
+    assert keys(redis_url) == before
+    # A lock that ran out was taken by another run, which releases it alone.
+    lock, other = (purge_lock.PurgeLock(admin, parse_url(redis_url)) for _ in range(2))
+    lock.take()
+    admin.delete(LOCK)
+    other.take()
+    others = admin.get(LOCK)
+    lock.release()
+    assert admin.get(LOCK) == others
+    admin.set(LOCK, "a run that was killed", px=300)
+    succeeds(redis_url, *delete)
+    assert admin.get(LOCK) is None
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["runs out", "gone"])
+def test_a_lock_is_extended_while_it_is_held_and_taken_again_if_it_went(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    """It goes after a pause that was longer than it lives."""
+    fill(redis_stack_url, "trip", "other")
+    removals = [removal_of(redis_stack_url, name) for name in ("trip", "other")]
+    monkeypatch.setattr(purge_lock, "_KEPT", 0.0)
+    admin, happened, left = client(redis_stack_url), list[object](), list[int]()
+    named, keep = RedisLayout.named_in, purge_lock.PurgeLock.keep
+
+    def seen(owning: RedisLayout, owned: Any) -> list[set[bytes]]:
+        found = named(owning, owned)
+        if not happened:
+            happened.append(admin.delete(LOCK) if is_gone else admin.pexpire(LOCK, 900))
+        return found
+
+    def look(lock: purge_lock.PurgeLock) -> None:
+        keep(lock)
+        left.append(admin.pttl(LOCK))
+
+    monkeypatch.setattr(RedisLayout, "named_in", seen)
+    monkeypatch.setattr(purge_lock.PurgeLock, "keep", look)
+    admin.config_resetstat()
+    with open_writable(parse_url(redis_stack_url)) as writable:
+        assert [one.skipped for one in writable.remove(removals)] == ["", ""]
+    assert happened == [1]
+    assert len(left) > 1
+    assert min(left) > 900
+    assert admin.info("commandstats")["cmdstat_set"]["calls"] == 1 + is_gone
+    assert admin.get(LOCK) is None
+
+
+def test_what_has_expired_since_is_left_out_and_said(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_plain(redis_url, "trip", "stays", seconds=3600)
+    admin, before = client(redis_url), keys(redis_url)
+    short = sorted(name for name in before if name.startswith(b"writes$trip"))[:2]
+    for name in short:
+        admin.pexpire(name, 600_000)
+    words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path, "--yes"]
+    assert ckpt("-s", redis_url, *words).code == 0
+    later = int(time.time() * 1000) + 1_200_000  # Between the two times to live.
+    monkeypatch.setattr(restoring, "time_now", lambda _: later)
+    (bundle,) = tmp_path.iterdir()
+    done = ckpt("-s", redis_url, "import", bundle, "--yes", "-o", "json")
+    assert done.code == 7
+    assert "2 rows left out" in done.err
+    assert "bundles still hold them" in done.err
+    (told,) = json.loads(done.out)
+    assert told["expired"] == 2 == told["rows"] - told["added"]
+    assert keys(redis_url) == {name: held for name, held in before.items() if name not in short}
+
+
+def test_servers_before_redis_7_tell_them(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no PEXPIRETIME."""
+    fill_plain(redis_url, "trip", seconds=3600)
+    asked = RedisConnection.ask_all
+
+    def older(connection: RedisConnection, commands: Any, *rest: Any) -> Iterator[Any]:
+        listed = list(commands)
+        for command, answer in zip(listed, asked(connection, listed, *rest), strict=True):
+            yield None if command[0] == "PEXPIRETIME" else answer
+
+    monkeypatch.setattr(RedisConnection, "ask_all", older)
+    with open_store(redis_url) as store:
+        told: Any = {row.cells["key"]: row.cells["expires_at"] for row in store.rows("trip")}
+    for name in keys(redis_url):
+        at = client(redis_url).execute_command("PEXPIRETIME", name)
+        assert abs(told[name.decode()] - at) < 60_000
+
+
+def test_nothing_is_vacuumed(redis_url: str) -> None:
+    fill_plain(redis_url, "trip", "other")
+    with open_writable(parse_url(redis_url)) as writable, pytest.raises(Unsupported) as refused:
+        writable.vacuum()
+    assert "MEMORY PURGE" in str(refused.value.hint)
+    done = ckpt("-s", redis_url, "purge", "--match", "trip", "--vacuum", "--yes", "-o", "json")
+    assert json.loads(done.out)["removed"]["threads"] == 1
+    assert (done.code, "by itself" in done.err) == (7, True)
+
+
+@pytest.mark.parametrize("rights", [["+@read", "+info"], ["+@read", "+info", "+set", "+get"]])
+def test_a_user_without_rights_is_told_what_it_needs(redis_url: str, rights: list[str]) -> None:
+    fill_plain(redis_url, "trip")
+    before, admin = keys(redis_url), client(redis_url)
+    admin.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@connection", *rights)
+    url = redis_url.replace("redis://", "redis://reader:pw@")
+    refused = refuses(url, "threads", "delete", "trip", "--yes", says="permission denied")
+    assert "hint: " in refused.err
+    assert {name: held for name, held in keys(redis_url).items() if name != LOCK} == before
+    assert admin.get(LOCK) is None or admin.pttl(LOCK) > 0
+
+
+@pytest.mark.parametrize("layout", ["redis", "redis-hash"])
+def test_the_rights_of_the_docs_suffice(redis_stack_url: str, layout: str, tmp_path: Path) -> None:
+    FILLS[layout](redis_stack_url, "trip", "stays")
+    before = keys(redis_stack_url)
+    text = (ROOT / "docs" / "purge.md").read_text().partition("A user of Redis needs")[2]
+    rights = re.findall(r"\+[@a-z.]+", text.partition("\n\n")[0])
+    assert {"+unlink", "+json.set"} <= set(rights)
+    rights += ["+@read", "+@connection", "+info", "+json.get", "+json.mget", "+json.type"]
+    client(redis_stack_url).execute_command(
+        *("ACL", "SETUSER", "keeper", "on", ">pw", "~*", *rights, "+json.debug")
+    )
+    url = redis_stack_url.replace("redis://", "redis://keeper:pw@")
+    succeeds(url, "threads", "delete", "trip", "--archive", tmp_path, "--yes")
+    (bundle,) = tmp_path.iterdir()
+    succeeds(url, "import", bundle, "--yes")
+    assert keys(redis_stack_url) == before

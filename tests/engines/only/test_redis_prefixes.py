@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,6 +11,7 @@ from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 
 from tests.engines.answers import refuses, threads_of
 from tests.kit.agents.steps import config_of, talk
+from tests.kit.cases import cases
 from tests.kit.command import ckpt, later
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers.redis_threads import client, fill_plainredis, keys
@@ -46,19 +47,13 @@ def check(url: str, *threads: str) -> None:
         assert [one["value"] for one in shown["interrupts"]] == ["sure?"]
 
 
-@pytest.fixture(params=[True, False], ids=["indexes", "keys"])
-def read_url(request: pytest.FixtureRequest, redis_stack_url: str) -> Iterator[str]:
-    """Three stores in a Redis that has the search module, or a copy of its keys in one without."""
-    fill(redis_stack_url, "agenta", "agenta_write", "same", "one")
-    fill(redis_stack_url, "agentb", "written", "same", "two")
-    fill(redis_stack_url, "checkpoint", "checkpoint_write", "same")
-    if request.param:
-        yield redis_stack_url
-        return
+@contextmanager
+def without_search(source: str) -> Iterator[str]:
+    """A copy of the keys of a Redis in one that has no search module."""
     with redis_of_its_own(modules=True, search=False) as bare:
-        source, target = client(redis_stack_url), client(bare.url)
-        for name in source.scan_iter(count=1000):
-            target.restore(name, 0, source.dump(name))
+        admin, target = client(source), client(bare.url)
+        for name in admin.scan_iter(count=1000):
+            target.restore(name, 0, admin.dump(name))
         yield bare.url
 
 
@@ -69,34 +64,37 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("pair", [*PAIRS[:2], *later(*PAIRS[2:])], ids="-".join)
-def test_the_only_store_is_found_with_its_writes(
-    redis_stack_url: str, pair: tuple[str, str]
-) -> None:
+def test_the_only_store_is_found_with_writes(redis_stack_url: str, pair: tuple[str, str]) -> None:
     prefix, writes = pair
     fill(redis_stack_url, prefix, writes, "trip")
-    check(redis_stack_url, "trip")
-    check(f"{redis_stack_url}?prefix={prefix}", "trip")
-    check(f"{redis_stack_url}?prefix={prefix}&write_prefix={writes}", "trip")
+    for query in ("", f"?prefix={prefix}", f"?prefix={prefix}&write_prefix={writes}"):
+        check(f"{redis_stack_url}{query}", "trip")
     check(f"{redis_stack_url}?layout=redis", "trip")
 
 
-def test_the_stores_of_one_server_are_named_and_each_is_whole(read_url: str) -> None:
-    refused = refuses(read_url, "threads", "list", says="holds 3 stores", code=2)
-    assert [dict(parse_qsl(urlsplit(one).query)) for one in named(refused.err)] == [
-        {"prefix": "checkpoint", "write_prefix": "checkpoint_write"},
-        {"prefix": "agenta", "write_prefix": "agenta_write"},
-        {"prefix": "agentb", "write_prefix": "written"},
-    ]
-    usual, one, two = named(refused.err)
-    check(one, "same", "one")
-    check(two, "same", "two")
-    check(usual, "same")
-    for prefix, thread in (("agenta", "one"), ("agentb", "two")):
-        check(f"{read_url}?prefix={prefix}", "same", thread)
-    check(f"{read_url}?prefix=checkpoint", "same")
-    stores = ckpt("-s", read_url, "stores", "-o", "json").json
-    assert [one["url"] for one in stores] == named(refused.err)
-    assert {one["layout"] for one in stores} == {"redis"}
+@cases("has_search", True, False, ids=["indexes", "keys"])
+def test_the_stores_of_a_server_are_named_each_whole(
+    redis_stack_url: str, has_search: bool
+) -> None:
+    fill(redis_stack_url, "agenta", "agenta_write", "same", "one")
+    fill(redis_stack_url, "agentb", "written", "same", "two")
+    fill(redis_stack_url, "checkpoint", "checkpoint_write", "same")
+    with nullcontext(redis_stack_url) if has_search else without_search(redis_stack_url) as url:
+        refused = refuses(url, "threads", "list", says="holds 3 stores", code=2)
+        assert [dict(parse_qsl(urlsplit(one).query)) for one in named(refused.err)] == [
+            {"prefix": "checkpoint", "write_prefix": "checkpoint_write"},
+            {"prefix": "agenta", "write_prefix": "agenta_write"},
+            {"prefix": "agentb", "write_prefix": "written"},
+        ]
+        usual, one, two = named(refused.err)
+        check(usual, "same")
+        check(one, "same", "one")
+        check(two, "same", "two")
+        check(f"{url}?prefix=agentb", "same", "two")
+        check(f"{url}?prefix=checkpoint", "same")
+        stores = ckpt("-s", url, "stores", "-o", "json").json
+        assert [one["url"] for one in stores] == named(refused.err)
+        assert {one["layout"] for one in stores} == {"redis"}
 
 
 def test_shallow_stores_that_share_a_list_of_writes_are_told_apart(redis_stack_url: str) -> None:
@@ -118,35 +116,16 @@ def test_writes_under_two_prefixes_are_refused(redis_stack_url: str) -> None:
     """Whichever were taken, the others would be missing."""
     fill(redis_stack_url, "agenta", "first", "one")
     fill(redis_stack_url, "agenta", "second", "two")
+    says = "cannot tell which prefix the writes of 'agenta' have"
     for url in (redis_stack_url, f"{redis_stack_url}?prefix=agenta"):
-        refused = refuses(
-            url,
-            *["threads", "list"],
-            says="cannot tell which prefix the writes of 'agenta' have",
-            code=2,
-        )
+        refused = refuses(url, "threads", "list", says=says, code=2)
         assert [dict(parse_qsl(urlsplit(one).query)) for one in named(refused.err)] == [
             {"prefix": "agenta", "write_prefix": one} for one in ("first", "second")
         ]
 
 
-def test_a_prefix_that_is_not_there_is_refused_with_those_that_are(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "agenta", "agenta_write", "trip")
-    for query in ("prefix=agent", "prefix=agent&layout=redis"):
-        missing = ckpt("-s", f"{redis_stack_url}?{query}", "threads", "list")
-        assert missing.code == 4
-        (url,) = named(missing.err)
-        check(url, "trip")
-    wrong = ckpt("-s", f"{redis_stack_url}?prefix=agenta&write_prefix=x", "threads", "list")
-    assert wrong.code == 4
-    (url,) = named(wrong.err)
-    check(url, "trip")
-
-
 @pytest.mark.parametrize("is_old", [False, True])
-def test_what_is_added_lands_where_the_saver_looks_and_its_thread_goes_alone(
-    redis_stack_url: str, is_old: bool
-) -> None:
+def test_what_is_added_is_found_and_goes_alone(redis_stack_url: str, is_old: bool) -> None:
     fill(redis_stack_url, "checkpoint", "checkpoint_write", "trip")
     before = keys(redis_stack_url)
     url = f"{redis_stack_url}?prefix=agenta"
@@ -169,18 +148,22 @@ def test_what_is_added_lands_where_the_saver_looks_and_its_thread_goes_alone(
 def test_the_prefixes_of_plainredis_are_named(redis_url: str) -> None:
     fill_plainredis(redis_url, "trip", prefix="my:app:")
     fill_plainredis(redis_url, "other", prefix="your:app")
-    refused = ckpt("-s", redis_url, "threads", "list")
-    assert refused.code == 2
-    mine, yours = named(refused.err)
-    for url, thread in ((mine, "trip"), (yours, "other")):
-        assert threads_of(url) == [thread]
+    mine, yours = named(ckpt("-s", redis_url, "threads", "list").err)
+    assert (threads_of(mine), threads_of(yours)) == (["trip"], ["other"])
     assert ckpt("-s", yours, "threads", "delete", "other", "--yes").code == 0
     # The only one that is left needs no name.
     assert threads_of(redis_url) == ["trip"]
 
 
-def test_the_store_of_a_user_with_rights_to_its_keys_alone(redis_stack_url: str) -> None:
+def test_a_prefix_that_is_not_there_and_a_user_with_rights_to_its_keys(
+    redis_stack_url: str,
+) -> None:
     fill(redis_stack_url, "agenta", "agenta_write", "trip")
+    for query in ("prefix=agent", "prefix=agent&layout=redis", "prefix=agenta&write_prefix=x"):
+        missing = ckpt("-s", f"{redis_stack_url}?{query}", "threads", "list")
+        assert missing.code == 4
+        (url,) = named(missing.err)
+        check(url, "trip")
     fill(redis_stack_url, "agentb", "agentb_write", "other")
     rights = "+@read +@connection +info +json.get +json.mget +json.type +json.debug"
     told = f"ACL SETUSER limited on >secret ~agenta* ~write_keys_zset:* {rights}"

@@ -4,13 +4,15 @@ Without TLS, a password is sent in clear text, which is said before.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 from ckpt_backends import servers as insecure_connection
-from tests.engines.answers import refuses, succeeds
+from tests.engines.answers import refuses
+from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.connecting import CANARY, QUOTED, shows_nothing
 from tests.kit.hostile.redis import Command, array, bulk, honest, serving
@@ -37,12 +39,16 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
+@contextmanager
+def over_tls(guarded: Server, authority: Authority, *names: str) -> Iterator[int]:
+    """The port where the server speaks TLS, with a certificate for some names."""
+    with tls_in_front(urlsplit(guarded.url).port or 0, authority.context(*names)) as port:
+        yield port
+
+
 @pytest.fixture
 def port(guarded: Server, authority: Authority) -> Iterator[int]:
-    """Where the server speaks TLS."""
-    inner = urlsplit(guarded.url).port
-    assert inner is not None
-    with tls_in_front(inner, authority.context("localhost", "127.0.0.1")) as found:
+    with over_tls(guarded, authority, "localhost", "127.0.0.1") as found:
         yield found
 
 
@@ -50,6 +56,7 @@ def asked(
     port: int, *words: str, host: str = "127.0.0.1", scheme: str = "rediss", **params: str | Path
 ) -> CommandResult:
     query = "&".join(f"{name}={quote(str(value))}" for name, value in params.items())
+    words = words or ("threads", "list")
     return ckpt("-s", f"{scheme}://:{QUOTED}@{host}:{port}/0?{query}", *words)
 
 
@@ -63,12 +70,10 @@ def refused(answer: CommandResult, *says: str) -> None:
     shows_nothing(answer.err)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "host"), [("rediss", "127.0.0.1"), ("rediss", "localhost"), ("valkeys", "localhost")]
-)
-def test_the_authority_is_named_in_the_url(
-    port: int, authority: Authority, scheme: str, host: str
-) -> None:
+@cases("url", "rediss://127.0.0.1", "rediss://localhost", "valkeys://localhost")
+def test_the_authority_is_named_in_the_url(port: int, authority: Authority, url: str) -> None:
+    scheme, _, host = url.partition("://")
+
     def known(*words: str) -> CommandResult:
         answer = asked(port, *words, host=host, scheme=scheme, ssl_ca_certs=authority.file)
         assert answer.code == 0, answer.err
@@ -85,31 +90,19 @@ def test_the_authority_is_named_in_the_url(
 
 def test_another_authority_is_not_believed(port: int, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    other = Authority(tmp_path / "other")
-    for answer in (
-        asked(port, "threads", "list", ssl_ca_certs=other.file),
-        asked(port, "threads", "list"),
-    ):
+    other = Authority(tmp_path / "other").file
+    for answer in (asked(port), asked(port, ssl_ca_certs=other)):
         refused(answer, "the server's certificate is not trusted", "?ssl_ca_certs=FILE")
-
-
-def test_a_certificate_for_another_name_is_not_believed(
-    guarded: Server, authority: Authority
-) -> None:
-    inner = urlsplit(guarded.url).port
-    assert inner is not None
-    with tls_in_front(inner, authority.context("redis.example")) as port:
-        answer = asked(port, "threads", "list", ssl_ca_certs=authority.file)
-        refused(answer, "the server's certificate is not trusted")
-        unchecked = asked(
-            port, "threads", "list", ssl_ca_certs=authority.file, ssl_check_hostname="false"
-        )
-        assert unchecked.code == 0, unchecked.err
-
-
-def test_what_is_missing_for_tls_is_named(port: int, tmp_path: Path) -> None:
-    refused(asked(port, "threads", "list", ssl_ca_certs=tmp_path / "none.pem"), "ssl_ca_certs")
+    refused(asked(port, ssl_ca_certs=tmp_path / "none.pem"), "ssl_ca_certs")
     refuses(f"redis://127.0.0.1:{port}/0?socket_timeout=5", "threads", "list", says="rediss://")
+
+
+def test_a_certificate_for_another_name_is_refused(guarded: Server, authority: Authority) -> None:
+    with over_tls(guarded, authority, "redis.example") as port:
+        answer = asked(port, ssl_ca_certs=authority.file)
+        refused(answer, "the server's certificate is not trusted")
+        unchecked = asked(port, ssl_ca_certs=authority.file, ssl_check_hostname="false")
+        assert unchecked.code == 0, unchecked.err
 
 
 # Without TLS
@@ -128,10 +121,16 @@ def warned(answer: CommandResult) -> list[str]:
 
 
 @pytest.mark.usefixtures("nobody_warned")
-def test_a_password_without_tls_is_warned_of_once(guarded: Server) -> None:
-    port = urlsplit(guarded.url).port
-    url = f"redis://:{QUOTED}@{ELSEWHERE}:{port}/0"
-    answer = succeeds(url, "threads", "list")
+def test_a_password_without_tls_is_warned_of_once_unless_it_stays_here(guarded: Server) -> None:
+    port = urlsplit(guarded.url).port or 0
+    for host in ("127.0.0.1", "localhost"):
+        answer = asked(port, host=host, scheme="redis")
+        assert (answer.code, answer.err) == (0, "")
+    with standin(serving(honest)) as open_to_all:
+        answer = ckpt("-s", f"redis://{ELSEWHERE}:{open_to_all}/0", "threads", "list")
+    assert warned(answer) == []
+    answer = asked(port, host=ELSEWHERE, scheme="redis")
+    assert answer.code == 0, answer.err
     assert warned(answer) == [
         f"warning: the password goes to '{ELSEWHERE}' over an unencrypted connection;"
         " use rediss:// if the server has TLS"
@@ -140,39 +139,15 @@ def test_a_password_without_tls_is_warned_of_once(guarded: Server) -> None:
 
 
 @pytest.mark.usefixtures("nobody_warned")
-def test_nothing_is_warned_of_on_this_machine_or_without_a_password(guarded: Server) -> None:
-    port = urlsplit(guarded.url).port
-    for host in ("127.0.0.1", "localhost"):
-        answer = ckpt("-s", f"redis://:{QUOTED}@{host}:{port}/0", "threads", "list")
-        assert (answer.code, answer.err) == (0, "")
-    with standin(serving(honest)) as open_to_all:
-        answer = ckpt("-s", f"redis://{ELSEWHERE}:{open_to_all}/0", "threads", "list")
-    assert warned(answer) == []
-
-
-@pytest.mark.usefixtures("nobody_warned")
 def test_the_warning_comes_before_the_password() -> None:
     """A server that refuses the login has the password; so the user has the warning."""
     with standin(serving(lambda _: b"-WRONGPASS no\r\n")) as port:
-        answer = ckpt("-s", f"redis://:{QUOTED}@{ELSEWHERE}:{port}/0", "threads", "list")
+        answer = asked(port, host=ELSEWHERE, scheme="redis")
     assert answer.code == 4
     assert answer.err.splitlines()[0] == warned(answer)[0]
 
 
 # A cluster: the server that is asked names others
-
-
-def member(*hosts: str, port: int) -> list[bytes]:
-    """The answer to CLUSTER SLOTS: each host has a part of the slots."""
-    step = 16384 // len(hosts)
-    ends = [*range(step, step * len(hosts), step), 16384]
-    return [
-        array(
-            *(b":%d\r\n" % one for one in (number * step, end - 1)),
-            array(bulk(host.encode()), b":%d\r\n" % port, bulk(b"id")),
-        )
-        for number, (host, end) in enumerate(zip(hosts, ends, strict=True))
-    ]
 
 
 class Naming:
@@ -186,59 +161,57 @@ class Naming:
     def __call__(self, command: Command) -> bytes:
         self.told.append(command)
         if command[0] == b"CLUSTER":
-            return array(*member(*self.hosts, port=self.port))
-        if command[0] == b"INFO":
-            return bulk(b"cluster_enabled:1\r\n")
-        return honest(command)
+            return array(*self.slots())
+        return bulk(b"cluster_enabled:1\r\n") if command[0] == b"INFO" else honest(command)
+
+    def slots(self) -> Iterator[bytes]:
+        """The answer to CLUSTER SLOTS: each host has a part of the slots."""
+        step = 16384 // len(self.hosts)
+        for first, host in zip(range(0, 16384, step), self.hosts, strict=False):
+            last = 16383 if host == self.hosts[-1] else first + step - 1
+            place = array(bulk(host.encode()), b":%d\r\n" % self.port, bulk(b"id"))
+            yield array(b":%d\r\n" % first, b":%d\r\n" % last, place)
 
 
 @pytest.mark.usefixtures("nobody_warned")
 def test_each_server_of_a_cluster_is_warned_of() -> None:
     first = Naming("0.0.0.0", "0.0.0.00", "127.0.0.1")
     with standin(serving(first)) as first.port:
-        answer = ckpt("-s", f"redis://:{QUOTED}@127.0.0.1:{first.port}/0", "threads", "list")
+        answer = asked(first.port, scheme="redis")
     assert [line.split("'")[1] for line in warned(answer)] == ["0.0.0.0", "0.0.0.00"]
     shows_nothing(answer.err)
     assert sum(command[0] == b"AUTH" for command in first.told) > 3
 
 
 def test_a_cluster_over_tls_names_servers_that_must_prove_their_names(authority: Authority) -> None:
-    """The password does not go to a server without a certificate for the host that was named."""
-    first = Naming("localhost")
+    """The password does not go to a server without a certificate for the host that was named, nor
+    to one without TLS.
+    """
+    first, plain = Naming("localhost"), list[bytes]()
     with (
-        standin(serving(first)) as inner,
-        tls_in_front(inner, authority.context("127.0.0.1")) as first.port,
-    ):
-        answer = asked(first.port, "threads", "list", ssl_ca_certs=authority.file)
-    refused(answer, "the server's certificate is not trusted")
-    assert first.told[-1] == [b"CLUSTER", b"SLOTS"]
-
-
-def test_a_cluster_over_tls_cannot_name_a_server_without_it(authority: Authority) -> None:
-    plain: list[bytes] = []
-    first = Naming("127.0.0.1")
-    with (
-        standin(lambda stream: plain.append(stream.recv(4096))) as first.port,
+        standin(lambda stream: plain.append(stream.recv(4096))) as elsewhere,
         standin(serving(first)) as inner,
         tls_in_front(inner, authority.context("127.0.0.1")) as front,
     ):
-        answer = asked(front, "threads", "list", ssl_ca_certs=authority.file)
-    assert answer.code == 4
+        first.port = front
+        answer = asked(front, ssl_ca_certs=authority.file)
+        refused(answer, "the server's certificate is not trusted")
+        assert first.told[-1] == [b"CLUSTER", b"SLOTS"]
+        first.hosts, first.port = ("127.0.0.1",), elsewhere
+        assert asked(front, ssl_ca_certs=authority.file).code == 4
     assert plain, "nobody called"
     assert not any(b"AUTH" in one or CANARY.encode() in one for one in plain)
 
 
-def test_a_redirection_is_not_followed(guarded: Server) -> None:
+def test_a_redirection_is_not_followed() -> None:
     heard: list[bytes] = []
     with standin(lambda stream: heard.append(stream.recv(4096))) as other:
         for error in (b"MOVED", b"ASK"):
 
             def reply(command: Command, error: bytes = error) -> bytes:
-                if command[0] == b"SCAN":
-                    return b"-%s 1 127.0.0.1:%d\r\n" % (error, other)
-                return honest(command)
+                moved = b"-%s 1 127.0.0.1:%d\r\n" % (error, other)
+                return moved if command[0] == b"SCAN" else honest(command)
 
             with standin(serving(reply)) as port:
-                answer = ckpt("-s", f"redis://:{QUOTED}@127.0.0.1:{port}/0", "threads", "list")
-            assert answer.code == 4
+                assert asked(port, scheme="redis").code == 4
     assert heard == []

@@ -1,4 +1,4 @@
-"""What only SQLite has: its log, its locks, and folders that cannot be written."""
+"""What only SQLite has: its log, its locks, folders that cannot be written, bytes that stay."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -16,16 +17,20 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.changes import MOVED
 from ckpt_backends.codec.stored import EMPTY_TYPES, StoredTexts
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite import journals
 from ckpt_backends.url import parse_url
-from tests.engines.answers import refuses
-from tests.kit.agents.steps import config_of
+from ckpt_cli.plans.purge import plan_named
+from tests.engines.answers import refuses, succeeds
+from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.locked import lock, unprivileged
+from tests.kit.savers.three_table import maker
 
 OLD = "refund-4711"
 
@@ -71,49 +76,31 @@ def test_two_readers_of_one_process_leave_no_files(sample: Path) -> None:
         assert list(sample.parent.iterdir()) == [sample]
 
 
-def test_a_folder_that_cannot_be_written(locked_folder: Path) -> None:
-    store = locked_folder / "store.db"
+def test_a_folder_that_cannot_be_written(locked_folder: Path, with_log: Path) -> None:
+    """A store without a log is read as it is; of one with a log, a copy is."""
+    store, logged = locked_folder / "store.db", locked_folder / "logged.db"
     shutil.copyfile(SAMPLE, store)
+    shutil.copyfile(with_log, logged)
+    shutil.copyfile(f"{with_log}-wal", f"{logged}-wal")
+    before = sorted(locked_folder.iterdir())
     lock(locked_folder)
     with unprivileged():
-        answer = ckpt("-s", store, "threads", "list")
-    assert answer.code == 0, answer.err
+        answer = succeeds(store, "threads", "list")
+        refuses(logged, "threads", "list", says="hint: add --copy")
+        copied = succeeds(logged, "--copy", "threads", "list")
     assert "trip-to-kyoto" in answer.out
     assert "its folder cannot be written" in answer.err
-    assert [path.name for path in locked_folder.iterdir()] == ["store.db"]
-
-
-def test_a_log_in_a_folder_that_cannot_be_written(locked_folder: Path, with_log: Path) -> None:
-    store = locked_folder / "store.db"
-    shutil.copyfile(with_log, store)
-    shutil.copyfile(f"{with_log}-wal", f"{store}-wal")
-    lock(locked_folder)
-    with unprivileged():
-        refused = ckpt("-s", store, "threads", "list")
-        copied = ckpt("-s", store, "--copy", "threads", "list")
-    assert refused.code == 4
-    assert "hint: add --copy" in refused.err
-    assert copied.code == 0, copied.err
     assert "in-the-log" in copied.out
+    assert sorted(locked_folder.iterdir()) == before
 
 
-def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
-    with closing(sqlite3.connect(sample)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreUnavailable) as caught:
-            open_store(str(sample))
-    assert caught.value.hint is not None
-    assert "try again" in caught.value.hint
-
-
-def test_a_copy_is_never_of_half_a_transaction(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_copy_is_of_half_a_transaction(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(sample)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")
+        writer.execute("BEGIN EXCLUSIVE")
+        refuses(sample, "threads", "list", says="try again")
+        writer.rollback()
         writer.execute("PRAGMA cache_size = 1")
         writer.execute("PRAGMA cache_spill = 1")
         writer.execute("BEGIN IMMEDIATE")
@@ -124,9 +111,7 @@ def test_a_copy_is_never_of_half_a_transaction(
     assert "UNCOMMITTED" not in ckpt("-s", sample, "--copy", "threads", "list").out
 
 
-def test_a_copy_that_changes_while_it_is_made_is_made_again(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disturbed_copy_is_made_again(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = journals._copy
     copies: list[Path] = []
 
@@ -191,11 +176,8 @@ def test_a_writer_waits_for_nobody_who_follows_a_thread(sample: Path) -> None:
             assert list(store.writes(OLD)) == []
 
 
-def test_a_second_opening_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
+def test_a_second_opening_leaves_the_locks_of_the_first(sample: Path) -> None:
     """Closing any descriptor of a file would drop them, and the last writer remove the log."""
-    path = tmp_path / "agent.db"
-    shutil.copyfile(SAMPLE, path)
-    url = parse_url(str(path))
     elsewhere = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
         "c.execute('PRAGMA journal_mode = WAL');"
@@ -203,29 +185,27 @@ def test_a_second_opening_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
         "c.execute(\"DELETE FROM checkpoints WHERE thread_id = 'refund-4711'\"); c.commit();"
         "c.close()"
     )
-    with open_store(url) as first:
-        assert first.thread("refund-4711") is not None
-        with open_store(url) as second:
-            assert second.thread("refund-4711") is not None
-        open_store(url).close()
+    with open_store(str(sample)) as first:
+        assert first.thread(OLD) is not None
+        with open_store(str(sample)) as second:
+            assert second.thread(OLD) is not None
+        open_store(str(sample)).close()
         first.refresh()
-        subprocess.run([sys.executable, "-c", elsewhere, str(path)], check=True)
-        assert path.with_name("agent.db-wal").exists()
+        subprocess.run([sys.executable, "-c", elsewhere, str(sample)], check=True)
+        assert Path(f"{sample}-wal").exists()
         first.refresh()
-        assert first.thread("refund-4711") is None
+        assert first.thread(OLD) is None
 
 
-def test_a_file_that_is_replaced_meanwhile_is_not_read_on(tmp_path: Path) -> None:
-    path, other = tmp_path / "agent.db", tmp_path / "other.db"
-    shutil.copyfile(SAMPLE, path)
-    shutil.copyfile(SAMPLE, other)
-    with open_store(parse_url(str(path))) as store:
+def test_a_file_that_is_replaced_meanwhile_is_not_read_on(sample: Path) -> None:
+    other = Path(shutil.copyfile(SAMPLE, sample.with_name("other.db")))
+    with open_store(str(sample)) as store:
         assert list(store.threads())
         store.refresh()
-        other.replace(path)
+        other.replace(sample)
         with pytest.raises(StoreUnavailable, match="replaced"):
             store.refresh()
-        path.unlink()
+        sample.unlink()
         with pytest.raises(StoreUnavailable, match="removed"):
             store.refresh()
         with pytest.raises(StoreUnavailable, match="no such file"):
@@ -240,9 +220,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 @pytest.mark.parametrize("words", CHANGES, ids=lambda words: " ".join(words[:2]))
-def test_a_change_of_what_cannot_be_written_says_so(
-    words: list[str], mode: str, locked_folder: Path
-) -> None:
+def test_no_right_to_write_is_said(words: list[str], mode: str, locked_folder: Path) -> None:
     store = locked_folder / "store.db"
     shutil.copyfile(SAMPLE, store)
     with closing(sqlite3.connect(store)) as connection:
@@ -274,30 +252,21 @@ def test_a_damaged_file_has_a_hint(sample: Path, first: int) -> None:
         assert f"hint: `sqlite3 {sample} .recover | sqlite3 recovered.db`" in answer.err
 
 
-@pytest.mark.parametrize("number", [0, 1, 250])
-def test_text_that_is_not_unicode_is_read_among_other_text(tmp_path: Path, number: int) -> None:
-    path = tmp_path / "odd.db"
-    shutil.copyfile(SAMPLE, path)
+@cases("number", 0, 1, 250)
+def test_text_that_is_not_unicode_is_read_among_other_text(sample: Path, number: int) -> None:
     names = [f"channel {n:03}".encode() for n in range(300)]
     names[number] = b"channel \xff\xfe"
-    with closing(sqlite3.connect(path)) as writer, writer:
+    with closing(sqlite3.connect(sample)) as writer, writer:
         writer.execute("DELETE FROM writes")
         writer.executemany(
             "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel)"
             " VALUES (?, '', 'id', 'task', ?, CAST(? AS TEXT))",
             [(OLD, n, name) for n, name in enumerate(names)],
         )
-    with open_store(parse_url(str(path))) as store:
+    with open_store(str(sample)) as store:
         found = [one.channel for one in store.writes(OLD)]
         assert [one.encode("utf-8", "surrogateescape") for one in found] == names
         assert [one.channel for one in store.writes(OLD)] == found
-
-
-SEARCHED = ["Kanra", "9876543210", "-7", "été 3"]
-
-
-def as_bytes(cell: bytes | str | None) -> bytes:
-    return cell.encode() if isinstance(cell, str) else cell or b""
 
 
 def test_the_engine_rules_out_no_value_that_may_hold_a_text(sample: Path) -> None:
@@ -307,24 +276,169 @@ def test_the_engine_rules_out_no_value_that_may_hold_a_text(sample: Path) -> Non
         *(dumps(numpy.array(items)) for items in (["Kanra"], [9876543210])),
         *(("json", json.dumps(one).encode()) for one in ("été 3", "Kanra", "other", -7)),
         *((tag, b"Kanra") for tag in ("bytes", "null", "pickle", "msgpack+aes", None)),
-        ("msgpack", "\x85Kanra"),
-        ("msgpack", "other"),
-        ("msgpack", None),
+        *(("msgpack", one) for one in ("\x85Kanra", "other", None)),
     ]
-    ids = [f"searched {n}" for n in range(len(values))]
     with closing(sqlite3.connect(sample)) as connection, connection:
-        names = "thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value"
-        insert = f"INSERT INTO writes ({names}) VALUES (?, '', '1', 't', 0, 'c', ?, ?)"
-        rows = [(one, *value) for one, value in zip(ids, values, strict=True)]
-        connection.executemany(insert, rows)
-    with open_store(parse_url(str(sample))) as store:
-        for text in SEARCHED:
-            wanted = StoredTexts([text])
-            expected = {
-                one
-                for one, (tag, cell) in zip(ids, values, strict=True)
-                if tag not in EMPTY_TYPES and wanted.may_be_in(tag or "", as_bytes(cell))
-            }
+        connection.executemany(
+            "INSERT INTO writes (thread_id, checkpoint_id, task_id, idx, channel, type, value)"
+            " VALUES (?, '1', 't', 0, 'c', ?, ?)",
+            [(f"searched {n}", *value) for n, value in enumerate(values)],
+        )
+    ids = [f"searched {n}" for n in range(len(values))]
+    with open_store(str(sample)) as store:
+        for text in ("Kanra", "9876543210", "-7", "été 3"):
+            wanted, expected = StoredTexts([text]), set[str]()
+            for one, (tag, cell) in zip(ids, values, strict=True):
+                data = cell.encode() if isinstance(cell, str) else cell or b""
+                if tag not in EMPTY_TYPES and wanted.may_be_in(tag or "", data):
+                    expected.add(one)
             assert store.threads_that_may_hold(ids, [text]) == expected, text
             many = [text, *(f"absent {n}" for n in range(2000))]
             assert store.threads_that_may_hold(ids, many) >= expected
+
+
+# What is removed stands neither in the file nor in its log, and gives space back
+
+
+SECRET, OTHER = "the secret of anna", "the words of bert"
+YES = "--yes"
+PURGE = ["purge", "--match", "anna", "--include-pending", "--include-interrupted", YES]
+
+
+def log(store: Path) -> Path:
+    return store.with_name(store.name + "-wal")
+
+
+def stored(store: Path) -> bytes:
+    return store.read_bytes() + (log(store).read_bytes() if log(store).exists() else b"")
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """An application's connection that stays open, so that nobody else deletes the log."""
+    with closing(sqlite3.connect(tmp_path / "agent.db", check_same_thread=False)) as connection:
+        graph = graph_of(SqliteSaver(connection))
+        for thread, text in (("anna", SECRET), ("bert", OTHER)):
+            for size in (1, 1000):
+                graph.invoke({"items": [text * size]}, {"configurable": {"thread_id": thread}})
+        yield connection
+
+
+@pytest.fixture
+def store(agent: sqlite3.Connection) -> Path:
+    ((_, _, path),) = agent.execute("PRAGMA database_list").fetchall()
+    found = Path(path)
+    assert SECRET.encode() in stored(found)
+    return found
+
+
+@cases(
+    "words is_in_log",
+    (["threads", "delete", "anna", YES], True),
+    (PURGE, False),
+    ([*PURGE, "--vacuum"], True),
+    ids=["delete from the log", "purge from the file", "purge with a vacuum"],
+)
+def test_a_removed_thread_is_gone_from_the_disk(
+    store: Path, agent: sqlite3.Connection, words: list[str], is_in_log: bool
+) -> None:
+    if not is_in_log:
+        agent.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert SECRET.encode() in store.read_bytes()
+    answer = succeeds(store, *words)
+    assert SECRET.encode() not in stored(store)
+    assert OTHER.encode() in store.read_bytes()
+    assert log(store).stat().st_size == 0
+    assert "may remain" not in answer.err
+    # A vacuum gives space back.
+    is_packed = agent.execute("PRAGMA freelist_count").fetchone() == (0,)
+    assert is_packed == ("--vacuum" in words)
+
+
+def test_what_is_undone_or_pruned_leaves_the_disk(store: Path, agent: sqlite3.Connection) -> None:
+    reason = "a reason nobody needs any more"
+    assert ckpt("-s", store, "rollback", "anna", "~1", "--reason", reason, YES).code == 0
+    agent.execute(
+        "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type,"
+        " value) SELECT thread_id, '', '1ef00000-0000-6000-8000-000000000000', 'x', 0, 'items',"
+        " 'json', '\"an orphan\"' FROM checkpoints LIMIT 1"
+    )
+    agent.commit()
+    assert reason.encode() in stored(store)
+    assert b"an orphan" in stored(store)
+    for words in (["undo", "anna"], ["gc", "--scope", "writes"], ["purge", "--keep-last", "1"]):
+        assert ckpt("-s", store, *words, YES).code == 0
+        assert log(store).stat().st_size == 0, words
+    assert reason.encode() not in stored(store)
+    assert b"an orphan" not in stored(store)
+
+
+def test_a_forgotten_item_is_gone_from_the_disk(tmp_path: Path) -> None:
+    from langgraph.store.sqlite import SqliteStore
+
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as first:
+        first.execute("PRAGMA journal_mode = WAL")
+    with SqliteStore.from_conn_string(str(path)) as memory:
+        memory.setup()
+        memory.put(("users", "anna"), "profile", {"text": SECRET})
+        assert SECRET.encode() in stored(path)
+        assert ckpt("-s", path, "memory", "delete", "users/anna/profile", YES).code == 0
+        assert SECRET.encode() not in stored(path)
+        assert log(path).stat().st_size == 0
+
+
+def test_three_tables_too_and_sizes_count_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "tables.db"
+    with closing(sqlite3.connect(path)) as agent:
+        agent.execute("PRAGMA journal_mode = WAL")
+        maker().fill("sqlite", agent.execute, mark="?")
+        agent.commit()
+        (thread,) = ckpt("-s", path, "threads", "list", "-o", "json").json
+        name = thread["thread_id"]
+        assert name.encode() in stored(path)
+        # The sizes count the log.
+        (about,) = ckpt("-s", path, "stores", "-o", "json").json
+        used = ckpt("-s", path, "du", "-o", "json").json
+        whole, kept = len(stored(path)), log(path).stat().st_size
+        assert (about["size"], about["log"]) == (used["size"], used["log"]) == (whole, kept)
+        assert "of write-ahead log" in ckpt("-s", path, "-o", "table", "du").out
+        assert "LOG" in ckpt("-s", path, "-o", "table", "stores").out
+        assert ckpt("-s", path, "threads", "delete", name, YES).code == 0
+        assert name.encode() not in stored(path)
+        assert log(path).stat().st_size == 0
+
+
+def test_a_reader_that_keeps_a_log_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
+    with closing(sqlite3.connect(store, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM writes").fetchone()
+        answer = ckpt("-s", store, "threads", "delete", "anna", YES)
+        assert answer.code == 0
+        kept = log(store).stat().st_size
+        assert (
+            f"remain in '{store}' and in '{log(store).name}', which keeps {kept} bytes"
+            in answer.err
+        )
+        command = answer.err.partition("run: sqlite3 ")[2].splitlines()[0]
+        assert command == f"{store} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        reader.execute("ROLLBACK")
+        reader.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert SECRET.encode() not in stored(store)
+
+
+def test_a_thread_with_a_write_since_the_plan_stays(store: Path, agent: sqlite3.Connection) -> None:
+    with open_store(str(store)) as found:
+        (planned,) = plan_named(found, {"anna": "named"})
+    agent.execute(
+        "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel)"
+        " SELECT thread_id, '', max(checkpoint_id), 'late', 0, 'items' FROM checkpoints"
+        " WHERE thread_id = 'anna'"
+    )
+    agent.commit()
+    before = agent.execute("SELECT count(*) FROM checkpoints").fetchall()
+    with open_writable(parse_url(str(store))) as writable:
+        (done,) = writable.remove([planned.removal])
+    assert done.skipped == MOVED
+    assert agent.execute("SELECT count(*) FROM checkpoints").fetchall() == before

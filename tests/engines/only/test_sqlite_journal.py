@@ -22,7 +22,8 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.url import parse_url
-from tests.engines.answers import refuses
+from tests.engines.answers import refuses, succeeds
+from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
 from tests.kit.locked import lock, unprivileged
 from tests.kit.planting.journals import CACHED, MAGIC, journal, killed
@@ -99,27 +100,26 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in folder.iterdir()}
 
 
-@pytest.mark.parametrize("is_locked", [False, True], ids=["writable", "locked"])
 @pytest.mark.parametrize("name", HOT)
-def test_an_unfinished_transaction_is_never_shown(
-    name: str, is_locked: bool, locked_folder: Path
-) -> None:
+def test_an_unfinished_transaction_is_never_shown(name: str, locked_folder: Path) -> None:
+    """Nor to another user, who cannot write."""
     store = HOT[name](locked_folder / "store.db")
-    if is_locked:
-        lock(locked_folder)
     before = contents(locked_folder)
-    with unprivileged() if is_locked else nullcontext():
-        for words in COMMANDS:
-            answer = refuses(store, *words, says="an unfinished transaction in 'store.db-journal'")
-            assert "add --copy to read a private copy with it rolled back" in answer.err
-            assert "its folder" not in answer.err
-            assert "UNCOMMITTED" not in answer.out + answer.err
-        copied = ckpt("-s", store, "--copy", "threads", "list", "-o", "json")
-    assert len(copied.json) == THREADS
-    assert "UNCOMMITTED" not in copied.out
-    assert "rolled back" in copied.err
-    assert "writing" not in copied.err
-    assert contents(locked_folder) == before
+    for user in (nullcontext, unprivileged):
+        with user():
+            for words in COMMANDS:
+                said = "an unfinished transaction in 'store.db-journal'"
+                answer = refuses(store, *words, says=said)
+                assert "add --copy to read a private copy with it rolled back" in answer.err
+                assert "its folder" not in answer.err
+                assert "UNCOMMITTED" not in answer.out + answer.err
+            copied = ckpt("-s", store, "--copy", "threads", "list", "-o", "json")
+        assert len(copied.json) == THREADS
+        assert "UNCOMMITTED" not in copied.out
+        assert "rolled back" in copied.err
+        assert "writing" not in copied.err
+        assert contents(locked_folder) == before
+        lock(locked_folder)
 
 
 def finished(store: Path, mode: str) -> Path:
@@ -148,23 +148,20 @@ COLD: dict[str, Callable[[Path], Path]] = {
 """A journal that stays of a finished transaction, or of one that has not touched the file."""
 
 
-@pytest.mark.parametrize("is_locked", [False, True], ids=["writable", "locked"])
 @pytest.mark.parametrize("name", COLD)
-def test_a_journal_that_nothing_is_rolled_back_from_is_none(
-    name: str, is_locked: bool, locked_folder: Path
-) -> None:
+def test_a_journal_that_nothing_is_rolled_back_from_is_none(name: str, locked_folder: Path) -> None:
     store = COLD[name](locked_folder / "store.db")
     assert journal(store).exists()
-    if is_locked:
-        lock(locked_folder)
     before = contents(locked_folder)
-    with unprivileged() if is_locked else nullcontext():
-        for words in ([], ["--copy"]):
-            answer = ckpt("-s", store, *words, "threads", "list", "-o", "json")
-            found = [one["thread_id"].partition("-")[0] == "committed" for one in answer.json]
-            assert found == [name.startswith("committed")] * THREADS
-            assert "rolled back" not in answer.err
-    assert contents(locked_folder) == before
+    for user in (nullcontext, unprivileged):
+        with user():
+            for words in ([], ["--copy"]):
+                answer = ckpt("-s", store, *words, "threads", "list", "-o", "json")
+                found = [one["thread_id"].partition("-")[0] == "committed" for one in answer.json]
+                assert found == [name.startswith("committed")] * THREADS
+                assert "rolled back" not in answer.err
+        assert contents(locked_folder) == before
+        lock(locked_folder)
 
 
 def test_a_log_is_read_once_the_journal_before_it_is_rolled_back(tmp_path: Path) -> None:
@@ -207,50 +204,46 @@ def test_a_journal_that_cannot_be_read_counts(locked_folder: Path) -> None:
     assert "store.db-journal': permission denied" in copied.err
 
 
-@pytest.mark.parametrize("words", [[], ["--copy"]], ids=["file", "copy"])
-def test_the_first_transaction_of_a_new_store_and_a_journal_without_its_database(
-    tmp_path: Path, words: list[str]
-) -> None:
+def test_the_first_transaction_of_a_store_and_a_journal_without_database(tmp_path: Path) -> None:
     store = killed(tmp_path / "store.db")
     store.write_bytes(b"")
     before = contents(tmp_path)
-    refuses(store, *words, "threads", "list", says="no checkpoint tables")
+    for words in ([], ["--copy"]):
+        refuses(store, *words, "threads", "list", says="no checkpoint tables")
     assert contents(tmp_path) == before
     store.unlink()
-    assert "no such file" in ckpt("-s", store, *words, "threads", "list").err
+    for words in ([], ["--copy"]):
+        refuses(store, *words, "threads", "list", says="no such file")
     assert [one.name for one in tmp_path.iterdir()] == ["store.db-journal"]
 
 
-@pytest.mark.parametrize("words", [[], ["--copy"]], ids=["file", "copy"])
-@pytest.mark.parametrize("synchronous", ["OFF", "FULL"])
-def test_a_living_writer_that_has_not_touched_the_file_yet(
-    sample: Path, words: list[str], synchronous: str
-) -> None:
+@cases("synchronous", "OFF", "FULL")
+def test_a_living_writer_that_has_not_touched_the_file_yet(sample: Path, synchronous: str) -> None:
     with closing(sqlite3.connect(sample, isolation_level=None)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")
         writer.execute(f"PRAGMA synchronous = {synchronous}")
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("UPDATE checkpoints SET thread_id = 'UNCOMMITTED' || thread_id")
         assert (journal(sample).read_bytes()[:8] == MAGIC) == (synchronous == "OFF")
-        answer = ckpt("-s", sample, *words, "threads", "list", "-o", "json")
-        assert len(answer.json) == THREADS
-        assert "UNCOMMITTED" not in answer.out
-        assert "rolled back" not in answer.err
+        for words in ([], ["--copy"]):
+            answer = ckpt("-s", sample, *words, "threads", "list", "-o", "json")
+            assert len(answer.json) == THREADS
+            assert "UNCOMMITTED" not in answer.out
+            assert "rolled back" not in answer.err
         writer.execute("COMMIT")
-    assert ckpt("-s", sample, *words, "threads", "list").out.count("UNCOMMITTED") == THREADS
+    for words in ([], ["--copy"]):
+        assert ckpt("-s", sample, *words, "threads", "list").out.count("UNCOMMITTED") == THREADS
 
 
-def test_a_writer_that_is_killed_while_a_thread_is_followed(tmp_path: Path) -> None:
-    store = tmp_path / "store.db"
-    shutil.copyfile(SAMPLE, store)
-    with closing(sqlite3.connect(store)) as connection:
+def test_a_writer_that_is_killed_while_a_thread_is_followed(sample: Path) -> None:
+    with closing(sqlite3.connect(sample)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
-    with open_store(str(store)) as opened:
+    with open_store(str(sample)) as opened:
         assert opened.thread("trip-to-kyoto") is not None
         opened.refresh()
-        killed(tmp_path / "other.db")
-        store.write_bytes((tmp_path / "other.db").read_bytes())
-        journal(tmp_path / "other.db").rename(journal(store))
+        other = killed(sample.with_name("other.db"))
+        sample.write_bytes(other.read_bytes())
+        journal(other).rename(journal(sample))
         with pytest.raises(StoreUnavailable) as caught:
             opened.thread("trip-to-kyoto")
     assert "an unfinished transaction" in caught.value.message
@@ -285,74 +278,59 @@ def folder(whole: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["agent.db", "agent.db-wal"])
-@pytest.mark.parametrize("is_empty", [False, True])
-def test_the_database_is_rebuilt_from_its_log(
-    name: str, is_empty: bool, folder: Path, whole: Path
-) -> None:
+@cases("is_empty", False, True)
+def test_the_database_is_rebuilt_from_its_log(is_empty: bool, folder: Path, whole: Path) -> None:
     if is_empty:
         (folder / "agent.db").touch()
     log = (folder / "agent.db-wal").read_bytes()
-    said = refuses(
-        folder / name,
-        *["threads", "list"],
-        says="the write-ahead log of 'agent.db', which is missing or empty",
-    )
-    assert "--copy" in said.err
     words = ("show", THREAD, "-o", "json")
-    found = ckpt("-s", folder / name, "--copy", *words)
     known = ckpt("-s", whole / "agent.db", *words)
-    assert found.code == 0, found.err
-    assert found.json["values"] == known.json["values"] != {}
-    assert "read from the" in found.err
-    assert (folder / "agent.db-wal").read_bytes() == log
-    assert {one.name for one in folder.iterdir()} <= {"agent.db", "agent.db-wal"}
-    refused = ckpt("-s", folder / name, "threads", "delete", THREAD, "--yes")
-    assert refused.code != 0
-    assert (folder / "agent.db-wal").read_bytes() == log
+    for name in ("agent.db", "agent.db-wal"):
+        says = "the write-ahead log of 'agent.db', which is missing or empty"
+        assert "--copy" in refuses(folder / name, "threads", "list", says=says).err
+        found = succeeds(folder / name, "--copy", *words)
+        assert found.json["values"] == known.json["values"] != {}
+        assert "read from the" in found.err
+        assert ckpt("-s", folder / name, "threads", "delete", THREAD, "--yes").code != 0
+        assert (folder / "agent.db-wal").read_bytes() == log
+        assert {one.name for one in folder.iterdir()} <= {"agent.db", "agent.db-wal"}
 
 
 def test_a_commit_that_was_cut_off_is_left_out(folder: Path) -> None:
     log = folder / "agent.db-wal"
-    whole = len(ckpt("-s", log, "--copy", "history", THREAD, "-o", "json").json)
+
+    def steps() -> int:
+        return len(succeeds(log, "--copy", "history", THREAD, "-o", "json").json)
+
+    whole = steps()
     log.write_bytes(log.read_bytes()[:-100])
-    cut = ckpt("-s", log, "--copy", "history", THREAD, "-o", "json")
-    assert cut.code == 0
-    assert 0 < len(cut.json) <= whole
-    with_old_frames = log.read_bytes() + log.read_bytes()[32:]
-    log.write_bytes(with_old_frames)
-    assert len(ckpt("-s", log, "--copy", "history", THREAD, "-o", "json").json) == len(cut.json)
+    cut = steps()
+    assert 0 < cut <= whole
+    log.write_bytes(log.read_bytes() + log.read_bytes()[32:])  # with old frames
+    assert steps() == cut
 
 
-def test_a_log_of_later_changes_is_not_enough(tmp_path: Path) -> None:
-    store = tmp_path / "agent.db"
-    shutil.copyfile(SAMPLE, store)
-    with closing(sqlite3.connect(store, isolation_level=None)) as db:
+def test_a_log_of_later_changes_is_not_enough(sample: Path) -> None:
+    alone = sample.with_name("alone.db-wal")
+    with closing(sqlite3.connect(sample, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("UPDATE checkpoints SET thread_id = 'x' || thread_id WHERE rowid = 1")
-        shutil.copyfile(store.with_name("agent.db-wal"), tmp_path / "alone.db-wal")
-    said = ckpt("-s", tmp_path / "alone.db", "--copy", "threads", "list")
-    assert said.code == 4
+        shutil.copyfile(f"{sample}-wal", alone)
+    said = refuses(sample.with_name("alone.db"), "--copy", "threads", "list", says="its log holds")
     assert re.search(r"its log holds \d+ of its \d+ pages", said.err)
 
 
-@pytest.mark.parametrize("data", [b"\x37\x7f\x06\x82" + bytes(100), b"text" * 20, bytes(33)])
-def test_what_is_no_log_says_so(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / "agent.db-wal").write_bytes(data)
-    refuses(tmp_path / "agent.db", "--copy", "threads", "list", says="no whole transaction")
+def test_a_log_beside_its_database_and_what_is_no_log_say_so(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    store, log = tmp_path / "agent.db", tmp_path / "agent.db-wal"
+    refuses(log, "threads", "list", says="it is the write-ahead log of 'agent.db'")
+    store.unlink()
+    for data in (b"\x37\x7f\x06\x82" + bytes(100), b"text" * 20, bytes(33)):
+        log.write_bytes(data)
+        refuses(store, "--copy", "threads", "list", says="no whole transaction")
 
 
-def test_a_log_beside_its_database_is_named(whole: Path, tmp_path: Path) -> None:
-    for one in whole.iterdir():
-        shutil.copyfile(one, tmp_path / one.name)
-    refuses(
-        tmp_path / "agent.db-wal", "threads", "list", says="it is the write-ahead log of 'agent.db'"
-    )
-
-
-def test_stores_names_logs_and_pointers(
-    whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stores_names_lone_logs(whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
     (folder / "pointer.sqlite").write_text(pointer)
     for one in whole.iterdir():
@@ -368,43 +346,44 @@ def test_stores_names_logs_and_pointers(
     assert THREAD in ckpt("threads", "list").out
 
 
-def test_a_read_leaves_no_file_behind(whole: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def packed(whole: Path, tmp_path: Path) -> Path:
+    """The store with an empty log, which nobody has open."""
     store = tmp_path / "agent.db"
     with closing(sqlite3.connect(whole / "agent.db")) as db, closing(sqlite3.connect(store)) as to:
         db.backup(to)
         to.execute("PRAGMA journal_mode = WAL")
-    before = store.read_bytes()
+    return store
+
+
+def test_a_read_leaves_no_file_behind(packed: Path) -> None:
+    folder, before = packed.parent, packed.read_bytes()
     for words in (["show", THREAD], ["doctor"], ["memory", "list"], ["threads", "list"]):
-        ckpt("-s", store, *words)
-        assert {one.name for one in tmp_path.iterdir()} == {"agent.db"}, words
-    assert store.read_bytes() == before
-    agent = sqlite3.connect(store, isolation_level=None)
-    with closing(agent):
+        ckpt("-s", packed, *words)
+        assert {one.name for one in folder.iterdir()} == {"agent.db"}, words
+    assert packed.read_bytes() == before
+    with closing(sqlite3.connect(packed, isolation_level=None)) as agent:
         agent.execute("SELECT count(*) FROM checkpoints").fetchone()
-        ckpt("-s", store, "threads", "list")
+        ckpt("-s", packed, "threads", "list")
         beside = {"agent.db", "agent.db-wal", "agent.db-shm"}
-        assert {one.name for one in tmp_path.iterdir()} == beside  # they are the agent's
+        assert {one.name for one in folder.iterdir()} == beside  # they are the agent's
         agent.execute("DELETE FROM writes")
-        ckpt("-s", store, "threads", "list")
-        assert (tmp_path / "agent.db-wal").stat().st_size > 0
-        assert store.read_bytes() == before
+        ckpt("-s", packed, "threads", "list")
+        assert (folder / "agent.db-wal").stat().st_size > 0
+        assert packed.read_bytes() == before
 
 
-def test_a_read_leaves_what_an_agent_opened_meanwhile(whole: Path, tmp_path: Path) -> None:
-    store = tmp_path / "agent.db"
-    with closing(sqlite3.connect(whole / "agent.db")) as db, closing(sqlite3.connect(store)) as to:
-        db.backup(to)
-        to.execute("PRAGMA journal_mode = WAL")
-    with open_store(str(store)) as opened:
+def test_a_read_leaves_what_an_agent_opened_meanwhile(packed: Path) -> None:
+    with open_store(str(packed)) as opened:
         assert opened.thread(THREAD) is not None
         agent = subprocess.Popen(
-            [sys.executable, "-c", AGENT, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", AGENT, packed], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert agent.stdout is not None
         assert agent.stdout.readline() == b"open\n"
-    assert (tmp_path / "agent.db-shm").exists()
+    assert packed.with_name("agent.db-shm").exists()
     agent.communicate(b"\n")
-    with closing(sqlite3.connect(store)) as db:
+    with closing(sqlite3.connect(packed)) as db:
         found = db.execute("SELECT count(*) FROM checkpoints WHERE thread_id = 'new'")
         assert found.fetchone() == (1,)
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -42,10 +42,18 @@ class Told:
     def json(self, *words: str | Path) -> Any:
         return self.ckpt(*words, "-o", "json").json
 
+    def table(self, *words: str | Path) -> str:
+        return self.ckpt(*words, "-o", "table").out
+
     def hash_of(self, checkpoint_id: str) -> Any:
-        return self.run(
-            "SELECT checkpoint_ns_hash FROM checkpoints WHERE checkpoint_id = ?", checkpoint_id
-        )[0][0]
+        query = "SELECT checkpoint_ns_hash FROM checkpoints WHERE checkpoint_id = ?"
+        ((found,),) = self.run(query, checkpoint_id)
+        return found
+
+    def lose(self, checkpoint_id: str) -> None:
+        """Remove the values of a checkpoint."""
+        query = "DELETE FROM checkpoint_blobs WHERE checkpoint_ns_hash = ?"
+        self.run(query, self.hash_of(checkpoint_id))
 
     def everything(self) -> dict[str, list[str]]:
         names = ("checkpoints", "checkpoint_writes", "checkpoint_blobs")
@@ -70,6 +78,9 @@ def contents(values: dict[str, Any]) -> list[str]:
     return [one["content"] for one in values["messages"]]
 
 
+THIRD = f"{THREAD}@ckpt_003"
+
+
 SAID = ["你好", "您好!我是您的保险顾问", "为您推荐百万医疗险..."]
 LAST = "百万医疗险,每年 399 元。需要我帮您投保吗?"
 CONTEXT = {"intent": "medical_insurance", "age": 28, "budget": 5000}
@@ -84,15 +95,14 @@ def test_the_conversation_is_listed_drawn_and_shown(empty: Told) -> None:
     assert (thread["thread_id"], thread["head"]) == (THREAD, "ckpt_004")
     assert (thread["checkpoints"], thread["status"]) == (4, "unknown")
     assert thread["first_at"] == "2026-04-07T10:00:00.000000Z"
-    tree = empty.ckpt("show", THREAD, "--tree", "--ascii", "-o", "table").out
+    tree = empty.table("show", THREAD, "--tree", "--ascii")
     (line,) = (" ".join(one.split()) for one in tree.splitlines() if "ckpt_002" in one)
     assert line.startswith("o ckpt_002 handle_greeting, generate_response +2 ai: 您好!")
     assert line.endswith("2 writes 10:00:02")
-    third = empty.json("show", f"{THREAD}@ckpt_003")
+    third = empty.json("show", THIRD)
     assert contents(third["values"]) == SAID
-    assert third["values"]["user_context"] == CONTEXT
-    assert third["values"]["search_results"] == PRODUCT
-    assert set(third["values"]) == {"messages", "user_context", "search_results"}
+    del third["values"]["messages"]
+    assert third["values"] == {"user_context": CONTEXT, "search_results": PRODUCT}
     assert (third["next"], third["step"], third["rebuilt"]) == (None, None, {})
     first = empty.json("show", f"{THREAD}@ckpt_001")
     assert (first["values"], first["writes"]) == ({}, [])
@@ -101,10 +111,10 @@ def test_the_conversation_is_listed_drawn_and_shown(empty: Told) -> None:
 def test_the_trace_has_times_and_a_step_that_is_not_stored_a_question_mark(file: Told) -> None:
     file.fill()
     for command in ("show", "diff"):
-        out = file.ckpt(command, THREAD, "-o", "table").out
+        out = file.table(command, THREAD)
         assert re.search(r"step +[?]( {2}|\n)", out), command
         assert "None" not in out
-    out = file.ckpt("--utc", "show", f"{THREAD}@ckpt_003", "--writes", "-o", "table").out
+    out = file.table("--utc", "show", THIRD, "--writes")
     trace = out[out.index("writes  5") :].splitlines()[1:]
     assert [one.split("  [")[0].split("  {")[0] for one in trace] == [
         "  10:00:30.100  retrieve_context   user_context           256 B",
@@ -117,16 +127,14 @@ def test_the_trace_has_times_and_a_step_that_is_not_stored_a_question_mark(file:
 
 def test_a_checkpoint_without_its_values_is_not_shown_as_an_empty_one(file: Told) -> None:
     file.fill()
-    words = ("show", f"{THREAD}@ckpt_003")
     untracked = ["extracted_entities", "tool_calls"]
-    assert file.json(*words)["unstored"] == untracked
+    assert file.json("show", THIRD)["unstored"] == untracked
     assert "unstored" not in file.json("show", f"{THREAD}@ckpt_002")
-    file.run("DELETE FROM checkpoint_blobs WHERE checkpoint_ns_hash = ?", file.hash_of("ckpt_003"))
-    lost = file.json(*words)
-    assert lost["unstored"] == sorted([*untracked, "messages", "search_results", "user_context"])
+    file.lose("ckpt_003")
+    lost = sorted([*untracked, "messages", "search_results", "user_context"])
+    assert file.json("show", THIRD)["unstored"] == lost
     # What is lost was not saved by merging.
-    trace = file.ckpt("diff", "--writes", f"{THREAD}@ckpt_003", "-o", "table").out
-    assert "merging saved" not in trace
+    assert "merging saved" not in file.table("diff", "--writes", THIRD)
 
 
 def test_a_subgraph_may_count_by_itself(file: Told) -> None:
@@ -136,7 +144,7 @@ def test_a_subgraph_may_count_by_itself(file: Told) -> None:
             "INSERT INTO checkpoints VALUES (?, ?, NULL, 'search', ?, ?, NULL)",
             *(THREAD, f"sub_00{n}", f"{n}" * 32, "2026-04-07 10:00:31.500"),
         )
-    tree = file.ckpt("show", THREAD, "--tree", "--ascii", "-o", "table").out
+    tree = file.table("show", THREAD, "--tree", "--ascii")
     assert all(name in tree for name in ("ckpt_004 ", "sub_001 ", "sub_002 "))
     done = file.json("rollback", THREAD, "ckpt_002", "--yes")
     assert done["checkpoint_id"] == "ckpt_005"
@@ -162,17 +170,12 @@ def test_the_id_of_a_copy_holds_its_step_where_ids_do(file: Told) -> None:
     assert file.json("history", THREAD)[0]["step"] == 3
 
 
-def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:
-    empty.fill()
-    found = empty.json("diff", f"{THREAD}@ckpt_003", "--writes")
+def test_what_was_written_stands_beside_what_it_became(file: Told) -> None:
+    file.fill()
+    found = file.json("diff", THIRD, "--writes")
     assert (found["checkpoint_id"], found["child"]) == ("ckpt_002", "ckpt_003")
-    assert found["stored"] == {
-        "writes": 5,
-        "written_bytes": 3968,
-        "values": 3,
-        "value_bytes": 3072,
-        "merged_away": 0.2258,
-    }
+    stored = {"writes": 5, "written_bytes": 3968, "values": 3, "value_bytes": 3072}
+    assert found["stored"] == {**stored, "merged_away": 0.2258}
     channels = found["channels"]
     assert {name: one["verdict"] for name, one in channels.items()} == dict.fromkeys(
         ("extracted_entities", "messages", "search_results", "tool_calls", "user_context"), "match"
@@ -181,20 +184,25 @@ def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:
     (said,) = channels["messages"]["writes"]
     assert (said["node"], said["added"]) == ("generate_response", 1)
     assert [one["content"] for one in channels["messages"]["before"]] == SAID[:2]
-    trace = empty.ckpt("diff", f"{THREAD}@ckpt_003", "--writes", "-o", "table").out
-    assert "merging saved 22.6%" in trace
-    nodes = {one["node"]: one["writes"] for one in empty.json("stats")["nodes"]}
+    assert "merging saved 22.6%" in file.table("diff", THIRD, "--writes")
+    nodes = {one["node"]: one["writes"] for one in file.json("stats")["nodes"]}
     assert (nodes["retrieve_context"], nodes["search_products"]) == (2, 2)
-    assert empty.json("stats", "--since", "2026-04-07T10:00:31+00:00")["writes"] == 4
-    assert empty.json("stats", "--match", "other_*")["writes"] == 0
+    assert file.json("stats", "--since", "2026-04-07T10:00:31+00:00")["writes"] == 4
+    assert file.json("stats", "--match", "other_*")["writes"] == 0
+    # A first checkpoint is made of its own writes.
+    file.run("DELETE FROM checkpoints WHERE checkpoint_id = 'ckpt_001'")
+    file.run("UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE checkpoint_id = 'ckpt_002'")
+    found = file.json("diff", f"{THREAD}@ckpt_002", "--writes")
+    assert found["checkpoint_id"] is None
+    messages = found["channels"]["messages"]
+    assert messages["verdict"] == "match"
+    assert [one["node"] for one in messages["writes"]] == ["handle_greeting", "generate_response"]
 
 
 def test_values_whose_save_failed_are_rebuilt_from_what_was_written(empty: Told) -> None:
     empty.fill(final=False)
     before = empty.json("show", THREAD)["values"]
-    empty.run(
-        "DELETE FROM checkpoint_blobs WHERE checkpoint_ns_hash = ?", empty.hash_of("ckpt_003")
-    )
+    empty.lose("ckpt_003")
     assert empty.ckpt("replay", THREAD, "--verify").code == 1
     damaged, last = empty.everything(), ("extracted_entities", "tool_calls")
     words = [f"--reducer={name}=last_value" for name in ("user_context", "search_results", *last)]
@@ -208,26 +216,25 @@ def test_values_whose_save_failed_are_rebuilt_from_what_was_written(empty: Told)
     assert empty.everything() == damaged
 
 
-def test_one_set_of_values_is_the_newest_checkpoints(empty: Told) -> None:
-    empty.fill(latest=True)
-    (store,) = empty.json("stores")
+def test_one_set_of_values_is_the_newest_checkpoints(file: Told) -> None:
+    file.fill(latest=True)
+    (store,) = file.json("stores")
     assert store["layout"] == "three-table-latest"
-    assert contents(empty.json("show", THREAD)["values"]) == [*SAID, LAST]
-    past = empty.json("show", f"{THREAD}@ckpt_003")
-    assert past["values"] == {}
+    assert contents(file.json("show", THREAD)["values"]) == [*SAID, LAST]
+    past = file.json("show", THIRD)
+    assert (past["values"], len(past["writes"])) == ({}, 5)
     assert "not stored" in past["problem"]
-    assert len(past["writes"]) == 5
-    made = empty.json("diff", f"{THREAD}@ckpt_003", "--writes")
-    assert {one["verdict"] for one in made["channels"].values()} == {"unverifiable"}
-    assert made["channels"]["messages"]["writes"][0]["node"] == "generate_response"
-    trace = empty.ckpt("diff", "--writes", f"{THREAD}@ckpt_004", "-o", "table").out
+    channels = file.json("diff", THIRD, "--writes")["channels"]
+    assert {one["verdict"] for one in channels.values()} == {"unverifiable"}
+    assert channels["messages"]["writes"][0]["node"] == "generate_response"
+    trace = file.table("diff", "--writes", f"{THREAD}@ckpt_004")
     assert trace.count("  was    not stored\n") == 3
     assert "value not stored → 1.7 KiB" in trace
-    before = empty.everything()
+    before = file.everything()
     for words in (["rollback", THREAD, "ckpt_002"], ["copy", THREAD, "--as", "other"]):
-        refused = empty.ckpt(*words, "--yes")
+        refused = file.ckpt(*words, "--yes")
         assert (refused.code, "newest checkpoint only" in refused.err) == (4, True), refused
-    assert empty.everything() == before
+    assert file.everything() == before
 
 
 def test_a_store_of_both_kinds_is_told_apart_thread_by_thread(empty: Told, maker: Any) -> None:
@@ -246,29 +253,29 @@ def test_a_store_of_both_kinds_is_told_apart_thread_by_thread(empty: Told, maker
     assert empty.everything() == before
 
 
-def test_changes_only_are_inherited_and_merged(empty: Told) -> None:
-    empty.fill(changes=True)
-    stored = empty.run("SELECT count(*) FROM checkpoint_blobs")
+def test_changes_only_are_inherited_and_merged(file: Told) -> None:
+    file.fill(changes=True)
+    stored = file.run("SELECT count(*) FROM checkpoint_blobs")
     assert stored == [(6,)]
-    head = empty.json("show", THREAD)
+    head = file.json("show", THREAD)
     assert contents(head["values"]) == [*SAID, LAST]
     assert head["values"]["search_results"] == PRODUCT
     assert head["rebuilt"]["messages"] == "rebuilt (assumed append)"
     assert "search_results" not in head["rebuilt"]
-    assert contents(empty.json("show", f"{THREAD}@ckpt_002")["values"]) == SAID[:2]
-    assert empty.ckpt("replay", THREAD, "--verify").code == 0
-    assert empty.ckpt("rollback", THREAD, "ckpt_003", "--yes").code == 0
-    again = empty.json("show", THREAD)
+    assert contents(file.json("show", f"{THREAD}@ckpt_002")["values"]) == SAID[:2]
+    assert file.ckpt("replay", THREAD, "--verify").code == 0
+    assert file.ckpt("rollback", THREAD, "ckpt_003", "--yes").code == 0
+    again = file.json("show", THREAD)
     assert again["checkpoint_id"] == "ckpt_005"
     assert contents(again["values"]) == SAID
     assert "search_results" not in again["rebuilt"]
-    kept = empty.json("purge", "--match", THREAD, "--keep-last", "1", "--yes")
+    kept = file.json("purge", "--match", THREAD, "--keep-last", "1", "--yes")
     assert kept["removed"]["rows"]["checkpoints"] == 2
-    assert contents(empty.json("show", THREAD)["values"]) == SAID
+    assert contents(file.json("show", THREAD)["values"]) == SAID
     # A thread of messages alone is still seen to store only new ones.
     for table in ("checkpoint_blobs", "checkpoint_writes"):
-        empty.run(f"DELETE FROM {table} WHERE channel <> 'messages'")
-    assert contents(empty.json("show", THREAD)["values"]) == SAID
+        file.run(f"DELETE FROM {table} WHERE channel <> 'messages'")
+    assert contents(file.json("show", THREAD)["values"]) == SAID
 
 
 def test_several_versions_of_a_channel_are_merged(file: Told, maker: Any) -> None:
@@ -303,46 +310,22 @@ def test_several_versions_of_a_channel_are_merged(file: Told, maker: Any) -> Non
     assert file.json("show", THREAD)["values"] == shown["values"]
 
 
-def test_a_first_checkpoint_is_made_of_its_own_writes(file: Told) -> None:
-    file.fill()
-    file.run("DELETE FROM checkpoints WHERE checkpoint_id = 'ckpt_001'")
-    file.run("UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE checkpoint_id = 'ckpt_002'")
-    found = file.json("diff", f"{THREAD}@ckpt_002", "--writes")
-    assert found["checkpoint_id"] is None
-    messages = found["channels"]["messages"]
-    assert messages["verdict"] == "match"
-    assert [one["node"] for one in messages["writes"]] == ["handle_greeting", "generate_response"]
-
-
 def test_what_has_no_place_is_refused(file: Told) -> None:
     file.fill()
     before = file.everything()
     for words in (
-        ["fork", THREAD, "head", "--set", 'user_context={"a": 1}'],
-        ["fork", THREAD, "head", "--as-node", "search_products"],
-        ["rollback", THREAD, "ckpt_002", "--sibling"],
+        ["fork", THREAD, "head", "--set", 'user_context={"a": 1}', "--yes"],
+        ["fork", THREAD, "head", "--as-node", "search_products", "--yes"],
+        ["rollback", THREAD, "ckpt_002", "--sibling", "--yes"],
         ["show", THREAD, "--raw"],
     ):
-        refused = file.ckpt(*words, *(["--yes"] if words[0] != "show" else []))
+        refused = file.ckpt(*words)
         assert (refused.code, "hint: " in refused.err) == (4, True), (words, refused)
     assert file.everything() == before
     done = file.json("fork", THREAD, "head", "--replace", 'user_context={"age": 30}', "--yes")
     shown = file.json("show", f"{THREAD}@{done['checkpoint_id']}")
     assert shown["values"]["user_context"] == {"age": 30}
     assert contents(shown["values"]) == [*SAID, LAST]
-
-
-def test_a_thread_goes_and_comes_back_row_for_row(empty: Told, tmp_path: Path) -> None:
-    empty.fill()
-    before = empty.everything()
-    receipt = empty.json("threads", "delete", THREAD, "--archive", tmp_path, "--yes")
-    rows = {"checkpoints": 4, "checkpoint_writes": 8, "checkpoint_blobs": 8}
-    assert receipt["removed"]["rows"] == rows
-    assert not any(empty.everything().values())
-    for added in (20, 0):
-        (done,) = empty.json("import", tmp_path, "--yes")
-        assert (done["added"], done["there"]) == (added, 20 - added)
-        assert empty.everything() == before
 
 
 def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
@@ -361,24 +344,3 @@ def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
         assert [one.key.checkpoint_id for one in store.checkpoints(THREAD)] == listed
     done = file.json("rollback", THREAD, "ckpt_002", "--yes")
     assert file.json("threads", "list")[0]["head"] == done["checkpoint_id"]
-
-
-def test_encrypted_parts_are_read_with_the_key(file: Told, maker: Any) -> None:
-    from Crypto.Cipher import AES
-
-    file.fill(changes=True)
-    key = b"0123456789abcdef"
-    for rowid, tag, data in file.run("SELECT rowid, type, blob_data FROM checkpoint_blobs"):
-        cipher = AES.new(key, AES.MODE_EAX, nonce=bytes(16))
-        sealed, mark = cipher.encrypt_and_digest(data)
-        file.run(
-            "UPDATE checkpoint_blobs SET type = ?, blob_data = ? WHERE rowid = ?",
-            *(f"{tag}+aes", bytes(16) + mark + sealed, rowid),
-        )
-    path = Path(file.url).with_name("key")
-    path.write_bytes(key)
-    path.chmod(0o600)
-    shown = file.json("--aes-key-file", path, "show", THREAD)
-    assert contents(shown["values"]) == [*SAID, LAST]
-    closed = file.json("show", THREAD)["values"]["messages"]
-    assert "content" not in str(closed)
