@@ -3,20 +3,17 @@
 import json
 import os
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
 from ckpt_cli.apply import erase
-from ckpt_cli.core.erasure import ErasedIds, ErasureReceipt, ErasureReport, ErasureScope, left_place
-from ckpt_cli.render.erase import receipt_record
+from tests.kit.agents.small import saver_of
 from tests.kit.agents.steps import graph_of
 from tests.kit.command import ckpt
+from tests.kit.rows import change
 
 KYOTO = "trip-to-kyoto"
 SUBJECT = ("--subject", 'metadata.user_id = "anna-1"')
@@ -35,12 +32,11 @@ class Desk:
         """Run the graph for a user, or without metadata, as a resume by an old list did."""
         metadata = {} if user is None else {"user_id": user}
         config: Any = {"configurable": {"thread_id": thread_id}, "metadata": metadata}
-        with closing(sqlite3.connect(path or self.path, check_same_thread=False)) as connection:
-            graph_of(SqliteSaver(connection)).invoke({"items": ["a note"]}, config)
+        with saver_of(path or self.path) as saver:
+            graph_of(saver).invoke({"items": ["a note"]}, config)
 
     def remember(self, namespace: tuple[str, ...], text: str) -> None:
-        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
-            store = SqliteStore(connection)
+        with SqliteStore.from_conn_string(str(self.path)) as store:
             store.setup()
             store.put(namespace, "profile", {"text": text})
 
@@ -69,15 +65,23 @@ class Desk:
         return {one["thread_id"] for one in self.run("threads", "list", "-o", "json").json}
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that is copied for each test."""
+    desk = Desk(tmp_path_factory.mktemp("filled"))
+    for thread_id, user in (("plain", "anna-1"), ("resumed", "anna-1"), ("resumed", None)):
+        desk.talk(thread_id, user)
+    desk.talk("other", "bert-2")
+    change(desk.path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    return desk.path
+
+
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     desk = Desk(tmp_path)
-    for thread_id in ("plain", "resumed"):
-        desk.talk(thread_id, "anna-1")
-    desk.talk("resumed", None)
-    desk.talk("other", "bert-2")
+    shutil.copyfile(filled, desk.path)
     return desk
 
 
@@ -92,16 +96,10 @@ def test_a_thread_is_the_persons_if_any_checkpoint_is(desk: Desk) -> None:
 
 
 def test_a_subgraph_may_be_all_that_names_the_person(desk: Desk) -> None:
-    with closing(sqlite3.connect(desk.path)) as connection:
-        connection.execute(
-            "INSERT INTO checkpoints SELECT 'inner', 'child:1', checkpoint_id, NULL, type,"
-            " checkpoint, metadata FROM checkpoints WHERE thread_id = 'plain' LIMIT 1"
-        )
-        connection.execute(
-            "INSERT INTO checkpoints SELECT 'inner', '', checkpoint_id, NULL, type, checkpoint,"
-            " metadata FROM checkpoints WHERE thread_id = 'other' LIMIT 1"
-        )
-        connection.commit()
+    for namespace, thread in (("child:1", "plain"), ("", "other")):
+        copied = "checkpoint_id, NULL, type, checkpoint, metadata FROM checkpoints"
+        row = f"SELECT 'inner', ?, {copied} WHERE thread_id = ? LIMIT 1"
+        change(desk.path, f"INSERT INTO checkpoints {row}", namespace, thread)
     desk.erase()
     assert desk.threads == {"other"}
 
@@ -113,17 +111,14 @@ def test_values_of_any_checkpoint_name_the_person(desk: Desk) -> None:
 
     for thread_id, note in (("changed", "of dora"), ("plain", "of emil")):
         config: Any = {"configurable": {"thread_id": thread_id}}
-        with closing(sqlite3.connect(desk.path, check_same_thread=False)) as connection:
-            graph_of(SqliteSaver(connection)).update_state(config, {"items": [note]}, as_node="a")
+        with saver_of(desk.path) as saver:
+            graph_of(saver).update_state(config, {"items": [note]}, as_node="a")
     once = "not values.items[] ~ 'of emil' and values.items[] = 'a note'"
     assert (count("--where", once), count("--subject", once)) == (2, 3)
 
 
 def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None:
-    with closing(sqlite3.connect(desk.path)) as connection:
-        query = "UPDATE checkpoints SET metadata = ? WHERE thread_id = 'other'"
-        connection.execute(query, (b"\xff{",))
-        connection.commit()
+    change(desk.path, "UPDATE checkpoints SET metadata = x'ff7b' WHERE thread_id = 'other'")
     answer = desk.erase(code=7)
     (left,) = (one for one in answer["places"] if "cannot be read" in one["reason"])
     assert (left["kind"], left["items"], left["state"]) == ("threads", 1, "kept")
@@ -221,34 +216,34 @@ def test_an_archive_that_does_not_tell_makes_it_incomplete(desk: Desk) -> None:
 def test_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
     desk.remember(("users", "anna-1"), "likes tea")
     desk.remember(("users", "bert-2"), "likes coffee")
-    answer = desk.erase(code=7)
-    (left,) = (one for one in answer["places"] if one["kind"] == "memory")
-    assert (left["items"], left["state"]) == (2, "kept")
-    assert "--memory-namespace" in left["reason"]
-    assert desk.verified() == (7, {**desk.verified()[1], "memory": "unreachable"})
-    answer = desk.erase("--memory-namespace", "users/{user}")
-    assert [one["items"] for one in answer["places"] if one["kind"] == "memory"] == [1]
-    items = desk.run("memory", "list", "-o", "json").json
-    assert [one["namespace"] for one in items] == [["users", "bert-2"]]
-    assert desk.verified()[0] == 0
-    desk.remember(("users", "anna-1"), "likes tea")
-    assert desk.verified() == (1, {**desk.verified()[1], "memory": "kept"})
-
-
-def test_a_namespace_of_everyone_is_refused(desk: Desk) -> None:
+    # Threads that are named need no memory.
+    assert desk.run("erase", "--match", "res*", "--yes").code == 0
     for words, said in (
         ((*SUBJECT, "--memory-namespace", "users"), "memory of everyone"),
         (("plain", "--memory-namespace", "users/{user}"), "belongs to --subject"),
     ):
         refused = desk.run("erase", *words, "--yes")
         assert (refused.code, said in refused.err) == (2, True)
-    assert len(desk.threads) == 3
-
-
-def test_threads_that_are_named_need_no_memory(desk: Desk) -> None:
+    assert desk.threads == {"plain", "other"}
+    answer = desk.erase(code=7)
+    (left,) = (one for one in answer["places"] if one["kind"] == "memory")
+    assert (left["items"], left["state"]) == (2, "kept")
+    assert "--memory-namespace" in left["reason"]
+    assert desk.verified() == (7, {**desk.verified()[1], "memory": "unreachable"})
+    archive = ("--archive", desk.archives)
+    assert desk.run("memory", "delete", "--match", "*", *archive, "--yes").code == 0
+    assert desk.run("undo", "--yes").code == 0
+    answer = desk.erase("--archives", desk.archives, code=7)
+    (left,) = (one for one in answer["places"] if one["kind"] == "archives")
+    assert (left["state"], "--memory-namespace" in left["reason"]) == ("kept", True)
+    named = ("--archives", desk.archives, "--memory-namespace", "users/{user}")
+    answer = desk.erase(*named)
+    assert [one["items"] for one in answer["places"] if one["kind"] == "memory"] == [1]
+    items = desk.run("memory", "list", "-o", "json").json
+    assert [one["namespace"] for one in items] == [["users", "bert-2"]]
+    assert desk.verified()[0] == 0
     desk.remember(("users", "anna-1"), "likes tea")
-    for words in (("plain",), ("--where", SUBJECT[1]), ("--match", "res*")):
-        assert desk.run("erase", *words, "--yes").code == 0
+    assert desk.verified() == (1, {**desk.verified()[1], "memory": "kept"})
 
 
 def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
@@ -271,17 +266,6 @@ def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
     assert desk.verified() == (1, {**states, "threads": "kept", "plans": "kept"})
 
 
-def test_archived_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
-    desk.remember(("users", "anna-1"), "likes tea")
-    words = ("memory", "delete", "--match", "*", "--archive", desk.archives, "--yes")
-    assert desk.run(*words).code == 0
-    answer = desk.erase("--archives", desk.archives, code=7)
-    (left,) = (one for one in answer["places"] if one["kind"] == "archives")
-    assert (left["state"], "--memory-namespace" in left["reason"]) == ("kept", True)
-    desk.erase("--archives", desk.archives, "--memory-namespace", "users/{user}")
-    assert desk.verified()[0] == 0
-
-
 def test_a_saved_plan_keeps_whose_memory_it_is_and_which_folder_was_named(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,24 +284,6 @@ def test_a_saved_plan_keeps_whose_memory_it_is_and_which_folder_was_named(
     assert desk.run("memory", "list", "-o", "json").json == []
 
 
-def test_no_file_and_no_folder_tells_an_id(tmp_path: Path) -> None:
-    """The archive that could not be read may be of anybody."""
-    archive = "/srv/user_42_old/it%27s%20bert-968ccf654c35-20260101T000000Z.ckpt.gz"
-    reason = f"cannot read the archive '{archive}': it is cut off"
-    report = ErasureReport(None, is_dry_run=False)
-    report.add(left_place(archive, "archives", None, None, reason))
-    receipt = ErasureReceipt("/srv/a.db", "", ErasedIds(), ("/srv/user_42_old", "/srv/x"), ())
-    path = tmp_path / "receipt.json"
-    erase.write_receipt(
-        path, receipt_record(report, receipt, ErasureScope(threads={"user_42"}), {})
-    )
-    record = json.loads(path.read_text())
-    assert record["folders"] == ["/srv/[erased]_old", "/srv/x"]
-    (place,) = record["places"]
-    assert place["store"] == "/srv/[erased]_old/[erased].ckpt.gz"
-    assert place["reason"].endswith("[erased].ckpt.gz': it is cut off")
-
-
 def test_a_folder_without_its_name_is_not_called_checked(tmp_path: Path) -> None:
     store, receipt = tmp_path / "a.db", tmp_path / "receipt.json"
     folder = tmp_path / f"{KYOTO}_old"
@@ -325,6 +291,18 @@ def test_a_folder_without_its_name_is_not_called_checked(tmp_path: Path) -> None
     assert ckpt("-s", store, "export", KYOTO, "--to", folder).code == 0
     shutil.copytree(folder, tmp_path / "kept")
     words = (KYOTO, "--archives", folder, "--receipt", receipt, "--yes")
+    # The archive that cannot be read may be of anybody.
+    damaged = folder / "it%27s%20bert-968ccf654c35-20260101T000000Z.ckpt.gz"
+    damaged.write_bytes(b"cut off")
+    assert ckpt("-s", store, "erase", *words).code == 7
+    told = json.loads(receipt.read_text())
+    assert told["folders"] == [f"{tmp_path}/[erased]_old"]
+    left = (one for one in told["places"] if one["state"] == "kept")
+    (place,) = ((one["store"], one["reason"].partition(":")[0]) for one in left)
+    erased = f"{tmp_path}/[erased]_old/[erased].ckpt.gz"
+    assert place == (erased, f"cannot read '{erased}'")
+    assert "bert" not in receipt.read_text()
+    damaged.unlink()
     assert ckpt("-s", store, "erase", *words).code == 0
     assert "kyoto" not in receipt.read_text().replace(str(tmp_path), "")
     verify = ("-s", store, "erase", "--verify", receipt)

@@ -31,27 +31,35 @@ def texts_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[str, str]
             yield from texts_in(one, (*path, key))
 
 
-def stored(url: str, thread: str) -> str:
-    """Return all that is stored of a thread, but for the lengths of values."""
-    out = ckpt("-s", url, "export", "--format", "jsonl", "--", thread).out
-    return re.sub("'bytes': [0-9]+", "", repr([json.loads(line) for line in out.splitlines()]))
+def exported(url: str) -> dict[str, list[Any]]:
+    """Return all that is stored of each thread."""
+    found: dict[str, list[Any]] = {}
+    for line in ckpt("-s", url, "export", "--all", "--format", "jsonl").out.split("\n")[:-1]:
+        record = json.loads(line)
+        found.setdefault(record["thread_id"], []).append(record)
+    return found
+
+
+def stored(records: list[Any]) -> str:
+    """Return it as a text, but for the lengths of values."""
+    return re.sub("'bytes': [0-9]+", "", repr(records))
 
 
 def check_erased(url: str) -> None:
     """Erase a text of each thread, and compare all values with those before."""
-    texts, before = {}, {}
-    for one in ckpt("-s", url, "threads", "list", "--all", "-o", "json").json:
-        thread = one["thread_id"]
-        values = ckpt("-s", url, "show", "-o", "json", "--", thread).json["values"]
-        for path, text in texts_in(values):
+    texts, before = {}, exported(url)
+    for thread, records in before.items():
+        root = (one for one in records if not one["checkpoint_ns"])
+        head = max(root, key=lambda one: str(one["checkpoint_id"]))
+        for path, text in texts_in(head["values"]):
             texts[thread] = path, text
-        before[thread] = stored(url, thread)
     assert texts
     ids = {thread: skeleton(url, thread) for thread in texts}
     erase(url, *(f"{thread}:{path}" for thread, (path, _) in texts.items()))
+    after = exported(url)
     for thread, (_, text) in texts.items():
-        expected = before[thread].replace(repr(text)[1:-1], MARKER)
-        assert stored(url, thread).replace('"', "'") == expected.replace('"', "'")
+        expected = stored(before[thread]).replace(repr(text)[1:-1], MARKER)
+        assert stored(after[thread]).replace('"', "'") == expected.replace('"', "'")
         assert skeleton(url, thread) == ids[thread]
         assert places_of(url, thread, text) == []
 

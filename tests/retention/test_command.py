@@ -1,20 +1,21 @@
-"""What `ckpt purge` takes, refuses and says."""
+"""What `ckpt purge` and `ckpt gc` take, refuse and say."""
 
 import json
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from ckpt_backends.postgres import connect as catalog
-from tests.kit.agents.steps import fill, graph_of
+from tests.kit.agents.small import saver_of
+from tests.kit.agents.steps import fill, talk
 from tests.kit.command import ckpt, first_now
+from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.rows import change
 from tests.kit.servers import Server, postgres_database
 from tests.kit.terminal import ckpt_in_terminal
 
@@ -111,14 +112,13 @@ def test_the_file_keeps_its_size_unless_it_is_vacuumed(store: Path) -> None:
 
 
 def test_a_dry_run_ends_with_the_sum_and_shows_some_threads_on_a_terminal(store: Path) -> None:
-    with closing(sqlite3.connect(store)) as connection, connection:
-        for number in range(30):
-            connection.execute(
-                "INSERT INTO checkpoints SELECT ?, checkpoint_ns, checkpoint_id,"
-                " parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints"
-                " WHERE thread_id = 'weekly-digest'",
-                [f"t{number}"],
-            )
+    change(
+        store,
+        "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 29)"
+        " INSERT INTO checkpoints SELECT 't' || n, checkpoint_ns, checkpoint_id,"
+        " parent_checkpoint_id, type, checkpoint, metadata FROM n JOIN checkpoints"
+        " WHERE thread_id = 'weekly-digest'",
+    )
     words = ["-s", str(store), "purge", "--match", "*", "--dry-run"]
     every = len(ckpt(*words, "-o", "json").json["threads"])
     assert every > 30
@@ -183,11 +183,8 @@ def test_an_import_leaves_alone_what_has_different_contents(store: Path, tmp_pat
     names = ["weekly-digest", "nightly-report"]
     assert ckpt("-s", store, "export", *names, "--to", kept).code == 0
     for damaged, code in ((names[:1], 7), (names, 6)):
-        with closing(sqlite3.connect(store)) as connection, connection:
-            for name in damaged:
-                connection.execute(
-                    "UPDATE checkpoints SET metadata = x'7b7d' WHERE thread_id = ?", [name]
-                )
+        for name in damaged:
+            change(store, "UPDATE checkpoints SET metadata = x'7b7d' WHERE thread_id = ?", name)
         for how in ("--dry-run", "--yes"):
             answer = ckpt(*words, how)
             assert (answer.code, "exists with different contents" in answer.err) == (code, True)
@@ -197,13 +194,9 @@ def test_an_import_leaves_alone_what_has_different_contents(store: Path, tmp_pat
 @pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", first_now([signal.SIGTERM, signal.SIGHUP]))
 def test_a_signal_ends_it_between_two_batches(tmp_path: Path, number: signal.Signals) -> None:
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
     store = tmp_path / "store.db"
-    with closing(sqlite3.connect(store, check_same_thread=False)) as connection:
-        for thread in range(20):
-            config = {"configurable": {"thread_id": f"t{thread}"}}
-            graph_of(SqliteSaver(connection)).invoke({"items": ["in"]}, config)
+    with saver_of(store) as saver:
+        talk(saver, *(f"t{thread}" for thread in range(20)))
     words = ["purge", "--match", "*", "--batch", "1", "--sleep", "2", "--yes", "-o", "json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ckpt_cli", "-s", str(store), *words],
@@ -234,3 +227,62 @@ def test_a_locked_table_is_waited_for_and_then_left(
             refused = ckpt("-s", url, "threads", "delete", "a", "--yes")
         assert (refused.code, "lock" in refused.err) == (4, True)
         assert ckpt("-s", url, "threads", "delete", "a", "--yes").code == 0
+
+
+OLD, YOUNG = "1ef00000-0000-6000-8000-000000000000", "1ffffffe-0000-6000-8000-000000000000"
+"""Ids of checkpoints."""
+
+
+def writes_of_nobody(sample: Path, thread: str, checkpoint_id: str) -> None:
+    change(
+        sample,
+        "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel,"
+        " type, value) VALUES (?, '', ?, 'task', 0, 'x', 'msgpack', x'01')",
+        *(thread, checkpoint_id),
+    )
+
+
+def test_writes_without_their_checkpoint_go_when_they_are_old(sample: Path) -> None:
+    for thread in ("trip-to-kyoto", "nobody"):
+        writes_of_nobody(sample, thread, OLD)
+        writes_of_nobody(sample, thread, YOUNG)
+    words = ["-s", str(sample), "gc", "-o", "json", "--scope"]
+    everywhere = ckpt(*words[:-1], "--dry-run").json
+    assert everywhere == ckpt(*words, "all", "--dry-run").json
+    assert {one["thread_id"] for one in everywhere["threads"]} == {"trip-to-kyoto", "nobody"}
+    assert ckpt(*words, "calls", "--yes").json["threads"] == []
+    planned = ckpt(*words, "writes", "--dry-run").json["threads"]
+    assert {one["thread_id"]: one["writes"] for one in planned} == {"trip-to-kyoto": 1, "nobody": 1}
+    before = ckpt("-s", sample, "show", "trip-to-kyoto", "-o", "json").json
+    done = ckpt(*words, "writes", "--yes").json
+    assert done["threads"] == planned
+    assert done["removed"]["rows"] == {"checkpoints": 0, "writes": 2}
+    assert ckpt("-s", sample, "show", "trip-to-kyoto", "-o", "json").json == before
+    left = change(sample, "SELECT checkpoint_id FROM writes WHERE task_id = 'task'")
+    assert left == [(YOUNG,), (YOUNG,)]
+
+
+def test_calls_without_their_caller_go(sample: Path) -> None:
+    of = "FROM checkpoints WHERE thread_id = 'research-agent' AND checkpoint_ns"
+    change(sample, f"DELETE {of} = ''")
+    ((number,),) = change(sample, f"SELECT count(*) {of} LIKE '%:%'")
+    words = ["-s", str(sample), "gc", "--scope", "calls", "--grace", "0s", "-o", "json"]
+    (one,) = ckpt(*words, "--yes").json["threads"]
+    assert (one["thread_id"], one["checkpoints"]) == ("research-agent", number)
+    assert ckpt(*words, "--yes").json["threads"] == []
+
+
+def test_values_that_no_checkpoint_names_go(postgres_url: str) -> None:
+    fill(postgres_url, "a", "b")
+    with PostgresHarness.at(postgres_url) as place:
+        before = place.rows("a")
+        place.connection.execute(
+            "INSERT INTO checkpoint_blobs SELECT thread_id, checkpoint_ns, channel, 'lost',"
+            " type, blob FROM checkpoint_blobs WHERE thread_id = 'a' LIMIT 1"
+        )
+        words = ["-s", postgres_url, "gc", "--scope", "blobs", "-o", "json", "--yes"]
+        assert ckpt(*words).json["threads"] == []
+        assert place.rows("a") != before
+        found = ckpt(*words, "--grace", "0s").json
+        assert found["removed"]["rows"]["checkpoint_blobs"] == 1
+        assert place.rows("a") == before

@@ -2,12 +2,9 @@
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
-from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,10 +22,11 @@ from ckpt_backends.encryption import (
     keys_of_file,
 )
 from ckpt_backends.errors import UsageError
+from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.testing.scenarios.running import ScenarioRun
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store, era_python
+from tests.kit.rows import change
 
 KEY = "0123456789abcdef"
 OTHER = "fedcba9876543210"
@@ -81,19 +79,28 @@ def test_without_the_key_values_are_named_and_one_note_is_printed(
     assert OTHER not in answer.out
 
 
+@cases(
+    "name text size",
+    ("LANGGRAPH_AES_KEY", "secret-key", 10),
+    ("LANGGRAPH_AES_FALLBACK_KEYS", f"{KEY},secret", 6),
+)
 def test_a_key_of_a_wrong_length(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, size: int
 ) -> None:
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", "secret-key")
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+    monkeypatch.setenv(name, text)
     answer = ckpt("-s", store, "show", "aes-chat", "--debug")
-    assert (answer.code, "LANGGRAPH_AES_KEY has 10 bytes" in answer.err) == (2, True)
-    assert "secret-key" not in answer.out + answer.err
+    assert (answer.code, f"{name} has {size} bytes" in answer.err) == (2, True)
+    assert "secret" not in answer.out + answer.err
     assert ckpt("-s", store, "show", "pickle-unused").code == 0
+
+
+def test_a_key_file_of_a_wrong_length_or_none(store: Path, tmp_path: Path) -> None:
     file = private(tmp_path / "key", "secret-key")
     for path, said in ((file, "has 10 bytes"), (tmp_path / "none", "no such file")):
         answer = ckpt("-s", store, "--aes-key-file", path, "show", "pickle-unused")
         assert (answer.code, said in answer.err) == (2, True)
-        assert "secret-key" not in answer.err
+        assert "secret" not in answer.err
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
@@ -134,12 +141,12 @@ def test_plain_rows_among_encrypted_ones_are_flagged(
         assert not any("plaintext" in row for row in answer.json)
         assert answer.err == ""
     # A plain head of an encrypted thread.
-    with closing(sqlite3.connect(store)) as db, db:
-        db.execute(
-            "INSERT INTO checkpoints SELECT 'aes-chat', '', '1ffe5fb3-2ac5-64af-8009-5d0b6978bc63',"
-            " NULL, type, checkpoint, metadata FROM checkpoints WHERE thread_id = 'pickle-unused'"
-            " ORDER BY checkpoint_id DESC LIMIT 1"
-        )
+    change(
+        store,
+        "INSERT INTO checkpoints SELECT 'aes-chat', '', '1ffe5fb3-2ac5-64af-8009-5d0b6978bc63',"
+        " NULL, type, checkpoint, metadata FROM checkpoints WHERE thread_id = 'pickle-unused'"
+        " ORDER BY checkpoint_id DESC LIMIT 1",
+    )
     assert ckpt("-s", store, "show", "aes-chat", "-o", "json").json["plaintext"] is True
 
 
@@ -190,28 +197,23 @@ def field(value: Any, key: str) -> str:
     return FIELD + b64encode(cipher.nonce + tag + text).decode()
 
 
-def stored_values(store: Path) -> Iterator[tuple[str, str, int, str, bytes]]:
-    with closing(sqlite3.connect(store)) as db:
-        for table, column in (("checkpoints", "checkpoint"), ("writes", "value")):
-            found = db.execute(f"SELECT rowid, type, {column} FROM {table}").fetchall()
-            yield from ((table, column, *row) for row in found)
+def stored_values(store: Path) -> list[tuple[str, str, int, str, bytes]]:
+    return [
+        (table, column, *row)
+        for table, column in (("checkpoints", "checkpoint"), ("writes", "value"))
+        for row in change(store, f"SELECT rowid, type, {column} FROM {table}")
+    ]
 
 
 def seal(store: Path, key: str) -> None:
     """Encrypt a store: each value in an envelope, and two fields of each metadata."""
     for table, column, number, tag, data in stored_values(store):
-        with closing(sqlite3.connect(store)) as db, db:
-            statement = f"UPDATE {table} SET {column} = ?, type = ? WHERE rowid = ?"
-            db.execute(statement, (enveloped(data, key), f"{tag}+aes", number))
-    with closing(sqlite3.connect(store)) as db, db:
-        for number, text in db.execute("SELECT rowid, metadata FROM checkpoints").fetchall():
-            metadata = {**json.loads(text), "__encryption_context__": CONTEXT}
-            for name, value in (("user_id", "anna"), ("plan", {"seats": [1, None]})):
-                metadata[name] = field(value, key)
-            db.execute(
-                "UPDATE checkpoints SET metadata = ? WHERE rowid = ?",
-                (json.dumps(metadata).encode(), number),
-            )
+        statement = f"UPDATE {table} SET {column} = ?, type = ? WHERE rowid = ?"
+        change(store, statement, enveloped(data, key), f"{tag}+aes", number)
+    for number, text in change(store, "SELECT rowid, metadata FROM checkpoints"):
+        sealed = {"user_id": field("anna", key), "plan": field({"seats": [1, None]}, key)}
+        made = json.dumps({**json.loads(text), "__encryption_context__": CONTEXT, **sealed})
+        change(store, "UPDATE checkpoints SET metadata = ? WHERE rowid = ?", made.encode(), number)
 
 
 @pytest.fixture(scope="module")
@@ -219,24 +221,27 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same thread, not encrypted."""
     store = tmp_path_factory.mktemp("plain") / "store.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:
-        one = SCENARIOS["chat"]
-        one.drive(ScenarioRun(one.build(saver), one.thread_config(), {"durability": "sync"}))
+        drive(saver, SCENARIOS["chat"])
+    change(store, "PRAGMA wal_checkpoint(TRUNCATE)")
+    return store
+
+
+@pytest.fixture(scope="module")
+def once_sealed(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = copy_store(plain, tmp_path_factory.mktemp("sealed"))
+    seal(store, KEY)
+    change(store, "PRAGMA wal_checkpoint(TRUNCATE)")
     return store
 
 
 @pytest.fixture
-def sealed(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    store = tmp_path / "sealed.db"
-    with closing(sqlite3.connect(plain)) as db, closing(sqlite3.connect(store)) as copy:
-        db.backup(copy)
-    seal(store, KEY)
+def sealed(once_sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
-    return store
+    return copy_store(once_sealed, tmp_path)
 
 
 def metadata_of(store: Path) -> list[Any]:
-    with closing(sqlite3.connect(store)) as db:
-        found = db.execute("SELECT metadata FROM checkpoints ORDER BY checkpoint_id").fetchall()
+    found = change(store, "SELECT metadata FROM checkpoints ORDER BY checkpoint_id")
     return [json.loads(text) for (text,) in found]
 
 
@@ -296,14 +301,6 @@ def test_keys_before_a_rotation_are_tried(
     made = max(stored_values(sealed), key=lambda row: row[2] if row[0] == "checkpoints" else 0)
     assert made[4].startswith(header(OLD))
     assert decrypted(b64decode(metadata_of(sealed)[-1]["user_id"][len(FIELD) :]), OLD.encode())[0]
-
-
-def test_a_key_of_a_wrong_length_is_named(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LANGGRAPH_AES_FALLBACK_KEYS", f"{KEY},secret")
-    shown = ckpt("-s", sealed, "show", "chat")
-    assert shown.code == 2
-    assert "LANGGRAPH_AES_FALLBACK_KEYS has 6 bytes" in shown.err
-    assert "secret" not in shown.err
 
 
 def test_rollbacks_edits_and_their_undo_stay_in_envelopes(plain: Path, sealed: Path) -> None:
@@ -368,8 +365,7 @@ def test_the_published_code_reads_what_was_written(sealed: Path, tmp_path: Path)
         ("anna", "{'seats': [1, None]}")
     }
     # And the other way round: what that code encrypts.
-    with closing(sqlite3.connect(sealed)) as db, db:
-        db.execute("UPDATE checkpoints SET metadata = ?", (json.dumps(theirs).encode(),))
+    change(sealed, "UPDATE checkpoints SET metadata = ?", json.dumps(theirs).encode())
     shown = ckpt("-s", sealed, "show", "chat", "-o", "json").json["metadata"]
     assert shown["user_id"] == {"name": "anna"}
 
