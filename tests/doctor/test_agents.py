@@ -17,8 +17,8 @@ from tests.kit.command import ckpt
 CONFIG: Any = {"configurable": {"thread_id": "agent"}}
 
 
-def test_an_update_that_removed_all_messages_beside_another_is_no_fault(tmp_path: Path) -> None:
-    """The saver keeps the writes of one update only, and the other one removed all messages."""
+def test_an_update_that_removed_all_messages_is_no_fault(tmp_path: Path) -> None:
+    """Nor beside another: the saver keeps the writes of one update only."""
     path = tmp_path / "store.db"
     with SqliteSaver.from_conn_string(str(path)) as saver:
         graph = (
@@ -31,6 +31,8 @@ def test_an_update_that_removed_all_messages_beside_another_is_no_fault(tmp_path
         head = graph.get_state(CONFIG).config
         graph.update_state(head, {"messages": [HumanMessage("Two?")]})
         graph.update_state(head, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+        graph.invoke({"messages": [HumanMessage("One?")]}, of("alone"), durability="sync")
+        graph.update_state(of("alone"), {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
     assert left_in(path) == []
 
 

@@ -5,7 +5,7 @@ import json
 import shutil
 import time
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -30,7 +30,6 @@ from tests.kit.opening import empty_store
 from tests.kit.planting.filling import fill
 from tests.kit.stores import restore, restore_keys, restore_rows
 
-HOUR = 3600
 KEY = "0123456789abcdef"
 """The key of the fixture with encrypted values."""
 WITHOUT_KEY_AT_FIRST = {("plaintext-among-encrypted", "aes-after-plain")}
@@ -181,9 +180,6 @@ def test_a_store_that_its_saver_pruned(
         }, left
 
 
-# Encrypted threads
-
-
 # While an agent writes
 
 
@@ -194,11 +190,12 @@ def test_a_store_while_an_agent_writes(
 ) -> None:
     """Steps that are not complete yet wait for the grace period."""
     seconds = 1.5 if kind is SqliteHarness else 3
-    stop = time.monotonic() + seconds
     with empty_store(kind, request, tmp_path) as harness:
         fill(harness, frozenset({"chat"}))
-        agent = Thread(target=work, args=(harness, stop))
+        is_over = Event()
+        agent = Thread(target=work, args=(harness, is_over))
         agent.start()
+        stop = time.monotonic() + seconds
         try:
             while time.monotonic() < stop:
                 for depth in ([], ["--deep"]):
@@ -206,17 +203,18 @@ def test_a_store_while_an_agent_writes(
                     assert answer.json["findings"] == []
                     assert answer.json["complete"], answer.json["unchecked"]
         finally:
+            is_over.set()
             agent.join()
         assert left_in(harness.url) == []
 
 
-def work(harness: Harness, stop: float) -> None:
-    """Run graphs until a time: conversations, and a thread with questions and answers."""
+def work(harness: Harness, is_over: Event) -> None:
+    """Run graphs until it is over: conversations, and threads with questions and answers."""
     from langgraph.types import Command
 
     with quiet(), harness.saver() as saver:
         turn = 0
-        while time.monotonic() < stop:
+        while not is_over.is_set():
             config: Any = {"configurable": {"thread_id": f"live {turn % 3}"}}
             text = HumanMessage(f"Question {turn}?")
             chat(saver).invoke({"messages": [text]}, config)

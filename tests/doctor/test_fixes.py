@@ -29,9 +29,6 @@ from tests.kit.planting.filling import fill
 from tests.kit.planting.messages import kind_of
 from tests.kit.planting.sql import SqlitePlanter
 
-LATER = datetime.now(UTC) + timedelta(minutes=10)
-"""When no agent is about to use what the tests store."""
-
 
 @pytest.fixture(scope="module")
 def store(
@@ -43,9 +40,13 @@ def store(
 
 
 def fixes(
-    store: SqliteHarness, thread_id: str, *more: str, now: datetime = LATER
+    store: SqliteHarness, thread_id: str, *more: str, now: datetime | None = None
 ) -> dict[str, Any]:
-    """Return the fix of each code that is found in a thread, None for those without one."""
+    """Return the fix of each code that is found in a thread, None for those without one.
+
+    Without `now`, at a time when no agent is about to use what the tests stored.
+    """
+    now = now or datetime.now(UTC) + timedelta(minutes=10)
     words = ("-s", store.url, "doctor", thread_id, "--grace", "0s", "-o", "json", *more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "now", now)

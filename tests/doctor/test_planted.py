@@ -125,7 +125,7 @@ def damage(harness: Harness) -> DamagedStore:
     fill(harness, THREADS)
     store = plant_all(harness)
     words = ("-s", harness.url, "doctor", "--grace", "0s", "-o", "json")
-    ends = time.monotonic() + (20 if harness.name == "redis" else 0)
+    ends = time.monotonic() + (60 if harness.name == "redis" else 0)
     while time.monotonic() < ends and beside(store, told(*words)):
         time.sleep(0.5)  # the search index takes up what was written in the background
     store.quick = told(*words)

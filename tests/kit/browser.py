@@ -128,7 +128,7 @@ class Browser:
         self.run(
             "new Promise(done => { const look = (left) => left && document.getElementById('data')"
             " && !document.body.dataset.shown ? setTimeout(look, 10, left - 1) : done();"
-            " look(500); })"
+            " look(2500); })"
         )
 
     def go(self, url: str) -> None:

@@ -98,7 +98,7 @@ class TerminalShell:
         self.type("ready", tab=False)
 
     def type(self, line: str, *, tab: bool = True) -> Typed:
-        """Type a line, press Tab, and empty the line. Fails after 20 seconds."""
+        """Type a line, press Tab, and empty the line. Fails after a minute."""
         self._output = b""
         self._write(line.encode() + (b"\t" if tab else b"") + _TAKE)
         self._read_to(_END)
@@ -131,7 +131,7 @@ class TerminalShell:
             data = data[os.write(self._fd, data) :]
 
     def _read_to(self, mark: bytes) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while mark not in self._output:
             ready, _, _ = select.select([self._fd], [], [], max(0, end - time.monotonic()))
             if not ready:

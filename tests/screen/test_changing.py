@@ -102,8 +102,11 @@ async def test_a_thread_is_rolled_back_resumed_and_the_change_undone(driven: Sto
     assert rollback["undone_by"] == undo["op"]
 
 
-async def test_a_refused_fork_keeps_its_form(driven: Store) -> None:
-    async with sitting(driven.url, writes=True) as seat:
+async def test_a_refused_fork_keeps_its_form_and_a_plan_is_that_of_the_command(
+    driven: Store,
+) -> None:
+    before = driven.history(CHAT)
+    async with sitting(driven.url, writes=True, size=(140, 50)) as seat:
         await go(seat, STUCK)
         await seat.see("F", "Fork", "New thread", "Channel to edit", "items")
         await seat.type(CHAT)
@@ -118,12 +121,7 @@ async def test_a_refused_fork_keeps_its_form(driven: Store) -> None:
         await seat.press("n")
         assert seat.app.screen is seat.main
 
-
-async def test_a_plan_is_that_of_the_command_and_undone_and_not_applied_to_a_moved_thread(
-    driven: Store,
-) -> None:
-    before = driven.history(CHAT)
-    async with sitting(driven.url, writes=True, size=(140, 50)) as seat:
+        await seat.press("escape")
         await go(seat, CHAT)
         await seat.press("P")
         assert seat.sees("nothing is missing") or seat.sees("stores values inside")
@@ -141,6 +139,7 @@ async def test_a_plan_is_that_of_the_command_and_undone_and_not_applied_to_a_mov
         await seat.see("U", "Undo this?", "remove")
         await seat.hear("y", f"undid the last change of {CHAT}: head is now ")
         assert driven.history(CHAT) == before
+        # A thread that moved meanwhile is left alone.
         await seat.see("k B", "Roll back this thread?")
         driven.graph(CHAT).update_state(config_of(CHAT), {})
         after = driven.history(CHAT)
@@ -228,29 +227,6 @@ async def test_messages_are_edited_and_a_refused_text_comes_again_with_the_reaso
     ]
 
 
-@pytest.mark.screen(writes=True)
-async def test_another_look_does_not_end_the_wait_for_a_change(seat: Seat) -> None:
-    main = seat.main
-    assert isinstance(main.changes, Writing)
-    waiting = asyncio.create_task(main.changes.listed_anew())
-    await asyncio.sleep(0)
-    main.threads_pane.load()
-    await waiting
-    assert len(main.threads_pane.listing.threads) == 8
-
-
-async def test_the_keys_that_change_say_what_to_type(seat: Seat, sample: Path) -> None:
-    assert seat.main.changes is None
-    for key in [*keys_of([CHANGING]), Key("R", "", "", "")]:
-        assert key not in keys_of(READING_GROUPS)
-        await seat.press("question_mark")
-        assert not seat.sees(f" {key.shown} ", key.help)
-        await seat.press("escape", key.keys.split(",")[0])
-        assert seat.said == f"read-only: start with `ckpt -s {sample} tui --write`"
-        assert seat.app.screen is seat.main
-    assert not seat.sees("Roll back")
-
-
 _EVERY_KEY = """
 import sys
 from pathlib import Path
@@ -287,18 +263,15 @@ def test_no_key_changes_the_store_or_loads_what_could(sample: Path) -> None:
     assert hashlib.sha256(sample.read_bytes()).hexdigest() == before
 
 
-@pytest.mark.screen(writes=True)
-async def test_n_closes_a_plan(seat: Seat) -> None:
-    assert seat.sees("Roll back")
-    for key, closing in (("B", "n"), ("R", "escape"), ("B", "q")):
-        await seat.see(key, "Roll back this thread?")
-        assert isinstance(seat.app.screen, PlanScreen)
-        await seat.press(closing)
-        assert not isinstance(seat.app.screen, PlanScreen)
-
-
 async def test_operations_of_a_thread_are_listed_and_each_can_be_undone(sample: Path) -> None:
     async with sitting(sample, writes=True) as seat:
+        assert seat.sees("Roll back")
+        for key, closing in (("B", "n"), ("R", "escape"), ("B", "q")):
+            await seat.see(key, "Roll back this thread?")
+            assert isinstance(seat.app.screen, PlanScreen)
+            await seat.press(closing)
+            assert not isinstance(seat.app.screen, PlanScreen)
+        await another_look_does_not_end_the_wait_for_a_change(seat)
         await seat.press("O")
         await seat.until(lambda: seat.sees("ckpt recorded no change of this thread"))
         await seat.hear("escape enter k k B y", ": head is now ")
@@ -313,6 +286,7 @@ async def test_operations_of_a_thread_are_listed_and_each_can_be_undone(sample: 
         assert [one["undone_by"] is None for one in recorded()] == [True, True, False]
         assert recorded()[1]["op"] == newer["op"]
     async with sitting(sample) as seat:
+        await the_keys_that_change_say_what_to_type(seat, sample)
         await seat.press("O")
         await seat.until(lambda: seat.sees("on trip-to-kyoto: 3", "UNDOES", "UNDONE BY"))
         await seat.press("u")
@@ -320,3 +294,25 @@ async def test_operations_of_a_thread_are_listed_and_each_can_be_undone(sample: 
         await seat.press("j", "j", "u")
         assert "cannot undo rollback " in seat.said
         assert "it was taken back by operation" in seat.said
+
+
+async def another_look_does_not_end_the_wait_for_a_change(seat: Seat) -> None:
+    main = seat.main
+    assert isinstance(main.changes, Writing)
+    waiting = asyncio.create_task(main.changes.listed_anew())
+    await asyncio.sleep(0)
+    main.threads_pane.load()
+    await waiting
+    assert len(main.threads_pane.listing.threads) == 8
+
+
+async def the_keys_that_change_say_what_to_type(seat: Seat, sample: Path) -> None:
+    assert seat.main.changes is None
+    for key in [*keys_of([CHANGING]), Key("R", "", "", "")]:
+        assert key not in keys_of(READING_GROUPS)
+        await seat.press("question_mark")
+        assert not seat.sees(f" {key.shown} ", key.help)
+        await seat.press("escape", key.keys.split(",")[0])
+        assert seat.said == f"read-only: start with `ckpt -s {sample} tui --write`"
+        assert seat.app.screen is seat.main
+    assert not seat.sees("Roll back")

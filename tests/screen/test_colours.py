@@ -40,25 +40,30 @@ def test_contrast_is_that_of_wcag_and_tinted_text_has_it() -> None:
 async def test_all_text_is_readable_in_every_theme(sample: Path) -> None:
     assert len(_THEMES) > 10
     async with sitting(sample, writes=True, size=(80, 24)) as seat:
+        _the_header_has_the_colour(seat, "error")
         # A search marks lines, and the cursor is on a thread with red and green beside it.
         await seat.press("j", "l", "2")
         await seat.search("a")
-        for key in ("", "F", "question_mark", "colon"):
-            if key:
-                await seat.press(key)
-            for name in _THEMES[:: 9 if key else 1]:
-                seat.app.theme = name
-                await seat.pilot.pause()
-                for segment in _texts(seat):
-                    assert _contrast(segment) >= LEAST, (key, name, segment)
-            if key:
-                await seat.press("escape")
         for name in _THEMES:
             seat.app.theme = name
-            for has_focus in (True, False):
-                (seat.threads if has_focus else seat.tree).focus()
+            for rows in (seat.threads, seat.tree):
+                rows.focus()
                 await seat.pilot.pause()
                 _red_and_green_can_be_told_apart_on_the_cursor(seat)
+            seat.document.focus()
+            await _all_text_is_readable(seat)
+        for key in ("F", "question_mark", "colon"):
+            await seat.press(key)
+            for name in _THEMES[::9]:
+                seat.app.theme = name
+                await _all_text_is_readable(seat)
+            await seat.press("escape")
+
+
+async def _all_text_is_readable(seat: Seat) -> None:
+    await seat.pilot.pause()
+    for segment in _texts(seat):
+        assert _contrast(segment) >= LEAST, (seat.app.screen, seat.app.theme, segment)
 
 
 def _red_and_green_can_be_told_apart_on_the_cursor(seat: Seat) -> None:
@@ -81,29 +86,49 @@ async def test_without_colours_all_text_is_readable(
     async with sitting(sample) as seat:
         for name in ("textual-dark", "textual-light"):
             seat.app.theme = name
-            await seat.pilot.pause()
+            await _all_text_is_readable(seat)
             for segment in _texts(seat):
                 assert segment.style is not None
                 assert segment.style.color is not None
                 assert len(set(segment.style.color.get_truecolor())) == 1
-                assert _contrast(segment) >= LEAST, (name, segment)
         assert seat.sees("✗ invoice-import", "? refund-4711", "▸ anna", "✓ nightly-report")
 
 
-async def test_only_what_waits_is_yellow(sample: Path) -> None:
+async def test_only_what_waits_is_yellow_and_tints_follow_the_theme_below_a_match(
+    seat: Seat,
+) -> None:
+    _the_header_has_the_colour(seat, "panel")
     waits = STYLES["question"].color
     assert [name for name, style in STYLES.items() if style.color == waits] == ["question"]
-    async with sitting(sample) as seat:
-        await seat.press("m", "slash")
-        say(seat.main, "an error", is_error=True)
+    await seat.press("m", "slash")
+    say(seat.main, "an error", is_error=True)
+    await seat.rest()
+    yellow = seat.app.ansi_theme.ansi_colors[3]
+    said = {
+        one.text.strip()
+        for one in _texts(seat)
+        if one.style and one.style.color and one.style.color.triplet == yellow
+    }
+    assert said == {"?", "refund-4711"}
+    await seat.press("escape", "enter", "g", "d")
+    for theme, tints in (("textual-light", LIGHT_TINTS), ("textual-dark", DARK_TINTS)):
+        seat.app.theme = theme
         await seat.rest()
-        yellow = seat.app.ansi_theme.ansi_colors[3]
-        said = {
-            one.text.strip()
-            for one in _texts(seat)
-            if one.style and one.style.color and one.style.color.triplet == yellow
-        }
-        assert said == {"?", "refund-4711"}
+        seen = {one.style.bgcolor for strip in seat.draw() for one in strip if one.style}
+        assert tints["removed"].bgcolor in seen
+    await seat.search("KYO-HKK")
+    rows = seat.app.screen.query_one(SidesRows)
+    tint = DARK_TINTS["removed"].bgcolor
+    found, other = (rows.render_line(at - rows.seen.start) for at in (rows.here, rows.here + 1))
+    assert tint not in {one.style.bgcolor for one in found if one.style}
+    assert tint in {one.style.bgcolor for one in other if one.style}
+
+
+def _the_header_has_the_colour(seat: Seat, name: str) -> None:
+    wanted = Color.parse(seat.app.get_css_variables()[name]).rich_color.name
+    styles = [part.style for part in seat.draw()[0]]
+    assert {one.bgcolor.name for one in styles if one and one.bgcolor} == {wanted}
+    assert seat.lines[0].startswith(" ckpt WRITE") == (name == "error")
 
 
 def _texts(seat: Seat) -> Iterator[Segment]:
@@ -119,30 +144,6 @@ def _contrast(segment: Segment) -> float:
     assert style.color is not None
     assert style.bgcolor is not None
     return contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
-
-
-async def test_the_header_is_red_with_write_alone(sample: Path) -> None:
-    for writes, colour in ((True, "error"), (False, "panel")):
-        async with sitting(sample, writes=writes) as seat:
-            wanted = Color.parse(seat.app.get_css_variables()[colour]).rich_color.name
-            styles = [part.style for part in seat.draw()[0]]
-            assert {one.bgcolor.name for one in styles if one and one.bgcolor} == {wanted}
-            assert seat.lines[0].startswith(" ckpt WRITE") == writes
-
-
-async def test_tints_follow_the_theme_and_a_match_is_seen_on_them(seat: Seat) -> None:
-    await seat.press("enter", "m", "g", "d")
-    for theme, tints in (("textual-light", LIGHT_TINTS), ("textual-dark", DARK_TINTS)):
-        seat.app.theme = theme
-        await seat.rest()
-        seen = {one.style.bgcolor for strip in seat.draw() for one in strip if one.style}
-        assert tints["removed"].bgcolor in seen
-    await seat.search("KYO-HKK")
-    rows = seat.app.screen.query_one(SidesRows)
-    tint = DARK_TINTS["removed"].bgcolor
-    found, other = (rows.render_line(at - rows.seen.start) for at in (rows.here, rows.here + 1))
-    assert tint not in {one.style.bgcolor for one in found if one.style}
-    assert tint in {one.style.bgcolor for one in other if one.style}
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda one: one.name)

@@ -26,19 +26,6 @@ def script(folder: Path, text: str) -> str:
     return f"{sys.executable} {path}"
 
 
-async def edited_with(sample: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
-    """Edit a value on the screen, and see that it says something and that nothing else happens."""
-    before = sample.read_bytes()
-    async with sitting(sample, writes=True) as seat:
-        monkeypatch.setattr(seat.app, "suspend", nullcontext)
-        await seat.press("enter", "F")
-        await seat.fill("tab", "itinerary")
-        await seat.until(lambda: words in seat.said)
-        assert seat.sees("WRITE")
-        await seat.see("escape", "8 threads")
-    assert sample.read_bytes() == before
-
-
 NO_VALUES = [
     ("path.write_bytes(b'x' * 5000)", "the edited value: it is longer than 4000 bytes"),
     ("os.kill(os.getpid(), 9)", "ended with SIGKILL; nothing was changed"),
@@ -74,23 +61,39 @@ def test_what_an_editor_leaves_is_named(
     assert words in str(raised.value)
 
 
-@cases(
-    "editor text words",
-    ("false", "", "the editor 'false' ended with exit code 1"),
-    ("", "pass", "the value was not changed; nothing to do"),
-    ("", *NO_VALUES[0]),
-)
-async def test_the_screen_says_what_an_editor_leaves(
-    sample: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    editor: str,
-    text: str,
-    words: str,
+async def test_the_screen_says_what_an_editor_leaves_and_changes_nothing(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_LONGEST_EDIT", 4000)
-    monkeypatch.setenv("EDITOR", editor or script(tmp_path, text))
-    await edited_with(sample, monkeypatch, words)
+    before = sample.read_bytes()
+    unchanged = "the value was not changed"
+    # A text that is not JSON comes again; left as it is, it is not started for ever.
+    garbling = """
+log = Path(__file__).with_suffix(".log")
+log.write_text((log.read_text() if log.exists() else "") + (before := path.read_text()))
+if "garbage" not in before: path.write_text(before + "garbage")
+"""
+    async with sitting(sample, writes=True) as seat:
+        monkeypatch.setattr(seat.app, "suspend", nullcontext)
+        await seat.press("enter")
+        for text, words in (
+            (None, "the editor 'false' ended with exit code 1"),
+            ("pass", f"{unchanged}; nothing to do"),
+            NO_VALUES[0],
+            (garbling, unchanged),
+        ):
+            monkeypatch.setenv("VISUAL", "false" if text is None else script(tmp_path, text))
+            await seat.press("F")
+            await seat.fill("tab", "itinerary")
+            await seat.hear("", words)
+            assert seat.sees("WRITE")
+            await seat.see("escape", "8 threads")
+    assert sample.read_bytes() == before
+    first, again = (tmp_path / "editor.log").read_text().split("# this is not JSON: ")
+    assert first.startswith("# The value of 'itinerary' as JSON.\n")
+    # The line is named as the editor counts.
+    lines = ("# this is not JSON: " + again).splitlines()
+    assert f"line {lines.index('garbage') + 1} column 1 " in lines[0]
 
 
 def test_a_blank_variable_is_like_none_and_a_broken_one_is_named() -> None:
@@ -140,20 +143,3 @@ def test_without_a_folder_for_the_draft(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(CkptError, match="cannot make a temporary folder"):
         edit(["true"], "text")
-
-
-async def test_a_text_that_is_not_json_comes_again_once_with_its_line_as_the_editor_counts(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    garbling = """
-log = Path(__file__).with_suffix(".log")
-log.write_text((log.read_text() if log.exists() else "") + (before := path.read_text()))
-if "garbage" not in before: path.write_text(before + "garbage")
-"""
-    monkeypatch.setenv("VISUAL", script(tmp_path, garbling))
-    # Left as it is, it is not started for ever.
-    await edited_with(sample, monkeypatch, "the value was not changed")
-    first, again = (tmp_path / "editor.log").read_text().split("# this is not JSON: ")
-    assert first.startswith("# The value of 'itinerary' as JSON.\n")
-    lines = ("# this is not JSON: " + again).splitlines()
-    assert f"line {lines.index('garbage') + 1} column 1 " in lines[0]

@@ -24,7 +24,7 @@ from tests.kit.command import SAMPLE, ckpt, ids_of
 pytestmark = pytest.mark.engines
 
 KYOTO = "trip-to-kyoto"
-CHILD, GONE, DAMAGED, *_ = ids_of(SAMPLE, KYOTO)
+CHILD, GONE, _NEXT, DAMAGED, *_OLDER = ids_of(SAMPLE, KYOTO)
 
 
 def execute(store: Path, statement: str, *values: Any) -> None:
@@ -46,8 +46,16 @@ def marked(seat: Seat) -> list[str]:
     return [one for one in shown if one[1:2] == "!"]
 
 
+def go_to(seat: Seat, code: str) -> None:
+    """Set the cursor on a finding."""
+    rows = seat.document
+    rows.cursor = next(at for at, one in rows.document.findings.items() if one.code == code)
+
+
 @pytest.mark.screen(writes=True)
-async def test_findings_are_listed_and_lead_to_their_checkpoints(seat: Seat, sample: Path) -> None:
+async def test_findings_are_listed_and_lead_to_their_checkpoints_and_all_values_are_checked(
+    seat: Seat, sample: Path
+) -> None:
     # The thread is checked while its tree is shown.
     await seat.until(lambda: marked(seat))
     assert "checked 1 thread" not in seat.read
@@ -79,18 +87,11 @@ async def test_findings_are_listed_and_lead_to_their_checkpoints(seat: Seat, sam
     execute(sample, "DELETE FROM writes WHERE checkpoint_id = ?", GONE)
     await seat.press("1", "7")
     assert "write-orphaned" in seat.read
+    execute(sample, "UPDATE checkpoints SET checkpoint = x'c1' WHERE checkpoint_id = ?", DAMAGED)
     await seat.press("r")
     assert "write-orphaned" not in seat.read
     assert "info parent-missing" in seat.read
-    execute(sample, "DELETE FROM checkpoints WHERE checkpoint_id = ?", CHILD)
-    seat.main.threads_pane.load()
-    await seat.until(lambda: "step-uncommitted" in seat.read)
-
-
-async def test_every_value_is_checked_on_request(seat: Seat, sample: Path) -> None:
-    spoil = "UPDATE checkpoints SET checkpoint = x'c1' WHERE checkpoint_id = ?"
-    execute(sample, spoil, DAMAGED)
-    await seat.press("7")
+    # Every value is checked on request.
     assert "v checks every value" in seat.read
     assert "body-unreadable" not in seat.read
     await seat.press("v")
@@ -98,12 +99,9 @@ async def test_every_value_is_checked_on_request(seat: Seat, sample: Path) -> No
     assert "v checks" not in seat.read
     assert ("", DAMAGED) in seat.tree.found
     assert seat.main.command_lines()[0] == f"ckpt -s {sample} doctor --deep {KYOTO}"
-
-
-def go_to(seat: Seat, code: str) -> None:
-    """Set the cursor on a finding."""
-    rows = seat.document
-    rows.cursor = next(at for at, one in rows.document.findings.items() if one.code == code)
+    execute(sample, "DELETE FROM checkpoints WHERE checkpoint_id = ?", CHILD)
+    seat.main.threads_pane.load()
+    await seat.until(lambda: "step-uncommitted" in seat.read)
 
 
 async def test_a_finding_is_repaired_by_its_plan(tmp_path: Path) -> None:
@@ -143,17 +141,12 @@ async def test_a_store_that_may_charge_for_reads_is_checked_on_request_and_no_ot
     assert [one.args[0].thread_id for one in check.call_args_list] == [KYOTO]
 
 
-@pytest.mark.parametrize(
-    ("function", "error", "said"),
-    [
+async def test_what_cannot_be_checked_says_why(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
+    await seat.press("z")
+    for function, error, said in (
         ("check_thread", Unreadable("\x1b[31mencrypted"), "not checked completely: \\x1b[31menc"),
         ("read_findings", CkptError("it cannot be checked"), "it cannot be checked"),
-    ],
-)
-async def test_what_cannot_be_checked_says_why(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: CkptError, said: str
-) -> None:
-    monkeypatch.setattr(thread_tabs, function, Mock(side_effect=error))
-    async with sitting(sample) as seat:
-        await seat.press("7", "z")
+    ):
+        monkeypatch.setattr(thread_tabs, function, Mock(side_effect=error))
+        await seat.press("7", "r")
         assert said in seat.read

@@ -88,10 +88,10 @@ async def test_names_of_channels_in_the_form_of_a_fork_are_no_escapes_and_chosen
         assert wishes[0][1] == "plan"
 
 
-async def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
+async def test_a_value_of_20_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     with SqliteSaver.from_conn_string(str(store)) as saver:
-        value = {"items": ["head " + "x" * 50_000_000]}
+        value = {"items": ["head " + "x" * 20_000_000]}
         graphs.linear(saver).update_state(config_of("large"), value, as_node="read")
     async with sitting(store, size=(100, 30)) as seat:
         await seat.press("enter")

@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.testing.screen import Seat
+from ckpt_cli.tui import app
 from ckpt_cli.tui.keys import READING_GROUPS, WRITING_GROUPS, keys_by_use, keys_of
 from ckpt_cli.tui.reading import LoadedObjects, say, screen_hint
 from ckpt_cli.tui.screens.dialogs import HelpScreen, KeyLine
@@ -48,7 +49,9 @@ async def test_the_help_begins_with_the_six_most_used_keys_and_names_every_key(s
     assert seat.sees("Most used", "The marked checkpoint")
 
 
-async def test_the_keys_are_those_of_the_pane_and_can_be_clicked(seat: Seat) -> None:
+async def test_a_pane_and_a_screen_list_their_keys_and_a_screen_is_left_by_the_same_keys(
+    seat: Seat,
+) -> None:
     await seat.press("l", "l")
     assert seat.document.has_focus
     assert " Unfold " in seat.lines[-1]
@@ -61,11 +64,8 @@ async def test_the_keys_are_those_of_the_pane_and_can_be_clicked(seat: Seat) -> 
     at = seat.lines[-1].index("Help")
     await seat.pilot.click(KeyLine, offset=(at, 0))
     await seat.rest()
-    assert isinstance(seat.app.screen, HelpScreen)
-
-
-async def test_a_screen_lists_its_keys_and_is_left_by_the_same_keys(seat: Seat) -> None:
-    await seat.press("enter")
+    assert isinstance(seat.pilot.app.screen, HelpScreen)
+    await seat.press("escape", "enter")
     for key, leaves in (*(("S", one) for one in "hq"), *zip("iMeOd", "hqhqh", strict=True)):
         await seat.press(key)
         if key == "S":
@@ -84,7 +84,11 @@ async def test_a_screen_lists_its_keys_and_is_left_by_the_same_keys(seat: Seat) 
 
 
 @pytest.mark.screen(writes=True)
-async def test_what_is_typed_at_once_goes_into_the_field_and_runs_no_command(seat: Seat) -> None:
+async def test_what_is_typed_at_once_goes_into_the_field_and_runs_no_command(
+    seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long a key takes here.
+    monkeypatch.setattr(app, "_PATIENCE", 60.0)
     # Without waiting, as a paste into a slow terminal; e lists errors, and D deletes a thread.
     for key in ("slash", *"DeFXw"):
         seat.app.post_message(Key(key, key if len(key) == 1 else None))
@@ -100,54 +104,25 @@ async def test_what_is_typed_at_once_goes_into_the_field_and_runs_no_command(sea
     assert screen.query_one(Input).value == "hotel"
 
 
-@pytest.mark.parametrize("before", [(), ("slash",), ("question_mark",)])
-async def test_ctrl_c_twice_leaves(seat: Seat, before: tuple[str, ...]) -> None:
-    await seat.press(*before, "ctrl+c")
+async def test_ctrl_c_twice_leaves_from_a_field_and_from_a_box(
+    seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long a key takes here.
+    monkeypatch.setattr(app, "_TWICE", 60.0)
+    await seat.press("slash", "ctrl+c")
     assert seat.said == "press Ctrl-C again to quit"
     assert seat.app.is_running
     assert seat.app.return_code is None
-    await seat.press("ctrl+c")
+    await seat.press("escape", "question_mark", "ctrl+c")
     assert seat.app.return_code == 0
-
-
-async def test_the_palette_does_what_keys_do_and_goes_to_a_typed_ref(
-    seat: Seat, sample: Path
-) -> None:
-    await seat.see("colon", "Name of a key, THREAD or THREAD@REF")
-    await seat.until(lambda: seat.sees("Diff (d)", "Diff side by side", "Tab State (1)"))
-    await seat.type("Messages")
-    await seat.press("enter")
-    assert seat.main.inspector.tab == "messages"
-
-    await seat.fill("colon", "refund-4711@~2")
-    place = seat.place
-    assert place.thread_id == "refund-4711"
-    wanted = ckpt("-s", sample, "show", "refund-4711@~2", "-o", "json").json
-    assert place.checkpoint_id == wanted["checkpoint_id"]
-    await seat.fill("colon", "no-such-thread")
-    await seat.until(lambda: seat.sees("no thread 'no-such-thread'"))
-
-
-async def test_from_a_question_and_from_an_error_to_its_thread(
-    seat: Seat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await seat.see("i", "Questions: 1", "refund-4711", "ask_approval")
-    await seat.see("enter", "? ask_approval: {question: Refund 89.00 EUR")
-    assert seat.place.thread_id == "refund-4711"
-    await seat.see("e", "Errors: 1", "invoice-import", "match_supplier", "LookupError")
-    await seat.press("enter")
-    assert seat.place.thread_id == "invoice-import"
-    failing = Mock(side_effect=CkptError("the list cannot be read"))
-    monkeypatch.setattr(PlaceList, "threads", failing)
-    await seat.see("i j", "the list cannot be read")
-    assert not seat.sees("no unanswered questions")
-    assert not seat.sees("loading")
 
 
 KYOTO = "trip-to-kyoto"
 
 
-async def test_a_search_in_a_thread_and_in_all(seat: Seat, sample: Path) -> None:
+async def test_a_search_a_question_an_error_and_the_palette_lead_to_their_checkpoint(
+    seat: Seat, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await seat.fill("S", "booked")
     found = ckpt("-s", sample, "grep", "-i", "booked", "--match", KYOTO, "-o", "json").json
     assert seat.sees("Search in this thread", f"{len(found)} matches", "is booked from 7 April")
@@ -160,6 +135,30 @@ async def test_a_search_in_a_thread_and_in_all(seat: Seat, sample: Path) -> None
     assert seat.place.checkpoint_id == everywhere[0]["checkpoint_id"]
     await seat.fill("S", "(")
     assert seat.sees("cannot read the pattern")
+    await seat.see("escape i", "Questions: 1", "refund-4711", "ask_approval")
+    await seat.see("enter", "? ask_approval: {question: Refund 89.00 EUR")
+    assert seat.place.thread_id == "refund-4711"
+    await seat.see("e", "Errors: 1", "invoice-import", "match_supplier", "LookupError")
+    await seat.press("enter")
+    assert seat.place.thread_id == "invoice-import"
+
+    await seat.see("colon", "Name of a key, THREAD or THREAD@REF")
+    await seat.until(lambda: seat.sees("Diff (d)", "Diff side by side", "Tab State (1)"))
+    await seat.type("Messages")
+    await seat.press("enter")
+    assert seat.main.inspector.tab == "messages"
+    await seat.fill("colon", "refund-4711@~2")
+    wanted = ckpt("-s", sample, "show", "refund-4711@~2", "-o", "json").json
+    assert seat.place.thread_id == "refund-4711"
+    assert seat.place.checkpoint_id == wanted["checkpoint_id"]
+    await seat.fill("colon", "no-such-thread")
+    await seat.until(lambda: seat.sees("no thread 'no-such-thread'"))
+
+    failing = Mock(side_effect=CkptError("the list cannot be read"))
+    monkeypatch.setattr(PlaceList, "threads", failing)
+    await seat.see("i j", "the list cannot be read")
+    assert not seat.sees("no unanswered questions")
+    assert not seat.sees("loading")
 
 
 async def test_each_command_line_runs_and_what_is_copied_is_what_commands_and_graphs_take(
@@ -214,6 +213,7 @@ async def test_an_error_stays_until_a_key_and_the_last_message_is_shown_alone(se
     # A note goes away by itself, and takes no error with it.
     with patch.object(seat.app, "NOTIFICATION_TIMEOUT", 0.2):
         say(seat.main, "a note")
+    await seat.rest()
     await seat.until(lambda: not seat.said)
     with patch.object(seat.app, "NOTIFICATION_TIMEOUT", 0.01):
         say(seat.main, "a note")

@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.errors import CkptError, StoreUnavailable
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.testing.official import config_of
@@ -62,19 +63,9 @@ async def test_new_checkpoints_come_and_the_cursor_stays_or_goes_with_the_head(
             assert seat.place.checkpoint_id == head
 
 
-async def test_a_thread_that_is_deleted_meanwhile_is_said_to_be_gone(
-    seat: Seat, sample: Path
-) -> None:
-    await seat.press("enter")
-    with closing(sqlite3.connect(sample)) as connection:
-        for table in ("checkpoints", "writes"):
-            connection.execute(f"DELETE FROM {table} WHERE thread_id = 'trip-to-kyoto'")
-        connection.commit()
-    await seat.see("k", "no thread 'trip-to-kyoto'")
-    await seat.press("r")
-    assert seat.threads.thread is not None
-    assert seat.threads.thread.thread_id == "refund-4711"
-    assert seat.sees("Refund 89.00 EUR")
+def lose(_: object) -> None:
+    """Lose the connection of a worker."""
+    raise StoreUnavailable("it is lost")
 
 
 async def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
@@ -83,7 +74,8 @@ async def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
         sample.rename(away)
         # What is open stays readable; a new connection is not to be had.
         for worker in seat.app.context.workers:
-            worker._live.drop()
+            with pytest.raises(CkptError):
+                await worker.ask(lose)
         await seat.until(lambda: seat.sees("retrying: "))
         assert seat.threads.thread is not None
         await seat.press("enter", "2", "i", "escape", "escape", "escape", "j")
@@ -119,7 +111,7 @@ async def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
         await seat.press_at_once("j")
         await seat.until(lambda: seat.sees("Tree: loading"))
         await seat.press_at_once("j", "j")
-        assert seat.threads.cursor == 3
+        await seat.until(lambda: seat.threads.cursor == 3)
         assert seat.sees("Tree: loading")
         await seat.press_at_once("m")
         await seat.until(lambda: seat.sees("the tree is still loading"))
@@ -142,17 +134,19 @@ async def test_keys_say_why_they_do_nothing_while_the_store_is_opened(sample: Pa
     # The screen comes to rest only when the store is open.
     with patch.object(Seat, "rest", no_rest):
         async with sitting(sample, opening=opening, writes=True) as seat:
-            for key in "dmyOvUPDBF":
-                await seat.press_at_once(key)
-                await seat.pilot.pause()
-                assert seat.said == "the store is not open yet", key
-            assert seat.main.inspector.tab == "findings"
+            keys = "dmyOvUPDBF"
+            await seat.press_at_once(*keys)
+            await seat.until(lambda: len(seat.app.messages) == len(keys))
+            assert {one.text for one in seat.app.messages} == {"the store is not open yet"}
+            await seat.until(lambda: seat.main.inspector.tab == "findings")
             await seat.press_at_once("1", "escape", "escape")
             may_open.set()
             await seat.until(lambda: seat.sees("Tree: 20 checkpoints", "step 12 · reply"))
 
 
-async def test_the_screen_opens_at_a_checkpoint(sample: Path) -> None:
+async def test_the_screen_opens_at_a_checkpoint_and_a_thread_that_is_deleted_is_said_to_be_gone(
+    sample: Path,
+) -> None:
     wanted = ckpt("-s", sample, "show", "refund-4711@~2", "-o", "json").json
     goal = CheckpointKey("refund-4711", "", wanted["checkpoint_id"])
     async with sitting(sample, goal=goal) as seat:
@@ -163,3 +157,12 @@ async def test_the_screen_opens_at_a_checkpoint(sample: Path) -> None:
         assert seat.place != goal
         await seat.press("escape", "g")
         assert seat.main.tree_pane.view.thread_id == "trip-to-kyoto"
+        await seat.press("enter")
+        with closing(sqlite3.connect(sample)) as connection, connection:
+            for table in ("checkpoints", "writes"):
+                connection.execute(f"DELETE FROM {table} WHERE thread_id = 'trip-to-kyoto'")
+        await seat.see("k", "no thread 'trip-to-kyoto'")
+        await seat.press("r")
+        assert seat.threads.thread is not None
+        assert seat.threads.thread.thread_id == "refund-4711"
+        assert seat.sees("Refund 89.00 EUR")

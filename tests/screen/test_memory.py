@@ -47,7 +47,9 @@ def keys_of(seat: Seat) -> list[str]:
     return [rows.listed[at][0].key.key for at in range(rows.count()) if rows.is_stop(at)]  # type: ignore[union-attr]
 
 
-async def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample: Path) -> None:
+async def test_items_lead_to_their_thread_and_a_tab_of_the_thread_to_its_items(
+    sample: Path,
+) -> None:
     remember(sample)
     listed = ckpt("-s", sample, "memory", "list", "-o", "json").json
 
@@ -71,10 +73,6 @@ async def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample:
         assert (place.thread_id, place.checkpoint_id) == (KYOTO, origin["checkpoint_id"])
         assert seat.main.inspector.tab == "messages"
 
-
-async def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
-    remember(sample)
-    async with sitting(sample) as seat:
         await seat.see("0", f"Memory from {KYOTO}", "users/anna/memories/tea", "likes tea", "ago)")
         line = seat.main.command_lines()[0]
         assert "likes tea" in ckpt(*shlex.split(line)[1:], "-o", "table").out
@@ -94,9 +92,7 @@ async def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
         assert not seat.sees("likes tea")
 
 
-async def test_hostile_items_are_text_and_a_store_without_memory_says_so(
-    sample: Path, tmp_path: Path
-) -> None:
+async def test_hostile_items_are_text_and_a_store_without_memory_says_so(sample: Path) -> None:
     said = ckpt("-s", sample, "memory", "list").err
     # All but the path, which may be wrapped.
     message = said.removeprefix("ckpt: ").partition(" in ")[0]
@@ -108,8 +104,8 @@ async def test_hostile_items_are_text_and_a_store_without_memory_says_so(
         assert all(seat.sees(key.help) for key in MEMORY_GROUP.keys)
         await seat.press("escape", "escape", "escape")
         assert seat.app.screen is seat.main
-    remember(sample)
-    async with sitting(sample, size=(100, 30)) as seat:
+        remember(sample)
+        await seat.pilot.resize_terminal(100, 30)
         await seat.press("M", "G", "k", "k")
         for bad in ("\x1b", "\x07", "\u202e"):
             assert bad not in seat.text

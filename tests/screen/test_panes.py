@@ -12,38 +12,49 @@ from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.context import RememberedLook, ScreenContext, read_look, write_look
 from ckpt_cli.tui.panes.body import ChosenShares
 from ckpt_cli.tui.panes.tree import TreePane
-from tests.kit.cases import cases
 
 pytestmark = pytest.mark.engines
 
 
-@cases(
-    "size needed shown",
-    # The row of threads is longer than its share of the screen.
-    ((80, 24), (50, 40), (26, 9, False)),
-    # As large as needed, within bounds.
-    ((120, 40), (30, 14), (30, 14, False)),
-    # Side by side where there is space.
-    ((200, 60), (90, 50), (60, 26, False)),
-    ((300, 90), (500, 500), (72, 113, True)),
-)
-async def test_panes_are_as_large_as_needed(
-    sample: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    size: tuple[int, int],
-    needed: tuple[int, int],
-    shown: tuple[int, int, bool],
+async def test_panes_are_as_large_as_needed_and_a_border_is_dragged_with_the_mouse(
+    seat: Seat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TreePane, "needed", needed[1])
-    async with sitting(sample, size=size) as seat:
-        main = seat.main
-        main.threads_pane.longest = needed[0]
+    main = seat.main
+    for size, (threads, tree), shown in (
+        # The row of threads is longer than its share of the screen.
+        ((80, 24), (50, 40), (26, 9, False)),
+        # Side by side where there is space.
+        ((200, 60), (90, 50), (60, 26, False)),
+        ((300, 90), (500, 500), (72, 113, True)),
+        # As large as needed, within bounds.
+        ((120, 40), (30, 14), (30, 14, False)),
+    ):
+        await seat.pilot.resize_terminal(*size)
+        await seat.rest()
+        monkeypatch.setattr(TreePane, "needed", tree)
+        main.threads_pane.longest = threads
         for _ in range(2):
             main.body.fit()
             await seat.rest()
-        tree, is_beside = main.tree_pane.outer_size, main.body.has_class("beside")
-        part = tree.width if is_beside else tree.height
+        outer, is_beside = main.tree_pane.outer_size, main.body.has_class("beside")
+        part = outer.width if is_beside else outer.height
         assert (main.threads_pane.outer_size.width, part, is_beside) == shown
+
+    async def drag(first: tuple[int, int], last: tuple[int, int]) -> None:
+        await seat.pilot.mouse_down(offset=first)
+        await seat.pilot.hover(offset=last)
+        await seat.pilot.mouse_up(offset=last)
+        await seat.rest()
+
+    await drag((main.body.right.region.x, 9), (50, 12))
+    assert main.threads_pane.region.width == pytest.approx(50, abs=1)
+    y = main.inspector.region.y
+    await drag((70, y), (70, y + 5))
+    assert main.inspector.region.y == pytest.approx(y + 5, abs=1)
+    # The mouse beside a border changes nothing.
+    y = main.inspector.region.y
+    await drag((70, y - 3), (70, y - 6))
+    assert main.inspector.region.y == y
 
 
 async def test_keys_change_the_pane_with_the_focus_and_what_was_chosen_comes_back(
@@ -94,26 +105,6 @@ async def test_keys_change_the_pane_with_the_focus_and_what_was_chosen_comes_bac
         assert seat.app.theme == "nord"
         seat.app.theme = "dracula"
     assert (read_look(look).theme, read_look(look).sort) == ("dracula", "first")
-
-
-async def test_a_border_is_dragged_with_the_mouse(seat: Seat) -> None:
-    main = seat.main
-
-    async def drag(first: tuple[int, int], last: tuple[int, int]) -> None:
-        await seat.pilot.mouse_down(offset=first)
-        await seat.pilot.hover(offset=last)
-        await seat.pilot.mouse_up(offset=last)
-        await seat.rest()
-
-    await drag((main.body.right.region.x, 9), (50, 12))
-    assert main.threads_pane.region.width == pytest.approx(50, abs=1)
-    y = main.inspector.region.y
-    await drag((70, y), (70, y + 5))
-    assert main.inspector.region.y == pytest.approx(y + 5, abs=1)
-    # The mouse beside a border changes nothing.
-    y = main.inspector.region.y
-    await drag((70, y - 3), (70, y - 6))
-    assert main.inspector.region.y == y
 
 
 @pytest.mark.screen(size=(40, 12))

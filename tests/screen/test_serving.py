@@ -5,12 +5,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,7 +30,7 @@ from tests.kit.command import ROOT, ckpt
 pytestmark = pytest.mark.engines
 
 
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 @contextmanager
@@ -96,13 +97,52 @@ def children(number: int) -> list[int]:
     return [int(one) for one in found.read_text().split()]
 
 
+def only_child(process: subprocess.Popen[str]) -> int:
+    """Wait until a server has one screen; one that was left may be about to end."""
+    holds_within(lambda: len(children(process.pid)) == 1)
+    return children(process.pid)[0]
+
+
 def is_running(number: int) -> bool:
     return Path(f"/proc/{number}").exists()
 
 
-def test_the_screen_is_seen_driven_and_ended_with_the_server(sample: Path) -> None:
+def holds_within(holds: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + _PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def only_the_page_itself_on_this_machine_may_look(url: str, process: subprocess.Popen[str]) -> None:
+    host = urlsplit(url).netloc
+    status, text, headers = asked(url)
+    assert (status, f"ws://{host}" in text) == (200, True)
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Referrer-Policy"] == "no-referrer"
+    # Nothing of the page comes from elsewhere.
+    assert set(re.findall(r"\w+://[^/\"]*", text)) == {f"ws://{host}"}
+    assert asked(url, urlsplit(url).path + "static/js/textual.js")[0] == 200
+    # A forwarded port has another number.
+    assert asked(url, Host="localhost:9")[0] == 200
+    for path in ("/", "/ws", "/static/js/textual.js", "/wrong/"):
+        assert asked(url, path)[0] == 403
+    assert asked(url, Host="evil.example")[0] == 403
+    assert asked(url, Host=f"evil.example:{urlsplit(url).port}")[0] == 403
+    assert asked(url, Origin="http://evil.example")[0] == 403
+    for origin in ("http://evil.example", "http://localhost:3000", "null"):
+        with pytest.raises(InvalidStatus, match="403"):
+            opened(url, origin)
+    assert not children(process.pid)
+
+
+def test_the_screen_is_seen_by_its_page_alone_driven_and_ended_with_the_server(
+    sample: Path,
+) -> None:
     with serving(str(sample)) as (url, process):
         assert urlsplit(url).hostname == "127.0.0.1"
+        only_the_page_itself_on_this_machine_may_look(url, process)
         with opened(url) as page:
             until(page, "8 threads", "refund-4711", "read-only")
             page.send("not JSON")
@@ -114,47 +154,13 @@ def test_the_screen_is_seen_driven_and_ended_with_the_server(sample: Path) -> No
             ended(page)
         with opened(url) as page:
             until(page, "8 threads")
-            (screen,) = children(process.pid)
+            screen = only_child(process)
             line = Path(f"/proc/{screen}/cmdline").read_bytes()
             assert sample.name.encode() not in line
             process.send_signal(signal.SIGINT)
             ended(page)
         assert process.wait(_PATIENCE) == 130
         assert not is_running(screen)
-
-
-def test_a_screen_whose_server_is_killed_ends(sample: Path) -> None:
-    with serving(str(sample)) as (url, process), opened(url) as page:
-        until(page, "8 threads")
-        (screen,) = children(process.pid)
-        process.kill()
-        end = time.monotonic() + _PATIENCE
-        while is_running(screen) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not is_running(screen)
-
-
-def test_only_the_page_itself_on_this_machine_may_look(sample: Path) -> None:
-    with serving(str(sample)) as (url, process):
-        host = urlsplit(url).netloc
-        status, text, headers = asked(url)
-        assert (status, f"ws://{host}" in text) == (200, True)
-        assert "default-src 'none'" in headers["Content-Security-Policy"]
-        assert headers["Referrer-Policy"] == "no-referrer"
-        # Nothing of the page comes from elsewhere.
-        assert set(re.findall(r"\w+://[^/\"]*", text)) == {f"ws://{host}"}
-        assert asked(url, urlsplit(url).path + "static/js/textual.js")[0] == 200
-        # A forwarded port has another number.
-        assert asked(url, Host="localhost:9")[0] == 200
-        for path in ("/", "/ws", "/static/js/textual.js", "/wrong/"):
-            assert asked(url, path)[0] == 403
-        assert asked(url, Host="evil.example")[0] == 403
-        assert asked(url, Host=f"evil.example:{urlsplit(url).port}")[0] == 403
-        assert asked(url, Origin="http://evil.example")[0] == 403
-        for origin in ("http://evil.example", "http://localhost:3000", "null"):
-            with pytest.raises(InvalidStatus, match="403"):
-                opened(url, origin)
-        assert not children(process.pid)
 
 
 def test_a_socket_needs_an_origin() -> None:
@@ -187,8 +193,8 @@ def test_what_cannot_be_served_is_refused(sample: Path, tmp_path: Path) -> None:
     assert (alone.code, "--port needs --serve" in alone.err) == (2, True)
     missing = ckpt("-s", tmp_path / "none.db", "tui", "--serve")
     assert missing.code == 4
-    with serving(str(sample)) as (url, _):
-        port = str(urlsplit(url).port)
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        port = str(other.getsockname()[1])
         taken = ckpt("-s", sample, "tui", "--serve", "--port", port)
         assert (taken.code, f"cannot serve on port {port}" in taken.err) == (2, True)
 
@@ -213,15 +219,13 @@ _READ_TERMINAL = """
 
 def shown_until(browser: Browser, holds: Callable[[str], bool]) -> None:
     """Wait until what the terminal of the page shows is so."""
-    end = time.monotonic() + _PATIENCE
-    while not holds(shown := browser.run(_READ_TERMINAL)):
-        assert time.monotonic() < end, shown
-        browser.drawn()
-        time.sleep(0.05)
+    holds_within(lambda: holds(browser.run(_READ_TERMINAL)))
 
 
-def test_the_screen_is_shown_and_driven_in_a_browser(sample: Path, chromium: Browser) -> None:
-    with serving(str(sample)) as (url, _), chromium.before_each_page(_FIND_TERMINAL):
+def test_the_screen_is_driven_in_a_browser_and_ends_when_its_server_is_killed(
+    sample: Path, chromium: Browser
+) -> None:
+    with serving(str(sample)) as (url, process), chromium.before_each_page(_FIND_TERMINAL):
         chromium.show(width=1280, height=800)
         chromium.go(url)
         shown_until(chromium, lambda text: "refund-4711" in text and "read-only" in text)
@@ -237,5 +241,8 @@ def test_the_screen_is_shown_and_driven_in_a_browser(sample: Path, chromium: Bro
         assert all(one.startswith(url) for one in asked)
         trouble = [one for one in chromium.trouble if one[0] in {"exception", "blocked"}]
         assert trouble == []
+        screen = only_child(process)
+        process.kill()
+        holds_within(lambda: not is_running(screen))
     chromium.go("about:blank")
     chromium.trouble.clear()

@@ -44,8 +44,29 @@ def row(seat: Seat) -> str:
     return rows.lines[rows.cursor].text
 
 
-async def test_arrows_and_clicks_unfold_a_value_go_in_and_out_and_fold_it(seat: Seat) -> None:
+async def test_what_the_step_changed_is_marked_and_arrows_and_clicks_fold_a_value(
+    seat: Seat,
+) -> None:
     await seat.press("1", "z")
+    rows = seat.document
+    signs = {path: rows.lines[at].text[0] for at, path in rows.document.marks.items()}
+    assert {path: sign for path, sign in signs.items() if sign != " "} == {
+        "itinerary": "~",
+        "itinerary[2]": "~",
+        "messages": "~",
+        "messages[9]": "+",
+    }
+    # From the tree, too: to each change, not to what holds it.
+    await seat.press("z", "escape", "n")
+    assert rows.path == "itinerary[2]"
+    assert seat.sees("change 1 of 2")
+    await seat.press("n")
+    assert rows.path == "messages[9]"
+    await seat.press("N")
+    assert rows.path == "itinerary[2]"
+    await seat.press("2", "1", "z")
+    assert not seat.sees("change 1 of 2")
+
     rows = at_path(seat, "messages[2]")
     assert "→ Unfold" in seat.lines[-1]
     assert "▸ 2: ai: [tool_calls: search_trip" in row(seat)
@@ -78,7 +99,27 @@ async def test_arrows_and_clicks_unfold_a_value_go_in_and_out_and_fold_it(seat: 
     assert "→ Unfold" not in seat.lines[-1]
 
 
-async def test_folds_the_cursor_and_pins_are_kept_from_step_to_step(seat: Seat) -> None:
+async def test_a_value_is_copied_and_folds_the_cursor_and_pins_are_kept_from_step_to_step(
+    seat: Seat, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await seat.press("w")
+    assert seat.said == "no value under the cursor"
+    await seat.press("1")
+    at_path(seat, "messages[2]")
+    await seat.press("w")
+    ref = f"{seat.place.thread_id}@{seat.place.checkpoint_id}"
+    words = ("-s", sample, "show", ref, "-o", "json", "--path")
+    assert json.loads(seat.app.clipboard) == ckpt(*words, "messages[2]").json
+    at_path(seat, "destination")
+    await seat.press("w")
+    assert seat.app.clipboard == "Kyoto"
+    assert seat.said == "copied destination: 5 characters"
+    monkeypatch.setattr(copying, "_MOST_COPIED", 5)
+    await seat.press("4", "g")
+    await seat.press("w")
+    assert "more than 1 MiB" in seat.said
+    assert f"show --path 'messages[0]' {ref}" in seat.said
+
     await seat.press("1")
     rows = at_path(seat, "offers")
     await seat.press("left", "p")
@@ -111,28 +152,6 @@ async def test_folds_the_cursor_and_pins_are_kept_from_step_to_step(seat: Seat) 
     assert "messages[2].content" not in rows.document.marks.values()
 
 
-async def test_what_the_step_changed_is_marked_by_signs(seat: Seat) -> None:
-    await seat.press("1", "z")
-    rows = seat.document
-    signs = {path: rows.lines[at].text[0] for at, path in rows.document.marks.items()}
-    assert {path: sign for path, sign in signs.items() if sign != " "} == {
-        "itinerary": "~",
-        "itinerary[2]": "~",
-        "messages": "~",
-        "messages[9]": "+",
-    }
-    # From the tree, too: to each change, not to what holds it.
-    await seat.press("z", "escape", "n")
-    assert rows.path == "itinerary[2]"
-    assert seat.sees("change 1 of 2")
-    await seat.press("n")
-    assert rows.path == "messages[9]"
-    await seat.press("N")
-    assert rows.path == "itinerary[2]"
-    await seat.press("2", "1")
-    assert not seat.sees("change 1 of 2")
-
-
 async def test_a_long_list_is_folded_and_a_search_unfolds_what_it_finds(tmp_path: Path) -> None:
     items: list[object] = [{"place": f"stop {n}", "note": {"text": "quiet"}} for n in range(3000)]
     items[2345] = {"place": "stop", "note": {"text": "the Needle"}}
@@ -159,28 +178,6 @@ async def test_a_long_list_is_folded_and_a_search_unfolds_what_it_finds(tmp_path
         assert "no match" in seat.said
         # Only what is unfolded has lines.
         assert len(rows.lines) < 3_000
-
-
-async def test_a_value_is_copied_as_show_prints_it(
-    seat: Seat, sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await seat.press("w")
-    assert seat.said == "no value under the cursor"
-    await seat.press("1")
-    at_path(seat, "messages[2]")
-    await seat.press("w")
-    ref = f"{seat.place.thread_id}@{seat.place.checkpoint_id}"
-    words = ("-s", sample, "show", ref, "-o", "json", "--path")
-    assert json.loads(seat.app.clipboard) == ckpt(*words, "messages[2]").json
-    at_path(seat, "destination")
-    await seat.press("w")
-    assert seat.app.clipboard == "Kyoto"
-    assert seat.said == "copied destination: 5 characters"
-    monkeypatch.setattr(copying, "_MOST_COPIED", 5)
-    await seat.press("4", "g")
-    await seat.press("w")
-    assert "more than 1 MiB" in seat.said
-    assert f"show --path 'messages[0]' {ref}" in seat.said
 
 
 async def test_long_texts_are_wrapped_and_cut_with_a_count(tmp_path: Path) -> None:

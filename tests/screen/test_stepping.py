@@ -30,23 +30,6 @@ from tests.screen.stores import long_thread
 pytestmark = pytest.mark.engines
 
 
-async def test_following_is_shown_and_ends_where_one_goes_to_a_checkpoint(seat: Seat) -> None:
-    document = seat.document
-    await seat.press("4", "f")
-    assert "following the head" in seat.lines[0]
-    assert document.cursor == len(document.lines) - 1
-    await seat.press("5", "k", "enter")
-    head = seat.picture.head
-    assert seat.tree.key not in (None, head)
-    assert "following the head" not in seat.lines[0]
-    await seat.press("f")
-    assert seat.tree.key == head
-    await seat.pilot.click(ScrubberLine, offset=(0, 0))
-    await seat.press("r")
-    assert seat.tree.key != head
-    assert "following the head" not in seat.lines[0]
-
-
 async def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +60,9 @@ async def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it
         first = seat.place
         await seat.until(began.is_set)
         await seat.press_at_once("k", "k", "k")
-        await seat.until(lambda: "loading" in str(seat.main.inspector.border_title))
+        inspector = seat.main.inspector
+        await seat.until(lambda: inspector.subject and inspector.subject.place == seat.place)
+        await seat.until(lambda: "loading" in str(inspector.border_title))
         go.set()
         await seat.rest()
         assert str(seat.main.inspector.border_title).startswith("step ")
@@ -203,7 +188,7 @@ def long(
     return written
 
 
-async def test_steps_lead_back_and_forward_from_any_pane_and_read_few_checkpoints(
+async def test_steps_lead_on_from_any_pane_and_read_few_checkpoints(
     long: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, ids = long
@@ -288,7 +273,9 @@ async def test_changes_are_found_in_both_directions_and_escape_stops_the_search(
         await goes("right_square_bracket", _CHANGES[1])
 
 
-async def test_siblings_are_reached_and_the_store_is_shown_as_of_one(seat: Seat) -> None:
+async def test_siblings_are_reached_a_time_is_looked_back_to_and_the_head_followed(
+    seat: Seat,
+) -> None:
     await seat.press("enter")
     newest, siblings = seat.picture.head, {""}
     while len(siblings) < 2:
@@ -314,3 +301,19 @@ async def test_siblings_are_reached_and_the_store_is_shown_as_of_one(seat: Seat)
     await seat.until(lambda: "as of" not in seat.lines[0])
     await seat.until(lambda: seat.main.tree_pane.place == earlier)
     assert seat.picture.head == newest
+
+    # Following ends where one goes to a checkpoint.
+    document = seat.document
+    await seat.press("4", "f")
+    assert "following the head" in seat.lines[0]
+    assert document.cursor == len(document.lines) - 1
+    await seat.press("5", "k", "enter")
+    head = seat.picture.head
+    assert seat.tree.key not in (None, head)
+    assert "following the head" not in seat.lines[0]
+    await seat.press("f")
+    assert seat.tree.key == head
+    await seat.pilot.click(ScrubberLine, offset=(0, 0))
+    await seat.press("r")
+    assert seat.tree.key != head
+    assert "following the head" not in seat.lines[0]

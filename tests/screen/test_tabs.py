@@ -28,7 +28,9 @@ from tests.kit.savers.three_table import connected, maker
 pytestmark = pytest.mark.engines
 
 
-async def test_each_tab_shows_its_part_of_the_checkpoint(seat: Seat) -> None:
+async def test_each_tab_shows_its_part_and_a_message_leads_to_the_step_that_wrote_it(
+    seat: Seat, sample: Path
+) -> None:
     says = {
         "1": ["next", "booking", "KYO-HKK-0407"],
         "2": ["--- step 11", "+++ step 12 · reply · f169", "itinerary"],
@@ -44,6 +46,12 @@ async def test_each_tab_shows_its_part_of_the_checkpoint(seat: Seat) -> None:
     for key, words in says.items():
         await seat.press(key)
         assert [one for one in words if one not in seat.read] == [], (key, seat.read)
+    await seat.see("C", "ckpt tui --compat NEW.json")
+    blame = ("-s", sample, "blame", "trip-to-kyoto", "messages[1]", "-o", "json")
+    await seat.press("z", "4", "g", "j", "j", "j", "enter")
+    assert seat.place.checkpoint_id == ckpt(*blame).json["checkpoint_id"]
+    assert seat.main.inspector.tab == "writes"
+    assert seat.tree.has_focus
 
 
 async def test_a_question_that_the_layout_cannot_answer_is_not_asked_again(tmp_path: Path) -> None:
@@ -54,17 +62,6 @@ async def test_a_question_that_the_layout_cannot_answer_is_not_asked_again(tmp_p
         assert seat.sees("1 thread ")
         await seat.see("9", "cannot print the stored bytes")
         assert not seat.sees("retrying")
-
-
-KYOTO = "trip-to-kyoto"
-
-
-async def test_from_a_message_to_the_step_that_wrote_it(seat: Seat, sample: Path) -> None:
-    blamed = ckpt("-s", sample, "blame", KYOTO, "messages[1]", "-o", "json").json
-    await seat.press("4", "j", "j", "j", "enter")
-    assert seat.place.checkpoint_id == blamed["checkpoint_id"]
-    assert seat.main.inspector.tab == "writes"
-    assert seat.tree.has_focus
 
 
 def test_labels_fit_into_the_pane_and_differ() -> None:
@@ -94,7 +91,7 @@ def waiting(name: str) -> Any:
     return chain(Log, {name: lambda _: {"log": [interrupt("sure?")]}})
 
 
-async def test_a_tab_shows_what_a_new_graph_does(tmp_path: Path, sample: Path) -> None:
+async def test_a_tab_shows_what_a_new_graph_does(tmp_path: Path) -> None:
     with running(tmp_path / "s.db", waiting("ask")) as agent:
         agent.invoke({"log": []}, config_of("trip"))
     paths = [tmp_path / f"{name}.json" for name in ("new", "old")]
@@ -107,8 +104,6 @@ async def test_a_tab_shows_what_a_new_graph_does(tmp_path: Path, sample: Path) -
         assert seat.read.startswith("loses  by graph\n\nloses  ask  node-gone\n")
         words = ("compat", *map(str, paths), "--match trip")
         assert any(all(word in one for word in words) for one in seat.main.command_lines())
-    async with sitting(sample) as seat:
-        await seat.see("C", "ckpt tui --compat NEW.json")
 
 
 async def test_all_failures_of_a_thread_are_listed_with_what_became_of_them(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,10 +14,12 @@ from uuid import uuid4
 
 import pytest
 
+from tests.kit.cases import cases
 from tests.kit.command import ROOT, ckpt
 from tests.kit.memory.benches import SqliteBench
 from tests.kit.savers.deerflow import make
-from tests.kit.servers import is_required
+from tests.kit.terminal import ckpt_in_terminal
+from tests.kit.terminal_shell import check_installed
 
 pytestmark = pytest.mark.engines
 
@@ -46,10 +47,6 @@ class Terminal:
     def press(self, *keys: str) -> None:
         """Press keys as tmux names them."""
         self._tmux("send-keys", *keys)
-        if keys[-1] in ("Tab", "Enter"):
-            # Both move the focus. Textual does so some messages later: a key that follows at
-            # once, as no person types, still goes to the widget that had the focus before.
-            time.sleep(0.5)
 
     @property
     def text(self) -> str:
@@ -70,14 +67,23 @@ class Terminal:
             time.sleep(0.1)
         raise AssertionError(f"never so:\n{self.text}")
 
+    def until_field(self, words: str) -> None:
+        """Wait until the field below some words has the focus, and so the cursor."""
+
+        def has_focus(text: str) -> bool:
+            row = int(self._tmux("display-message", "-p", "#{cursor_y}"))
+            return words in "".join(text.splitlines()[row - 1 : row])
+
+        self.until(has_focus)
+
     def ask_for_fork(self, name: str, channel: str) -> None:
         """Fill the form for a fork in which the value of a channel is edited."""
-        self.press("Enter")
-        self.press("F")
+        self.press("Enter", "F")
         self.until(lambda text: "Channel to edit" in text)
         self.press("-l", name)
         self.until(lambda text: name in text)
         self.press("Tab")
+        self.until_field("Channel to edit")
         self.press("-l", channel)
         self.until(lambda text: channel in text and "booking, budget" not in text)
         self.press("Enter")
@@ -105,10 +111,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    if shutil.which("tmux") is None:
-        if is_required("tmux"):
-            pytest.fail("tmux is not installed: apt-get install tmux")
-        pytest.skip("tmux is not installed: apt-get install tmux")
+    check_installed("tmux")
     found = Terminal(80, 24, tmp_path_factory.mktemp("terminal"))
     yield found
     found.close()
@@ -138,8 +141,7 @@ def test_looking_around_and_leaving_while_others_write(terminal: Terminal, sampl
         connection.execute("DELETE FROM writes WHERE thread_id = 'weekly-digest'")
     terminal.press("j")
     terminal.until(lambda text: "Refund 89.00 EUR" in text)
-    terminal.press("Enter", "Enter")
-    terminal.press("4")
+    terminal.press("Enter", "Enter", "4")
     text = terminal.until(lambda text: "The shoes of order 4711" in text)
     assert len(text.splitlines()) == 24
     assert "\x1b[" in terminal.colored
@@ -150,13 +152,14 @@ def test_looking_around_and_leaving_while_others_write(terminal: Terminal, sampl
     terminal.leave()
 
 
-def test_a_fork_with_a_value_edited_in_a_real_editor(
+def test_a_value_is_edited_in_a_real_editor_and_the_screen_ends_while_one_is_open(
     terminal: Terminal, sample: Path, tmp_path: Path
 ) -> None:
-    editor = tmp_path / "editor"
+    temporary, editor, child = (tmp_path / name for name in ("tmp", "editor", "child"))
+    temporary.mkdir()
     editor.write_text('#!/bin/sh\nsed -i s/Kyoto/Nara/ "$1"\n')
     editor.chmod(0o755)
-    start(terminal, sample, "--write", EDITOR=str(editor))
+    start(terminal, sample, "--write", EDITOR=str(editor), TMPDIR=str(temporary))
     assert "WRITE" in terminal.text
     terminal.ask_for_fork("to-nara", "destination")
     terminal.until(lambda text: "Fork this checkpoint?" in text)
@@ -165,9 +168,19 @@ def test_a_fork_with_a_value_edited_in_a_real_editor(
         terminal.press("y")
         time.sleep(0.1)
     terminal.until(lambda text: "9 threads" in text)
-    terminal.leave()
     state = ckpt("-s", sample, "show", "to-nara", "--path", "destination", "-o", "json").json
     assert state == "Nara"
+    assert list(temporary.iterdir()) == []
+
+    editor.write_text(f"#!/bin/sh\necho $$ > {child}\necho draft open\nexec sleep 600\n")
+    terminal.ask_for_fork("to-osaka", "destination")
+    terminal.until(lambda text: "draft open" in text)
+    assert list(temporary.glob("ckpt-*/value.json"))
+    terminal.tell_program(signal.SIGTERM)
+    terminal.until(lambda text: "ended with 143" in text)
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(child.read_text()), 0)
 
 
 def test_deerflows_folder_opens_with_what_it_remembers(terminal: Terminal, tmp_path: Path) -> None:
@@ -185,21 +198,12 @@ def test_a_store_of_memory_alone_opens_with_it(terminal: Terminal, tmp_path: Pat
     terminal.leave()
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
-    """Run Python with some words on a terminal, which ends it after a while."""
-    command = ["timeout", "20", sys.executable, *map(str, words)]
-    script = ["script", "-qec", f"stty cols 120 rows 40; {shlex.join(command)}", "/dev/null"]
-    return subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
-
-
-@pytest.mark.parametrize(
-    ("store", "words", "said"),
-    [
-        ("memory.json", ["tui", "trip-to-kyoto"], "this store holds memory only"),
-        (".", ["tui", "--write"], "--write changes threads"),
-        ("store.db", ["--copy", "tui", "--write"], "--write cannot be combined with --copy,"),
-        ("store.db", ["--redact", "tui", "--write"], "--write cannot be combined with --copy,"),
-    ],
+@cases(
+    "store words said",
+    ("memory.json", ["tui", "trip-to-kyoto"], "this store holds memory only"),
+    (".", ["tui", "--write"], "--write changes threads"),
+    ("store.db", ["--copy", "tui", "--write"], "--write cannot be combined with --copy,"),
+    ("store.db", ["--redact", "tui", "--write"], "--write cannot be combined with --copy,"),
 )
 def test_what_the_screen_cannot_do_is_told_before_it_starts(
     sample: Path, tmp_path: Path, store: str, words: list[str], said: str
@@ -207,28 +211,31 @@ def test_what_the_screen_cannot_do_is_told_before_it_starts(
     make(tmp_path)
     (tmp_path / "memory.json").write_text('{"version": "1.0", "facts": []}')
     where = sample if store == "store.db" else tmp_path / store
-    found = run("-m", "ckpt_cli", "-s", where, *words)
-    assert (found.returncode, said in found.stdout) == (2, True), found.stdout
+    code, shown = ckpt_in_terminal("-s", where, *words, width=120)
+    assert (code, said in shown) == (2, True), shown
 
 
 def test_an_unknown_thread_is_told_before_the_screen_starts(sample: Path) -> None:
     for target in ("no-such-thread", "trip-to-kyoto@ffff0000"):
-        shown = ckpt("-s", sample, "show", target)
-        found = run("-m", "ckpt_cli", "-s", sample, "tui", target)
-        assert found.returncode == shown.code == 3
-        assert found.stdout.splitlines()[0] == shown.err.splitlines()[0]
-        assert "\x1b[?1049h" not in found.stdout
+        refused = ckpt("-s", sample, "show", target)
+        code, shown = ckpt_in_terminal("-s", sample, "tui", target, width=120)
+        assert code == refused.code == 3
+        assert shown.splitlines()[0] == refused.err.splitlines()[0]
+        assert "\x1b[?1049h" not in shown
+
+
+_NO_TEXTUAL = """
+import sys
+for name in [one for one in sys.modules if one.startswith(("textual", "ckpt_cli.tui"))]:
+    del sys.modules[name]
+sys.modules["textual"] = None
+"""
 
 
 def test_without_textual_it_says_how_to_install_it(sample: Path) -> None:
-    program = (
-        "import sys; sys.modules['textual'] = None; from ckpt_cli.__main__ import main;"
-        f" sys.argv = ['ckpt', '-s', {str(sample)!r}, 'tui']; main()"
-    )
     # A terminal, as without one it is not tried at all.
-    found = run("-c", program)
-    assert found.returncode == 2
-    assert "pip install 'langgraph-ckpt[tui]'" in found.stdout
+    code, shown = ckpt_in_terminal("-s", sample, "tui", begin=_NO_TEXTUAL, width=120)
+    assert (code, "pip install 'langgraph-ckpt[tui]'" in shown) == (2, True), shown
 
 
 def test_a_screen_that_is_told_to_end_restores_the_terminal(
@@ -241,23 +248,3 @@ def test_a_screen_that_is_told_to_end_restores_the_terminal(
     terminal.tell_program(signal.SIGTERM)
     assert "8 threads" not in terminal.until(lambda text: "ended with 143" in text)
     assert list(temporary.iterdir()) == []
-
-
-def test_a_screen_that_is_told_to_end_while_a_value_is_edited(
-    terminal: Terminal, sample: Path, tmp_path: Path
-) -> None:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    editor = tmp_path / "editor"
-    child = tmp_path / "child"
-    editor.write_text(f"#!/bin/sh\necho $$ > {child}\necho draft open\nexec sleep 600\n")
-    editor.chmod(0o755)
-    start(terminal, sample, "--write", VISUAL=str(editor), TMPDIR=str(temporary))
-    terminal.ask_for_fork("to-nara", "destination")
-    terminal.until(lambda text: "draft open" in text)
-    assert list(temporary.glob("ckpt-*/value.json"))
-    terminal.tell_program(signal.SIGTERM)
-    terminal.until(lambda text: "ended with 143" in text)
-    assert list(temporary.iterdir()) == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(child.read_text()), 0)

@@ -20,14 +20,21 @@ from ckpt_cli.tui.panes.threads import ThreadListing, parse_thread_filter, read_
 from tests.kit.command import ckpt
 from tests.screen.stores import copied, many
 
+KYOTO = "trip-to-kyoto"
 
-async def test_threads_come_newest_first_are_moved_along_and_sorted(
+
+async def shown(seat: Seat, typed: str) -> set[str]:
+    await seat.search(typed)
+    return {*seat.ids}
+
+
+async def test_threads_come_newest_first_are_moved_along_sorted_and_filtered(
     seat: Seat, sample: Path
 ) -> None:
     listed = ckpt("-s", sample, "threads", "list", "-o", "json").json
     signs = {"done": "✓", "interrupted": "?", "error": "✗", "pending": "▸"}
-    shown = [one[:40].split()[:2] for one in seat.lines[3 : 3 + len(listed)]]
-    assert shown == [[signs[one["status"]], one["thread_id"]] for one in listed]
+    signed = [one[:40].split()[:2] for one in seat.lines[3 : 3 + len(listed)]]
+    assert signed == [[signs[one["status"]], one["thread_id"]] for one in listed]
     assert seat.sees("read-only", "sqlite", f"{len(listed)} threads")
     rows = seat.threads
     for keys, cursor in (("G", 7), ("g", 0), ("up", 0), ("down j k", 1), ("space pageup home", 0)):
@@ -43,16 +50,8 @@ async def test_threads_come_newest_first_are_moved_along_and_sorted(
         if sort == "id":
             assert seat.ids == sorted(seat.ids)
 
-
-KYOTO = "trip-to-kyoto"
-
-
-async def shown(seat: Seat, typed: str) -> set[str]:
-    await seat.search(typed)
-    return {*seat.ids}
-
-
-async def test_a_filter_takes_text_patterns_status_and_the_language_of_where(seat: Seat) -> None:
+    # A filter takes text, patterns, a status, and the language of --where.
+    await seat.press("g")
     assert await shown(seat, "KYOTO") == {KYOTO}
     # What was said first is the title.
     assert await shown(seat, "nights in kyo") == {KYOTO}

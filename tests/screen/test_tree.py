@@ -30,7 +30,9 @@ async def test_the_tree_is_that_of_show(sample: Path) -> None:
         assert "▒" not in asked
 
 
-async def test_into_a_subgraph_call_and_back_to_its_step(seat: Seat) -> None:
+async def test_a_subgraph_call_is_entered_and_left_a_mark_is_seen_and_folds_open(
+    seat: Seat,
+) -> None:
     await seat.press("enter")
     (seat.tree.cursor,) = seat.picture.inner
     await seat.rest()
@@ -48,8 +50,18 @@ async def test_into_a_subgraph_call_and_back_to_its_step(seat: Seat) -> None:
     await seat.press("escape", "escape")
     assert seat.threads.has_focus
 
+    await seat.press("enter", "G")
+    before = seat.lines
+    await seat.press("m")
+    (row,) = [one for one in seat.lines if "▌" in one]
+    assert row.replace("▌", " ", 1) in before
+    # It does not shift its row, and is seen wherever one goes.
+    await seat.press("escape", "j", "2")
+    assert seat.sees("marked trip-to-kyoto > step 12 ")
+    assert seat.sees("trip-to-kyoto > step 12 · reply · f169 → step")
+    await seat.press("escape", "escape", "k")
 
-async def test_folds_open_and_subgraphs_are_drawn_inside(seat: Seat) -> None:
+    # Folds open, and subgraphs are drawn inside.
     await seat.see("enter z g j", "3 steps")
     # It stays folded while the cursor rests on it.
     await seat.see("r", "3 steps")
@@ -62,17 +74,6 @@ async def test_folds_open_and_subgraphs_are_drawn_inside(seat: Seat) -> None:
     await seat.press("a", "o")
     assert not seat.sees("3 steps")
     assert not seat.sees("draft_days")
-
-
-async def test_a_mark_is_seen_wherever_one_goes_and_does_not_shift_its_row(seat: Seat) -> None:
-    await seat.press("enter")
-    before = seat.lines
-    await seat.press("m")
-    (row,) = [one for one in seat.lines if "▌" in one]
-    assert row.replace("▌", " ", 1) in before
-    await seat.press("escape", "j", "2")
-    assert seat.sees("marked trip-to-kyoto > step 12 ")
-    assert seat.sees("trip-to-kyoto > step 12 · reply · f169 → step")
 
 
 async def test_the_line_of_the_thread_follows_the_cursor_and_is_clicked(seat: Seat) -> None:

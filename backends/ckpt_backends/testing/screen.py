@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -113,6 +114,11 @@ class Seat:
         """What the message line says, which the screen may break into lines."""
         return "" if self.app.message is None else self.app.message.text
 
+    @property
+    def _is_pressing(self) -> bool:
+        """Whether a key is not handled yet."""
+        return self.app.return_code is None and self.app._key_timer is not None
+
     async def press(self, *keys: str) -> None:
         """Press keys one after the other, and wait for what they bring."""
         for key in keys:
@@ -135,10 +141,14 @@ class Seat:
         await self.until(lambda: words in self.said)
 
     async def press_at_once(self, *keys: str) -> None:
-        """Press keys, and wait only until they have arrived."""
+        """Press keys, and wait only until each was handled."""
         for key in keys:
+            arrived: list[bool] = []
             self.app.post_message(Key(key, key_to_character(key)))
-            await self.pilot.pause(_LOOK)
+            self.app.call_later(arrived.append, True)
+            # A key may end the screen.
+            while self.app.return_code is None and (not arrived or self._is_pressing):
+                await asyncio.sleep(_LOOK)
 
     async def type(self, text: str) -> None:
         """Type a text, and wait for what it brings. A field gets all but the last key at once."""
@@ -175,23 +185,32 @@ class Seat:
 
     async def rest(self) -> None:
         """Wait until nothing is asked of the store any more."""
-        quiet = 0
-        for _ in range(int(_PATIENCE / 0.01)):
+        quiet, ends = 0, monotonic() + _PATIENCE
+        while monotonic() < ends:
+            # Painted only then: what comes in between is not looked at.
+            if self._is_busy:
+                quiet = 0
+                await asyncio.sleep(_LOOK)
+                continue
             # Until the messages of all widgets are processed.
             await self.pilot.pause(_LOOK)
-            # A change waits for a person while another screen is over the main one.
-            may_wait = {} if isinstance(self.app.screen, MainScreen) else {"change"}
-            running = (one for one in self.app.workers if not one.is_finished)
-            is_busy = any(one.group not in may_wait for one in running)
-            contexts = (self.app.context, *(one.context for one in self._mains))
-            is_busy = is_busy or any(one.waiting for each in contexts for one in each.workers)
-            is_busy = is_busy or any(map(_will_read, self.app.screen_stack))
-            quiet = 0 if is_busy else quiet + 1
-            if quiet == _QUIET:
+            quiet += 1
+            if quiet > _QUIET and not self._is_busy:
                 return
-            if is_busy:
-                await asyncio.sleep(0.01)
         raise AssertionError("the screen does not come to rest")
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a key is being handled, or a pane reads or will read soon."""
+        # A change waits for a person while another screen is over the main one.
+        may_wait = {} if isinstance(self.app.screen, MainScreen) else {"change"}
+        contexts = (self.app.context, *(one.context for one in self._mains))
+        return (
+            self._is_pressing
+            or any(one.group not in may_wait for one in self.app.workers if not one.is_finished)
+            or any(one.waiting for each in contexts for one in each.workers)
+            or any(map(_will_read, self.app.screen_stack))
+        )
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait until something is so."""
