@@ -15,11 +15,11 @@ import ormsgpack
 import psycopg
 import pytest
 from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver, ShallowPyMySQLSaver
-from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres import PostgresSaver, ShallowPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
-from ckpt_backends.errors import Refused
+from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Record
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
@@ -27,6 +27,7 @@ from ckpt_backends.sqlite.journals import bind
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt
 from tests.kit.schemas import postgres_schema
 from tests.kit.servers import mysql_connection
@@ -126,6 +127,25 @@ def test_tables_for_langgraph_js_have_its_migrations_only_and_none_are_made_besi
             create_store(parse_url(postgres_url), PYTHON)
         assert "books" in str(refused.value.hint)
         assert connection.execute(tables).fetchall() == [("books",)]
+
+
+@cases(
+    "params problem",
+    ("?layout=postgres-shallow", "a store of the layout 'postgres-shallow'"),
+    ("?schema=shallow", "it has the tables of the shallow saver"),
+    ("?options=-csearch_path%3Dnone", "its search path names no schema that exists"),
+)
+def test_no_store_is_made_beside_another_layout_or_nowhere(
+    postgres_url: str, params: str, problem: str
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA shallow")
+    place = f"{postgres_url}?options=-csearch_path%3Dshallow"
+    shallow = ShallowPostgresSaver.from_conn_string(place)
+    with warnings.catch_warnings(action="ignore"), shallow as saver:
+        saver.setup()
+    with pytest.raises((Refused, Unsupported), match=problem):
+        create_store(parse_url(postgres_url + params), PYTHON)
 
 
 def test_new_tables_in_mysql_are_as_the_saver_sets_them_up(mysql_url: str) -> None:

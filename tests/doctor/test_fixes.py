@@ -6,6 +6,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,13 @@ def test_a_fresh_answer_may_still_be_used(store: SqliteHarness) -> None:
     soon = time_of(young.checkpoint_id) + timedelta(seconds=20)
     assert fixes(store, "fresh", now=soon)["resume-stale"] is None
     assert fixes(store, "fresh", now=soon + timedelta(hours=1))["resume-stale"] is not None
+
+
+def test_writes_of_a_subgraph_without_their_checkpoint_are_garbage(store: SqliteHarness) -> None:
+    rows, (head, *_) = copy(store, CHAT, "inside")
+    lost = replace(head, checkpoint_ns="child:1", checkpoint_id=id_at(-3600))
+    rows.put_writes(lost, [("log", "x")], "a task")
+    assert fixes(store, "inside")["write-orphaned"] is not None
 
 
 def test_a_rollback_needs_a_sound_checkpoint(store: SqliteHarness) -> None:

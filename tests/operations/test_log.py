@@ -255,6 +255,8 @@ def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
         lost = losing(open_writable_memory, "remove", is_done=is_done)
         patch.setattr(apply_memory, "open_writable_memory", lost)
         assert ckpt("-s", path, *delete, "--yes").code == 4
+    note = ckpt("-s", path, "ops", "list").err
+    assert ("before it recorded its memory delete of long-term memory;" in note) == is_done
     found = ops(path)
     assert [(one["action"], one["number"]) for one in found] == [("memory delete", 1)] * is_done
     assert not running()
