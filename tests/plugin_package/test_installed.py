@@ -151,6 +151,9 @@ def test_a_missing_driver_is_named_with_its_package(run: _Run, site: Path) -> No
     assert answer.err.endswith("hint: install it: pip install 'ckpt-toy[box]'\n")
     found = run("stores", "--layouts", "-o", "json").json
     assert _of_layout(found, "toy")["needs"] == "ckpt-toy[box]"
+    declaration.write_text(declaration.read_text().replace("extra='box', ", ""))
+    hint = run("-s", "trip.toy", "threads", "list").err
+    assert hint.endswith("hint: install it: pip install ckpt-toy\n")
 
 
 _BROKEN = "backend 'duck' of package ckpt-duck cannot be loaded: "

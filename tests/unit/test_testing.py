@@ -2,6 +2,8 @@
 
 import math
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -124,45 +126,14 @@ ASKED = {
     "m2": {"type": "ai", "content": "one", "id": "2"},
     "m3": {"type": "ai", "content": "answer", "id": "3"},
 }
+PROMPTED = {**ASKED, "p1": {"type": "system", "content": "Be kind."}}
+CALLED = {
+    "m2": {"type": "ai", "content": "", "tool_calls": [{"name": "find", "args": {"query": "x"}}]},
+    "m3": {"type": "tool", "content": "found x", "tool_call_id": "c1", "name": "find"},
+}
+CALLED["m2"]["tool_calls"][0] |= {"id": "c1", "type": "tool_call"}  # type: ignore[index]
 TOLD = {"state": {"messages": {"$messages": "m1 m2"}}, "writes": {"messages": {"$messages": "m3"}}}
-
-
-def asking(prompt: Any, times: int = 1) -> Any:
-    def it(state: Any) -> Any:
-        for _ in range(times):
-            answer = Scripted().invoke(prompt(state["messages"]))
-        return {"messages": [answer]}
-
-    return one_node(it, MessagesState)
-
-
-def test_a_model_answers_what_is_recorded() -> None:
-    graph = asking(lambda messages: [SystemMessage("Be kind."), *messages])
-    ran = recording(graph, TOLD, messages=ASKED).node("it")
-    assert ran.writes == ran.recorded.writes == {"messages": [{"type": "ai", "content": "answer"}]}
-
-
-@cases(
-    "graph why",
-    (asking(lambda messages: messages[::-1]), "in another order"),
-    (asking(lambda messages: messages, times=2), "once more than recorded"),
-)
-def test_what_a_model_is_not_recorded_to_answer_fails(graph: Any, why: str) -> None:
-    with pytest.raises(NotRecorded, match=why):
-        recording(graph, TOLD, messages=ASKED).node("it")
-
-
-def test_noted_prompts_are_compared() -> None:
-    noted = {"it": [{"$messages": "p1 m1 m2"}]}
-    known = {**ASKED, "p1": {"type": "system", "content": "Be kind."}}
-
-    def run(system: str) -> None:
-        graph = asking(lambda messages: [SystemMessage(system), *messages])
-        recording(graph, TOLD, messages=known, asked=noted).node("it")
-
-    run("Be kind.")
-    with pytest.raises(NotRecorded, match="asked something else"):
-        run("Be rude.")
+NOTED = {"it": [{"$messages": "p1 m1 m2"}]}
 
 
 @tool
@@ -171,38 +142,61 @@ def find(query: str) -> str:
     raise RuntimeError("a tool must not be called")
 
 
-CALLED = {
-    "m2": {"type": "ai", "content": "", "tool_calls": [{"name": "find", "args": {"query": "x"}}]},
-    "m3": {"type": "tool", "content": "found x", "tool_call_id": "c1", "name": "find"},
-}
-CALLED["m2"]["tool_calls"][0] |= {"id": "c1", "type": "tool_call"}  # type: ignore[index]
+def asking(change: Callable[[list[Any]], list[Any]], times: int = 1) -> Any:
+    """Return a node that asks a model, with a prompt that is made of the messages."""
 
-
-def test_a_tool_is_answered_by_its_call() -> None:
-    graph = one_node(ToolNode([find]), MessagesState)
-    ran = recording(graph, TOLD, messages=CALLED).node("it")
-    assert ran.writes == ran.recorded.writes
-
-
-def test_a_tool_with_other_arguments_fails() -> None:
     def it(state: Any) -> Any:
-        call = state["messages"][-1].tool_calls[0]
-        return {"messages": [find.invoke({**call, "args": {"query": "y"}})]}
+        for _ in range(times):
+            answer = Scripted().invoke(change(state["messages"]))
+        return {"messages": [answer]}
 
-    with pytest.raises(NotRecorded, match="is called with"):
-        recording(one_node(it, MessagesState), TOLD, messages=CALLED).node("it")
+    return it
+
+
+def misspelling(state: Any) -> Any:
+    call = state["messages"][-1].tool_calls[0]
+    return {"messages": [find.invoke({**call, "args": {"query": "y"}})]}
+
+
+KIND = asking(lambda messages: [SystemMessage("Be kind."), *messages])
+RUDE = asking(lambda messages: [SystemMessage("Be rude."), *messages])
+
+
+@cases(
+    "node messages asked",
+    (KIND, ASKED, {}),
+    (KIND, PROMPTED, NOTED),
+    (ToolNode([find]), CALLED, {}),
+)
+def test_models_and_tools_answer_what_is_recorded(node: Any, messages: Any, asked: Any) -> None:
+    graph = one_node(node, MessagesState)
+    ran = recording(graph, TOLD, messages=messages, asked=asked).node("it")
+    assert ran.writes == ran.recorded.writes
+    (message,) = ran.writes["messages"]
+    assert message["content"] in {"answer", "found x"}
+
+
+@cases(
+    "node messages asked why",
+    (asking(lambda messages: messages[::-1]), ASKED, {}, "in another order"),
+    (asking(lambda messages: messages, times=2), ASKED, {}, "once more than recorded"),
+    (RUDE, PROMPTED, NOTED, "asked something else"),
+    (misspelling, CALLED, {}, "is called with"),
+)
+def test_what_is_not_recorded_fails(node: Any, messages: Any, asked: Any, why: str) -> None:
+    graph = one_node(node, MessagesState)
+    with pytest.raises(NotRecorded, match=why):
+        recording(graph, TOLD, messages=messages, asked=asked).node("it")
 
 
 def test_what_the_graph_catches_fails_all_the_same() -> None:
     """An application that goes on after any error does not hide that nothing was recorded."""
 
-    def it(state: Any) -> Any:
-        try:
+    def careless(state: Any) -> None:
+        with suppress(Exception):
             Scripted().invoke("anything")
-        except Exception:
-            return {"messages": [AIMessage("answer")]}
 
-    graph = one_node(it, MessagesState)
+    graph = one_node(careless, MessagesState)
     with pytest.raises(NotRecorded, match="once more than recorded"):
         recording(graph, {**TOLD, "writes": {}}, messages=ASKED).node("it")
 

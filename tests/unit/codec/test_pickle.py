@@ -119,6 +119,11 @@ def test_what_is_called_is_only_named() -> None:
     assert raw(b"Pkey\n.") == Tagged("ckpt.persistent", "key")
     assert raw(b"\x82\x07.") == Tagged("ckpt.extension", 7)
     assert raw(b"\x82\x07)R.") == Tagged("ckpt.call", {"__callee__": Tagged("ckpt.extension", 7)})
+    assert raw(b"}(]K\x01u.") == Tagged("builtins.dict", [[[], 1]])
+    assert read({(1, 2): 3}) == {Tagged("builtins.tuple", [1, 2]): 3}
+    many = read({(n, n): n for n in range(3000)})
+    assert isinstance(many, Tagged)
+    assert many.type == "builtins.dict"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -128,14 +133,6 @@ def test_references(protocol: int) -> None:
     around: list[Any] = []
     around.append({"self": around})
     assert read(around, protocol) == [{"self": Tagged("ckpt.reference", 2)}]
-
-
-def test_keys_that_are_no_keys_here() -> None:
-    assert raw(b"}(]K\x01u.") == Tagged("builtins.dict", [[[], 1]])
-    assert read({(1, 2): 3}) == {Tagged("builtins.tuple", [1, 2]): 3}
-    many = read({(n, n): n for n in range(3000)})
-    assert isinstance(many, Tagged)
-    assert many.type == "builtins.dict"
 
 
 @cases(

@@ -161,14 +161,11 @@ def test_results_come_behind_their_calls() -> None:
     assert names == [0, 1, 2, "a", 3, 5, 4, 6]
 
 
-def test_what_may_be_answered_elsewhere_is_left_alone() -> None:
+def test_what_may_be_answered_elsewhere_is_left_alone_and_a_last_call_is_an_info() -> None:
     items = [human(), ai("a"), human(), ai("b"), human(), tool("c")]
     assert codes(items, Counterparts(3, answered={"a"}, called={"c"})) == []
     assert [one.id for one in pair(items, Counterparts(3)).awaited] == ["b"]
     assert [one.id for one in pair(items, Counterparts(3, {"a"})).awaited] == ["a", "b"]
-
-
-def test_a_call_in_the_last_messages_of_an_ended_conversation_is_an_info() -> None:
     items = [human(), ai("a"), human(), ai("b", "c"), tool("c")]
     found = pair(items, Counterparts(len(items), is_final=True))
     assert [one.id for one in found.unanswered] == ["a"]
@@ -178,14 +175,12 @@ def test_a_call_in_the_last_messages_of_an_ended_conversation_is_an_info() -> No
     assert [one.severity for one in said] == ["error", "info"]
 
 
-def test_a_message_that_a_transcript_holds_twice_is_no_finding() -> None:
+def test_a_message_that_a_transcript_holds_twice_is_no_finding_and_some_have_no_fix() -> None:
     items = [human(id="h"), ai(id="a"), human(id="h")]
     assert list(message_findings(KEY, "transcript", items, Counterparts(3))) == []
     others = [*items[:2], human(content="other", id="h")]
     assert len(list(message_findings(KEY, "transcript", others, Counterparts(3)))) == 1
-
-
-def test_what_no_text_answers_has_no_fix() -> None:
+    # No text answers this call.
     items = [human(), ai(content=[PATCH]), human()]
     (found,) = message_findings(KEY, "messages", items, Counterparts(3))
     assert not found.has_fix
@@ -285,30 +280,44 @@ def test_a_result_has_the_form_of_a_stored_result(era: str, tmp_path: Path) -> N
         )
 
 
+PLAIN = {"content": "stopped", "tool_call_id": "c"}
+ANSWER: Any = {"tool_use_id": "c", "content": "stopped", "is_error": True}
+USE: Any = {"type": "tool_use", "id": "c", "name": "look_up", "input": {}}
+
+
 @cases(
-    "caller says",
-    ({"role": "assistant", "content": None}, {"role": "tool"}),
-    ({"role": "assistant", "content": None, "id": "1"}, {"role": "tool", "id": "m"}),
+    "caller result",
+    ({"role": "assistant", "content": None}, {**PLAIN, "role": "tool"}),
+    ({"role": "assistant", "content": None, "id": "1"}, {**PLAIN, "role": "tool", "id": "m"}),
     (
         {"type": "ai", "content": ""},
-        {"type": "tool", "id": "m", "name": "look_up", "status": "error"},
+        {**PLAIN, "type": "tool", "id": "m", "name": "look_up", "status": "error"},
+    ),
+    (
+        {"role": "assistant", "content": [USE]},
+        {"role": "user", "content": [{"type": "tool_result", **ANSWER}]},
     ),
 )
-def test_a_plain_dict_gets_a_plain_dict(caller: dict[str, Any], says: dict[str, Any]) -> None:
+def test_a_plain_dict_gets_a_plain_dict(caller: dict[str, Any], result: dict[str, Any]) -> None:
     text = json.dumps(caller, separators=(",", ":")).encode()
     for tag, data in (("msgpack", ormsgpack.packb(caller)), ("json", text)):
         made = result_like(TypedBytes(tag, data), **SAID)
-        assert decode(made) == {"content": "stopped", "tool_call_id": "c", **says}
+        assert decode(made) == result
         assert b": " not in made.data
 
 
-def test_an_unknown_form_is_refused() -> None:
-    for tag, data, says in (
-        ("json", b'{"content": ""}', "form of the message"),
-        ("pickle", b"N.", None),
+def test_a_subclass_of_a_message_gets_a_plain_result_and_an_unknown_form_is_refused() -> None:
+    path = ["my", "messages", "AIMessage"]
+    for lc, kwargs, name in (
+        (1, {"type": "ai"}, ["langchain", "schema", "messages", "ToolMessage"]),
+        (2, {}, ["langchain_core", "messages", "tool", "ToolMessage"]),
     ):
-        with pytest.raises(Unsupported, match=says):
-            result_like(TypedBytes(tag, data), **SAID)
+        caller = {"lc": lc, "type": "constructor", "id": path, "kwargs": kwargs}
+        made = result_like(TypedBytes("json", json.dumps(caller).encode()), **SAID)
+        assert decode_lossless(made)["id"] == name
+    for typed in (TypedBytes("json", b'{"content": ""}'), TypedBytes("pickle", b"N.")):
+        with pytest.raises(Unsupported):
+            result_like(typed, **SAID)
 
 
 ITEMS = [b'{"a": [1, "]"]}', b"1.50", b'"\\u00e9,"', b"[]"]
@@ -345,16 +354,6 @@ def test_a_mended_conversation_is_sound(items: list[Value]) -> None:
     assert len(again.awaited) == len(found.awaited)
     kept = [one for one in order if isinstance(one, int) and one not in found.orphaned]
     assert kept == [n for n in range(len(items)) if n not in found.orphaned]
-
-
-def test_an_anthropic_call_in_a_plain_dict_is_answered_by_the_user() -> None:
-    blocks = [{"type": "tool_use", "id": "c", "name": "look_up", "input": {}}]
-    caller = TypedBytes("msgpack", ormsgpack.packb({"role": "assistant", "content": blocks}))
-    answer = {"tool_use_id": "c", "content": "stopped", "is_error": True}
-    assert decode(result_like(caller, **SAID)) == {
-        "role": "user",
-        "content": [{"type": "tool_result", **answer}],
-    }
 
 
 SILENT = """0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11 thread_0c5ee4a16f5f4b459d2c3b3b8f8d6d11 9f86d081 17
@@ -413,13 +412,3 @@ def test_a_call_that_is_a_block_too_is_shown_once(content: Any, text: list[str])
     lines, calls = shown(message, ToolMessage("found", tool_call_id="call_1"))
     assert lines == [*text, '  > lookup(q="tea")', "    found"]
     assert [one["id"] for one in calls] == ["call_1"]
-
-
-def test_a_subclass_of_a_message_gets_a_plain_result() -> None:
-    path = ["my", "messages", "AIMessage"]
-    caller = {"lc": 1, "type": "constructor", "id": path, "kwargs": {"type": "ai"}}
-    made = result_like(TypedBytes("json", json.dumps(caller).encode()), **SAID)
-    assert decode_lossless(made)["id"] == ["langchain", "schema", "messages", "ToolMessage"]
-    caller = {"lc": 2, "type": "constructor", "id": path, "kwargs": {}}
-    made = result_like(TypedBytes("json", json.dumps(caller).encode()), **SAID)
-    assert decode_lossless(made)["id"] == ["langchain_core", "messages", "tool", "ToolMessage"]

@@ -2,8 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import product
 
@@ -17,7 +16,6 @@ from ckpt_backends.model import ALL_THREADS, Status, Thread, ThreadBounds
 from ckpt_cli.core.compat import CompatVerdict
 from ckpt_cli.core.filters import (
     ANY,
-    EPOCH,
     FIELDS,
     SECOND,
     WORD,
@@ -71,7 +69,6 @@ def holds(text: str, *values: Value, field: str = "metadata.x") -> bool:
     (r'thread = "a\"b\\c\d"', r'thread = "a\"b\\c\\d"'),
     ("""values["odd.key"]['a b'][].n = 1""", 'values["odd.key"]["a b"][].n = 1'),
     ('metadata."a.b" = 1', 'metadata["a.b"] = 1'),
-    ('metadata."a.b"=1', 'metadata["a.b"] = 1'),
     ("metadata.'a.b'.'c d' in (1, 2)", 'metadata["a.b"]["c d"] in (1, 2)'),
     ("""not values.x.'a.b'[0]."c d" = 1""", 'not values.x["a.b"][0]["c d"] = 1'),
     ("user_id=42", "metadata.user_id = 42"),
@@ -100,7 +97,6 @@ def test_a_filter_is_read(text: str, printed: str) -> None:
     ("user = 'a", "a quote is not closed", "'a"),
     ("user == a", "no operator '=='", "== a"),
     ("last_at > soon", "'soon' is not a time", "soon"),
-    ("last_at ~ 2026", "last_at has no '~'", "~ 2026"),
     ("last_at < null", "null has no '<'", "null"),
     ("status=error and @", "expected a field after 'and'", "@"),
     ("@stuck", "no filter '@stuck'", "@stuck"),
@@ -110,7 +106,6 @@ def test_a_filter_is_read(text: str, printed: str) -> None:
     ("status = eror", "no status 'eror'", "eror"),
     ("question[ = a", "expected an operator after 'question'", "[ = a"),
     ("status < error", "status has no '<'", "< error"),
-    ("step like 1%", "step has no 'like'", "like 1%"),
     ("step = x", "'x' is not a number", "x"),
     ("bytes > 10XB", "'10XB' is not a size", "10XB"),
     ("idle > 5", "'5' is not a duration", "5"),
@@ -164,14 +159,12 @@ def test_a_filter_that_is_too_long_or_too_deep_is_refused(text: str) -> None:
     ("> 600", [Tagged("decimal.Decimal", "610.00")], True),
     ("= x", [Tagged("decimal.Decimal", "x")], True),
     ("= []", [[1]], False),
-    ("like a%", ["abc"], True),
     ("like %", [None], False),
     ("like a_c", ["abc"], True),
     (r"like 'a\_c'", ["abc"], False),
     (r"like 'a\_c'", ["a_c"], True),
     ("like %b%b%", ["abc"], False),
     ("like %b", ["a\nb"], True),
-    ("~ b", ["abc"], True),
     ("~ '(?i)B'", ["abc"], True),
     ("= null", [UNREAD], False),
 )
@@ -307,7 +300,7 @@ NAMES = st.sampled_from(["x", "user id", "a.b", "größe", "0", "and", '"', "\\"
 STEPS: st.SearchStrategy[Step] = NAMES | st.integers(-2, 9) | st.just(All.ALL)
 TEXTS = st.sampled_from(["", "a", "ab", "b", "42", "error", "loop", "null", "a%", "ünï"])
 WORDS = st.sampled_from(["a", "ab", "42", "-1.5", "true", "null", "a=b", "%", "größe", "[1]"])
-TIMES = {"1970-01-01T00:00:00+00:00": 0, "1970-01-01T00:00:02.500000+00:00": 2.5}
+TIMES = ["1970-01-01T00:00:00+00:00", "1970-01-01T00:00:02.500000+00:00"]
 VALUES: st.SearchStrategy[Value] = (
     st.none() | st.booleans() | st.integers(-2, 43) | st.floats() | TEXTS | st.just(UNREAD)
 )
@@ -323,32 +316,21 @@ OPERANDS: Mapping[FieldKind, st.SearchStrategy[Operand]] = {
     FieldKind.NUMBER: st.sampled_from(["0", "3", "-1", "1.5", "1e1"]).map(Operand),
     FieldKind.SIZE: st.sampled_from(["0", "1KiB", "1.5kB", "2MB"]).map(Operand),
     FieldKind.DURATION: st.sampled_from(["0s", "90m", "1d12h"]).map(Operand),
-    FieldKind.TIME: st.sampled_from(sorted(TIMES)).map(Operand),
+    FieldKind.TIME: st.sampled_from(TIMES).map(Operand),
 }
-LIKES = ["%", "a%", "a_%", "ab", r"a\%", "\\", "_", "a%c", "%c"]
 REGEXES = st.sampled_from(["a", "^a", "b$", "[a-c]+", ".", ""]).map(lambda p: Operand(p, True))
-Texts = Mapping[str, list[str]]
-"""The texts of operands by field; without them, any of the kind of the field."""
 
 
 @st.composite
-def conditions(draw: st.DrawFn, texts: Texts | None = None) -> Condition:
-    name = draw(st.sampled_from(list(texts or FIELDS)))
+def conditions(draw: st.DrawFn) -> Condition:
+    name = draw(st.sampled_from(list(FIELDS)))
     spec = FIELDS[name]
     least = int(spec.needs_path)
     path = tuple(draw(st.lists(STEPS, min_size=least, max_size=3))) if spec.has_path else ()
     path = ("metadata", *path) if name == ANY else path
     operator = draw(st.sampled_from(spec.operators))
+    kind = REGEXES if operator is Operator.REGEX else OPERANDS[spec.kind]
     most = 3 if operator is Operator.IN else 1
-    kind = OPERANDS[spec.kind]
-    if texts:
-        own = LIKES if operator is Operator.LIKE else texts[name]
-        kind = st.builds(Operand, st.sampled_from(own), st.booleans())
-        if spec.kind != FieldKind.TEXT:
-            # In quotes, `null` is a text, which is no time, number or status.
-            kind = kind.filter(lambda one: one != Operand("null", True))
-    if operator is Operator.REGEX:
-        kind = REGEXES
     operands = tuple(draw(st.lists(kind, min_size=1, max_size=most)))
     if operator in {Operator.LESS, Operator.AT_MOST, Operator.GREATER, Operator.AT_LEAST}:
         assume(operands != (Operand("null"),))
@@ -406,75 +388,6 @@ def test_any_text_is_a_filter_or_a_parse_error(text: str) -> None:
 
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
-BOUND_TEXTS = ["", "a", "ab", "abc", "b", "a%", "a_c", "é", "\ud800", "null"]
-CHANNELS = {Status.ERROR: ERROR, Status.INTERRUPTED: INTERRUPT}
-DURATIONS = ["0s", "1s", "90s", "2h", "7d", "4000w", "200000w", "null"]
-MOMENTS = ["2026-04-07T12:00:00+00:00", "2026-04-07T11:58:30+00:00", "0001-01-01T00:00:00+00:00"]
-BOUNDED: Texts = {
-    **dict.fromkeys(("thread", "user", "error"), BOUND_TEXTS),
-    **{"status": [*Status, "null"], "idle": DURATIONS, "last_at": [*MOMENTS, "null"]},
-    "step": ["1", "-1"],
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A thread, and what is known of its head. As a function, it is the `Facts` of a filter."""
-
-    thread: Thread
-    statuses: tuple[Status, ...]
-    channels: frozenset[str]
-
-    def __call__(self, field: FilterField) -> Sequence[Value]:
-        match field.name:
-            case "thread":
-                return (self.thread.thread_id,)
-            case "user":
-                return (self.thread.user,)
-            case "status":
-                return self.statuses
-            case "idle":
-                at = self.thread.last_at
-                return (None if at is None else (NOW - at).total_seconds(),)
-            case "last_at":
-                at = self.thread.last_at
-                return (None if at is None else (at - EPOCH) / SECOND,)
-            case "error":
-                return ("abc" if Status.ERROR in self.statuses else None,)
-        return (None,)
-
-
-@st.composite
-def known(draw: st.DrawFn) -> Known:
-    seconds = st.sampled_from([-5, 0, 1, 90, 7200, 7200.000001, 604800, 10**6])
-    ago = draw(st.none() | seconds | st.floats(-100, 10**7))
-    at = None if ago is None else NOW - timedelta(seconds=ago)
-    user = draw(st.none() | st.sampled_from(BOUND_TEXTS))
-    thread = Thread(draw(st.sampled_from(BOUND_TEXTS)), "head", at, at, 1, 1, user)
-    statuses = draw(st.lists(st.sampled_from(Status), min_size=1, max_size=2))
-    caused = {CHANNELS[one] for one in statuses if one in CHANNELS}
-    others = draw(st.frozensets(st.sampled_from(list(CHANNELS.values()))))
-    return Known(thread, tuple(statuses), others | caused)
-
-
-def admits(bounds: ThreadBounds, one: Known) -> bool:
-    channels = bounds.head_channels
-    return bounds.admits(one.thread) and (channels is None or not channels.isdisjoint(one.channels))
-
-
-BOUNDED_FILTERS: st.SearchStrategy[Filter] = st.recursive(conditions(BOUNDED), joined, max_leaves=6)
-
-
-@few
-@given(BOUNDED_FILTERS, st.lists(known(), min_size=1, max_size=8))
-@example(
-    parse_filter("idle < 200000w"),
-    [Known(Thread("a", None, NOW, NOW, 1, 1), (Status.EMPTY,), frozenset())],
-)
-def test_each_thread_that_matches_is_in_bounds(expression: Filter, threads: list[Known]) -> None:
-    decide, bounds = decision(expression), bounds_of(expression, NOW)
-    for one in threads:
-        assert not decide(one) or admits(bounds, one), (bounds, one)
 
 
 def ago(**length: float) -> datetime:
@@ -499,6 +412,7 @@ def heads(*channels: str) -> ThreadBounds:
         ThreadBounds(since=ago(hours=2) - SECOND, until=ago(hours=1) + SECOND),
     ),
     ("idle < 1h or idle < 2h", ThreadBounds(since=ago(hours=2) - SECOND)),
+    ("idle < 200000w", ALL_THREADS),
     ("last_at >= 2026-04-07T12:00:00Z", ThreadBounds(since=NOW - SECOND)),
     ("error != null", heads(ERROR)),
     ("error not like '%timeout%'", ALL_THREADS),

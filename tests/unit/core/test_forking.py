@@ -46,9 +46,6 @@ def test_a_head_in_the_far_future_is_refused_unless_forced() -> None:
     assert make_id(first_tick(NOW, [head], force=True), 1, 0) > head
     with pytest.raises(Refused):
         first_tick(NOW, [make_id((1 << 60) - 1, 1, 1)], force=True)
-
-
-def test_ids_of_another_kind_are_refused() -> None:
     with pytest.raises(Unsupported, match="was not made by LangGraph"):
         first_tick(NOW, [KEY.checkpoint_id, "ckpt_005"], force=True)
 

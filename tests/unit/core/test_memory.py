@@ -1,6 +1,7 @@
 """Items of memory: their names, which are wanted, where facts came from, and how they are shown."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -112,14 +113,11 @@ def fact_of(key: str, content: object, *, day: int = 1, thread: str | None = Non
     )
 
 
-def test_of_facts_that_say_the_same_the_oldest_is_kept() -> None:
+def test_duplicates_and_facts_whose_thread_is_gone_are_found() -> None:
     same = [fact_of("a", "Tea ", day=3), fact_of("b", " tea", day=2), fact_of("c", "TEA", day=4)]
     others = [fact_of(f"{n}", said) for n, said in enumerate(["coffee", "", " ", None, 5])]
     first = ItemKey(("facts",), "b")
     assert duplicates([*same, *others]) == {same[0].key: first, same[2].key: first}
-
-
-def test_a_thread_is_looked_for_once() -> None:
     asked: list[str] = []
 
     def is_there(thread_id: str) -> bool:
@@ -144,33 +142,21 @@ def test_an_item_says_and_names_where_it_came_from() -> None:
     assert [named_source(value) for value in nothing] == [None] * len(nothing)
 
 
-UI = Ui(NOW, width=0)
-
-
-def found_item(
-    key: str, namespace: tuple[str, ...] = ("users", "anna"), **more: object
-) -> FoundItem:
-    one = Item(ItemKey(namespace, key), None, NOW - timedelta(hours=3), 46, **more)  # type: ignore[arg-type]
-    return FoundItem(one, is_expired=one.expires_at is not None)
-
-
 def test_what_is_known_of_a_fact_is_told() -> None:
-    fact = found_item(
-        "f",
-        vectors=(Vector("text", 16), Vector("title", 16)),
-        category="goal",
-        confidence=0.9,
-        source=Source("thread", "user-42"),
-        expires_at=NOW - timedelta(days=1),
+    fact = FoundItem(
+        replace(FACT, vectors=(Vector("text", 16), Vector("title", 16))), is_expired=True
     )
-    line = [one.text for one in tree_lines([fact], UI)][-1]
-    known = ("expired 1d ago", "vectors text, title", "goal", "confidence 0.90", "from user-42")
+    line = [one.text for one in tree_lines([fact], Ui(NOW, width=0))][-1]
+    known = (
+        "expired 1s ago",
+        "vectors text, title",
+        "preference",
+        "confidence 0.80",
+        "from user-42",
+    )
     assert [part for part in known if part not in line] == []
-    shown = item_lines(fact._replace(value={"x": 1}), Ui(NOW, width=80))
-    text = "\n".join(one.text for one in shown)
-    for part in ("goal, confidence 0.90", "thread user-42", "text, 16 B", "x: 1", "expired"):
+    text = "\n".join(one.text for one in item_lines(fact, Ui(NOW, width=80)))
+    for part in ("preference, confidence 0.80", "thread user-42", "text, 16 B", "expired"):
         assert part in text
-    record = ITEM.record(fact)
-    assert record["source"] == {"kind": "thread", "thread_id": "user-42"}
-    assert (record["category"], record["confidence"]) == ("goal", 0.9)
-    assert not {"category", "confidence", "source"} & ITEM.record(found_item("k")).keys()
+    bare = FoundItem(BARE, is_expired=False)
+    assert not {"category", "confidence", "source"} & ITEM.record(bare).keys()

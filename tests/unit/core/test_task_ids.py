@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -33,6 +34,8 @@ from ckpt_cli.core.tasks import (
     pull_path,
     questions_by_path,
     send_path,
+    status_of,
+    task_writes,
 )
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.cases import cases
@@ -134,6 +137,9 @@ def test_paths_of_nodes_and_sends() -> None:
     assert tasks.send_path(7, 4) == "~__pregel_push, 0000000007, 0000000000"
     assert tasks.send_path(7, 2) == "~__pregel_push, 0000000007"
     assert [tasks.sent_index(tasks.send_path(7, v)) for v in (2, 4)] == [7, 7]
+    assert len(error_kind("x " * 1_000_000)) == 200
+    assert first_line("  one\ntwo") == "one …"
+    assert first_line("E('one\\\\nstill one')") == "E('one\\\\nstill one')"
 
 
 @cases(
@@ -212,12 +218,6 @@ def test_numbers_and_ids_are_left_out(text: str, kind: str) -> None:
 )
 def test_a_short_first_line_is_shown_with_the_next(text: str, start: str) -> None:
     assert error_start(text) == start
-
-
-def test_kinds_and_first_lines_are_short() -> None:
-    assert len(error_kind("x " * 1_000_000)) == 200
-    assert first_line("  one\ntwo") == "one …"
-    assert first_line("E('one\\\\nstill one')") == "E('one\\\\nstill one')"
 
 
 LEARNED = {"items": ["a"], "a": ["b"], "__start__": ["__start__"]}
@@ -300,6 +300,33 @@ def test_questions_by_path_are_those_of_the_step() -> None:
             assert found == _questions(planned(read_body(one), read_metadata(one), writes)), writes
     assert told > 200
     assert open_ > 100
+
+
+def test_whatever_is_stored_has_an_answer_and_the_order_of_its_rows_changes_nothing() -> None:
+    chance = random.Random(40)
+    channels = (*CHANNELS, "__error__", "__interrupt__", "__resume__", "__error_source_node__")
+    paths = (*PULLED, send_path(0, 4), send_path(1, 2))
+    odd = ["", "~", "~__interrupt__, 0000000000", f"~~0000000003{PULLED[0]}"]
+    odd += [tasks.call_path(PULLED[0], 1), tasks.handler_path(PULLED[0])]
+    for number in range(1200):
+        one = some_checkpoint(chance)
+        body = some_body(chance) if number % 2 else read_body(one)
+        rows = some_writes(chance, paths, odd, channels)
+        found, told = (planned(body, read_metadata(one), some) for some in (rows, rows[::-1]))
+        runs = (*found.tasks, *found.others)
+        kept = [id(write) for run in runs for write in run.writes]
+        assert sorted(kept) == sorted(id(write) for write in rows if write.task_id != NULL_TASK_ID)
+        ordered = [id(one.write) for one in task_writes(rows, found)]
+        assert sorted(ordered) == sorted(map(id, rows))
+        assert all(question.answered == run.finished for run in runs for question in run.questions)
+        assert (found.next, found.waiting, status_of(found)) == (
+            *(told.next, told.waiting, status_of(told)),
+        )
+        if found.next is None:
+            assert (found.waiting, found.assumed) == (None, False)
+        else:
+            assert not Counter(found.waiting) - Counter(found.next)
+            assert Counter(found.next) == Counter(task.node for task in found.tasks)
 
 
 def _questions(step: Step) -> tuple[Question, ...]:

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import ormsgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
@@ -29,11 +27,10 @@ from ckpt_cli.core.tasks import (
     tasks_by_id,
 )
 from tests.kit.cases import cases
-from tests.kit.strategies import few, values
 
 ID = "1f1e5fb1-d49f-650c-8000-82528a6163b8"
 KEY = CheckpointKey("t", "", ID)
-OLD, NEW = "00000001.0.5", "00000002.0.5"
+OLD, NEW, LATER = "00000001.0.5", "00000002.0.5", "00000003.0.5"
 T = TypeVar("T")
 
 
@@ -200,9 +197,6 @@ def test_sends_that_are_not_inline_are_the_parents_writes_in_order() -> None:
     assert sources.asked == {"parent": 1}
     unread = Write(KEY, "1", "", 0, "__pregel_tasks", 9, None)
     assert plan(body(v=2, sends=None), (), Sources(parent=[unread])).next is None
-
-
-def test_what_is_no_send_keeps_its_place() -> None:
     found = plan(body({"__pregel_tasks": [7, SEND]})).tasks
     assert [(task.node, task.path) for task in found] == [("w", tasks.send_path(1, 4))]
 
@@ -213,9 +207,6 @@ def test_a_body_that_cannot_be_read_leaves_next_unknown() -> None:
     assert [other.node for other in found.others] == ["a"]
     assert status_of(found) is Status.UNKNOWN
     assert conditions_of(None) == (status_of(None),) == (Status.EMPTY,)
-
-
-# The start, and channels that nobody is known to read
 
 
 CALLED = hashed("child", "a", v=2)
@@ -281,8 +272,6 @@ def test_what_is_next_is_told_by_others(name: str) -> None:
     assert not sources.asked or at is not BEGUN or known or not rows
 
 
-# Which writes belong to which task
-
 AT_A, AT_AB = body({"branch:to:a": None}), body({"branch:to:a": None, "branch:to:b": None})
 AT_C, WITH_JOIN = body({"branch:to:c": None}), write(hashed("c", "branch:to:c", "join:a+b:c"))
 JOINED = body({"branch:to:c": None}, {"join:a+b:c": OLD})
@@ -340,8 +329,6 @@ def test_owners_leave_out_the_null_task_and_writes_are_in_the_order_of_paths() -
     expected = [(NULL_TASK_ID, 0), (first, 0), (second, 0), (second, 1)]
     assert [(one.task_id, one.idx) for one in ordered] == expected
 
-
-# Questions, errors, status
 
 FAILED = write("1", "__error__", "ValueError()", pull("a"))
 DONE = write("1", path=pull("a"))
@@ -432,108 +419,6 @@ def test_the_conditions_of_a_checkpoint(name: str) -> None:
     found = plan(at, rows)
     assert conditions_of(found) == tuple(expected)
     assert status_of(found) is expected[0]
-
-
-# What the bodies of others teach
-
-
-# Properties
-
-NAMES = st.text(max_size=5) | st.sampled_from(
-    [
-        *("__start__", "__pregel_tasks", "branch:to:a", "branch:to:", "join:a+b:c", "join::"),
-        *("start:a", "branch:a:b:c", "branch:a:b::then", "a", "b", "__interrupt__", "__input__"),
-    ]
-)
-VERSIONS = st.one_of(st.text(max_size=3), st.integers(), st.floats(), st.sampled_from([OLD, NEW]))
-BODIES = st.builds(
-    body,
-    st.dictionaries(NAMES, values, max_size=5),
-    st.dictionaries(NAMES, VERSIONS, max_size=5),
-    st.dictionaries(NAMES, st.dictionaries(NAMES, VERSIONS, max_size=4), max_size=4),
-    v=st.integers(-1, 6),
-    sends=st.one_of(st.none(), st.lists(values, max_size=3)),
-)
-PATHS = st.sampled_from(
-    [
-        "",
-        "~",
-        pull("a"),
-        pull("b"),
-        "~__pregel_push, 0000000000, 0000000000",
-        "~__pregel_push, ~__pregel_pull, a, 0000000000, 0000000001",
-        "~__interrupt__, 0000000000",
-        "~~0000000003~__pregel_pull, a",
-        "~__pregel_pull, a, node_error_handler, 0000000000",
-    ]
-)
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=2),
-        st.dictionaries(st.sampled_from(["value", "id", "ns", "node", "lc"]), inner, max_size=2),
-    ),
-    max_leaves=4,
-)
-TASK_IDS = st.text(max_size=3) | st.sampled_from(["1", "2", NULL_TASK_ID, hashed("a", TO_A)])
-CONTROL = st.sampled_from(["__error__", "__error_source_node__", "__resume__", "__return__"])
-WRITES = st.lists(
-    st.builds(write, TASK_IDS, NAMES | CONTROL, JSON, PATHS, st.integers(-4, 3)), max_size=6
-)
-READERS = st.dictionaries(NAMES, st.sets(NAMES, max_size=3), max_size=4)
-SOURCES = st.builds(
-    Sources,
-    WRITES,
-    WRITES,
-    READERS,
-    READERS,
-    st.lists(st.one_of(st.sampled_from(["a:1", "b:2|1", "child:1|a:2", ":", "|"]), NAMES)),
-)
-METADATA = st.dictionaries(
-    st.sampled_from(["source", "step"]),
-    st.one_of(st.sampled_from(["input", "loop", "update"]), st.integers(-2, 3), values),
-)
-KEYS = st.builds(
-    CheckpointKey,
-    st.just("t"),
-    st.sampled_from(["", "child:1", "|"]),
-    st.one_of(st.just(ID), st.text(max_size=40)),
-)
-
-
-@few
-@given(BODIES, WRITES, SOURCES, METADATA, KEYS, st.lists(NAMES, max_size=3))
-def test_whatever_is_stored_has_an_answer(
-    at: Body,
-    rows: list[Write],
-    sources: Sources,
-    metadata: dict[str, Value],
-    key: CheckpointKey,
-    delta: list[str],
-) -> None:
-    found = plan(at, rows, sources, key=key, metadata=metadata, delta=delta)
-    runs = (*found.tasks, *found.others)
-    kept = [w for run in runs for w in run.writes]
-    assert Counter(map(id, kept)) == Counter(id(w) for w in rows if w.task_id != NULL_TASK_ID)
-    ordered = [one.write for one in task_writes(rows, found)]
-    assert sorted(map(id, ordered)) == sorted(map(id, rows))
-    assert status_of(found) in Status
-    assert all(question.answered == run.finished for run in runs for question in run.questions)
-    if found.next is None:
-        assert found.waiting is None
-        assert not found.assumed
-    else:
-        assert found.waiting is not None
-        assert not Counter(found.waiting) - Counter(found.next)
-        assert Counter(found.next) == Counter(task.node for task in found.tasks)
-
-
-@few
-@given(BODIES, WRITES)
-def test_the_order_of_the_rows_changes_nothing(at: Body, rows: list[Write]) -> None:
-    one, two = plan(at, rows), plan(at, rows[::-1])
-    assert (one.next, one.waiting) == (two.next, two.waiting)
-    assert status_of(one) is status_of(two)
 
 
 @cases(
@@ -637,15 +522,12 @@ def test_a_deferred_node_follows_when_nothing_else_does(value: object) -> None:
     assert after(half, write("1", "log", path=pull("x"))) == ((), ())
 
 
-def test_sends_follow_in_their_order() -> None:
+def test_sends_follow_in_their_order_and_before_format_4_who_reads_the_channel_of_a_node() -> None:
     at = body({"branch:to:a": None})
     first = write("1", "__pregel_tasks", {"node": "w", "args": 1}, pull("a"), 0)
     second = write("1", "__pregel_tasks", {"node": "v", "args": 2}, pull("a"), 1)
     assert after(at, first, second, sent=(first, second)) == (("w", "v"), ())
     assert after(at, first, sent=(first._replace(value=None),))[0] is None
-
-
-def test_before_format_4_nodes_read_the_channel_of_the_node_before_them() -> None:
     at = body({"start:a": "__start__"}, v=2)
     rows = [write("1", "a", "a", pull("a")), write("1", "log", path=pull("a"), idx=1)]
     assert after(at, *rows, learned={"a": {"b"}}) == (("b",), ())
@@ -706,7 +588,16 @@ def test_updates_are_no_tasks_of_the_step_and_finish_one_that_they_took_over() -
     assert not sources.asked
 
 
-def test_learning_leaves_out_what_is_no_node() -> None:
+def test_what_ran_is_told_by_stored_output_and_by_what_nodes_have_read() -> None:
+    before = plan(AT_AB, [write("1", path=pull("a"))])
+    seen = {"__start__": {"__start__": OLD}, "b": {TO_B: OLD}}
+    assert tasks.ran(before, seen, {**seen, "b": {TO_B: NEW}}) == ("a", "b")
+    # An input came in between: it drops what is stored, and notes what the tasks would have read.
+    begun = {**seen, "__start__": {"__start__": NEW}, "b": {TO_B: NEW}, "c": {TO_B: LATER}}
+    assert tasks.ran(before, seen, begun) == ("__start__", "c")
+
+
+def test_what_is_no_node_and_what_is_no_state_is_left_out() -> None:
     seen: dict[str, dict[str, Version]] = {
         "a": {"x": 1},
         "b": {"x": 1, "branch:to:b": 1},
@@ -716,9 +607,6 @@ def test_learning_leaves_out_what_is_no_node() -> None:
     }
     found = learn([body({"x": 0}, {"join:a+b:c": 1}, seen), body({}, {"__start__": 1})])
     assert found == {"x": {"a", "b"}, "branch:to:b": {"b"}, "join:a+b:c": {"c"}, "__start__": set()}
-
-
-def test_nodes_and_nulls_of_old_langgraph_js_are_no_state() -> None:
     stored, versions = {"a": "a", "empty": None, "count": 0}, {"__start__:a": 2, "a": 3}
     assert state_values(body(stored, versions, v=1, ts=JAVASCRIPT)) == {"count": 0}
     newer = body({"empty": None}, {"branch:to:a": 2}, v=1, ts=JAVASCRIPT)

@@ -149,7 +149,7 @@ timed_points = st.lists(
 
 
 @given(timed_points, st.integers(0, 400))
-def test_each_cell_leads_to_a_checkpoint(found: list[TimedPoint], width: int) -> None:
+def test_cells_lead_to_checkpoints_in_their_order(found: list[TimedPoint], width: int) -> None:
     scrubber = Scrubber(found)
     cells = scrubber.cells(width)
     assert len(cells) == (width if found else 0)
@@ -163,15 +163,9 @@ def test_each_cell_leads_to_a_checkpoint(found: list[TimedPoint], width: int) ->
             assert there.sign is not None
             # The worst of what happened in the same place.
             assert _SIGNS.index(there.sign) <= _SIGNS.index(one.sign)
-
-
-@given(timed_points, st.integers(1, 400))
-def test_checkpoints_stay_in_their_order(found: list[TimedPoint], width: int) -> None:
-    scrubber = Scrubber(found)
     columns = [scrubber.column(one.key, width) or 0 for one in found]
     assert columns == sorted(columns)
-    if len(found) > 1:
-        assert (columns[0], columns[-1]) == (0, width - 1)
+    assert len(found) < 2 or (columns[0], columns[-1]) == (0, max(width - 1, 0))
 
 
 def test_what_the_time_was_spent_on_is_told() -> None:
@@ -184,6 +178,14 @@ def test_what_the_time_was_spent_on_is_told() -> None:
     one = Scrubber([point(0, 5, "error")])
     assert drawn(one, 4) == "eRRR"
     assert {cell.key for cell in one.cells(4)} == {("", "00000")}
+    many = [point(n, n, "error" if n == 3333 else "step") for n in range(10_000)]
+    line = drawn(Scrubber(many), 80)
+    assert (line.count("e"), line.index("e"), len(line)) == (1, 26, 80)
+    ids = [f"1f1e5fad-{n}000-6000-8000-000000000000" for n in range(4)]
+    scrubber = Scrubber([TimedPoint(("", one), time_of(one), "run", "step") for one in ids])
+    inner = ("sub:1", "1f1e5fad-1800-6000-8000-000000000000")
+    assert scrubber.column(inner, 40) == scrubber.column(("", ids[1]), 40)
+    assert scrubber.column(("sub:1", "no uuid"), 40) is None
 
 
 def test_the_worst_that_happened_at_a_checkpoint_is_told() -> None:
@@ -199,21 +201,6 @@ def test_the_worst_that_happened_at_a_checkpoint_is_told() -> None:
         *("error", "question", "question", "edit", "answered", "step", "input", "input", "tip")
     ]
     assert point_sign(**{**facts, "is_forked": True}) == "fork"
-
-
-def test_ten_thousand_checkpoints_fit_in_any_width() -> None:
-    found = [point(n, n, "error" if n == 3333 else "step") for n in range(10_000)]
-    scrubber = Scrubber(found)
-    line = drawn(scrubber, 80)
-    assert (line.count("e"), line.index("e"), len(line)) == (1, 26, 80)
-
-
-def test_a_checkpoint_of_a_subgraph_has_the_column_of_the_step_before_it() -> None:
-    ids = [f"1f1e5fad-{n}000-6000-8000-000000000000" for n in range(4)]
-    scrubber = Scrubber([TimedPoint(("", one), time_of(one), "run", "step") for one in ids])
-    inner = ("sub:1", "1f1e5fad-1800-6000-8000-000000000000")
-    assert scrubber.column(inner, 40) == scrubber.column(("", ids[1]), 40)
-    assert scrubber.column(("sub:1", "no uuid"), 40) is None
 
 
 def test_parallel_questions_are_waited_for_once() -> None:

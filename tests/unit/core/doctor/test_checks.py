@@ -160,15 +160,12 @@ def test_a_value_is_lost_where_no_snapshot_follows(left: int, snapshot: int, cou
     assert bool(found) == (snapshot >= left and count > left)
 
 
-def test_without_a_counter_the_snapshot_has_to_be_there() -> None:
+def test_counters_tell_where_a_snapshot_has_to_be_and_which_step_has_written() -> None:
     broken: Any
     for broken in ({}, metadata(log=7), metadata(log=["x", "y"]), {"counters": None}):
         assert supersteps(broken, "log") is None
         assert unanchored({"log"}, broken, [set(), set()]) == {"log"}
         assert unanchored({"log"}, broken, [set(), {"log"}]) == set()
-
-
-def test_a_step_that_counts_an_update_has_written() -> None:
     before, after = metadata(log=[1, 2]), metadata(log=[2, 3], other=[0, 3])
     assert without_writes(after, before, {"plain"}) == {"log"}
     assert without_writes(after, before, {"log"}) == without_writes(before, before, set()) == set()
@@ -242,7 +239,7 @@ def test_some_ids_are_not_questioned() -> None:
     assert told(lineage_findings([checkpoint(own, elsewhere)], {}, {own, elsewhere})) == []
 
 
-def test_the_time_of_a_write_counts_in_layouts_that_store_it() -> None:
+def test_writes_older_than_the_head_are_orphaned_at_once() -> None:
     before = NOW - timedelta(minutes=1)
     head = checkpoint("b", None, at=NOW - timedelta(seconds=10))
     writes = WritesOfOne()
@@ -251,6 +248,16 @@ def test_the_time_of_a_write_counts_in_layouts_that_store_it() -> None:
     writes.add("task", NOW - timedelta(seconds=5))
     assert not is_orphaned("a", writes, head, before)
     assert is_orphaned("a", writes, head, NOW)
+    # In layouts that do not store the time of a write, the ids count.
+    writes, before = WritesOfOne(1, {"task"}), NOW - timedelta(minutes=1)
+    head = checkpoint(id_at(-10), None)
+    assert is_orphaned(id_at(-11), writes, head, before)
+    assert not is_orphaned(id_at(-9), writes, head, before)
+    assert not is_orphaned(id_at(-10, step=3), writes, head, before)
+    assert is_orphaned(id_at(-9), writes, head, NOW)
+    assert not is_orphaned(id_at(-9), writes, None, before)
+    assert is_orphaned(id_at(-61), writes, None, before)
+    assert not is_orphaned("no-time", writes, head, NOW)
 
 
 KEY = CheckpointKey("t", "", "c")
@@ -394,15 +401,3 @@ def test_a_head_may_be_ahead_by_less_than_the_tolerance() -> None:
     by_store = checkpoint(id_at(7200), None, at=NOW)
     assert ahead_finding(by_store, NOW, minute) is None
     assert ahead_finding(by_store._replace(at=NOW + 9 * minute), NOW, minute) is not None
-
-
-def test_writes_older_than_the_head_are_orphaned_at_once() -> None:
-    writes, before = WritesOfOne(1, {"task"}), NOW - timedelta(minutes=1)
-    head = checkpoint(id_at(-10), None)
-    assert is_orphaned(id_at(-11), writes, head, before)
-    assert not is_orphaned(id_at(-9), writes, head, before)
-    assert not is_orphaned(id_at(-10, step=3), writes, head, before)
-    assert is_orphaned(id_at(-9), writes, head, NOW)
-    assert not is_orphaned(id_at(-9), writes, None, before)
-    assert is_orphaned(id_at(-61), writes, None, before)
-    assert not is_orphaned("no-time", writes, head, NOW)
