@@ -65,14 +65,13 @@ def test_a_plan_that_is_cut_off_or_edited_is_not_carried_out(sample: Path, plan:
     assert ckpt("-s", sample, "apply", plan, "--yes").code == 0
 
 
-def test_other_options_give_another_plan(sample: Path, plan: Path) -> None:
+def test_other_options_give_another_plan_and_no_variable_is_expanded(
+    sample: Path, plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     change(plan, lambda head: head["options"].update(steps=3))
     assert "changed since" in refused(sample, plan)
     change(plan, lambda head: head.pop("seed"))
     refused(sample, plan)
-
-
-def test_no_variable_is_expanded(sample: Path, plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAME", KYOTO)
     change(plan, lambda head: head["options"].update(thread="${NAME}"))
     assert "${NAME}" in refused(sample, plan)
@@ -103,7 +102,7 @@ def test_a_header_that_no_command_writes_is_refused(
     refused(sample, plan)
 
 
-def test_a_plan_names_no_server_to_connect_to(sample: Path, plan: Path, tmp_path: Path) -> None:
+def test_a_plan_is_for_its_store_only(sample: Path, plan: Path, tmp_path: Path) -> None:
     for path in ("postgresql://stranger.invalid/db", "agent.db", "/x?layout=y", "/x\0"):
         change(plan, lambda head, path=path: head.update(path=path))  # type: ignore[misc]
         answer = ckpt("apply", plan, "--yes")
@@ -113,9 +112,7 @@ def test_a_plan_names_no_server_to_connect_to(sample: Path, plan: Path, tmp_path
     change(plan, lambda head: head["target"].update(path="", store="redis://stranger.invalid"))
     assert "named again" in refused(sample, plan)
     assert "made for the store" in refused(sample, plan, "--to", str(tmp_path / "c.db"))
-
-
-def test_a_plan_is_for_its_store_only(sample: Path, plan: Path, tmp_path: Path) -> None:
+    # A plan is for its store only.
     other = tmp_path / "other.db"
     other.write_bytes(SAMPLE.read_bytes())
     before = other.read_bytes()

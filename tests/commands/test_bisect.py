@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langgraph.types import Command
 
 import ckpt_cli
+from tests.commands.words import refusals
 from tests.kit.agents.small import chain, run, running
 from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
@@ -85,8 +84,7 @@ CONDITIONS: dict[str, Callable[[Any], bool]] = {
     ),
     "status = done or values.count = 1": lambda one: one.next == () or one.values.get("count") == 1,
 }
-LOGS = st.lists(st.sampled_from(["a", "b", "none"]), max_size=3)
-ACTS = st.lists(LOGS | st.sampled_from(["update", "copy", "back"]), min_size=1, max_size=6)
+ACTS: list[list[str] | str] = [["a", "b"], "update", ["none"], "copy", ["b"], "back", ["a"]]
 
 
 def act(agent: Any, what: list[str] | str) -> None:
@@ -101,14 +99,9 @@ def act(agent: Any, what: list[str] | str) -> None:
         agent.invoke(Command(update={"plan": "a"}), history[len(history) // 2].config)
 
 
-@settings(max_examples=10)
-@given(ACTS)
-def test_it_finds_what_the_official_history_shows(
-    tmp_path_factory: pytest.TempPathFactory, acts: list[list[str] | str]
-) -> None:
-    path = tmp_path_factory.mktemp("bisect") / "job.db"
+def test_it_finds_what_the_official_history_shows(path: Path) -> None:
     with running(path, GRAPH) as agent:
-        for one in (["a"], *acts):
+        for one in ACTS:
             act(agent, one)
         history = lineage(agent)
     with ckpt_cli.open(path) as store:
@@ -130,7 +123,7 @@ def test_it_finds_what_the_official_history_shows(
             assert not holds(history[place - 1])
 
 
-def test_the_answer_names_what_made_it_so(job: Path) -> None:
+def test_the_answer_names_what_made_it_so_or_that_nothing_did(job: Path) -> None:
     found = bisect(job, "values.plan = b", "-o", "json").json
     (task,) = found["tasks"]
     assert (task["node"], task["channels"]) == ("work", ["plan"])
@@ -140,9 +133,7 @@ def test_the_answer_names_what_made_it_so(job: Path) -> None:
     assert {"before   values.plan: a", "tried    6 of 9 checkpoints"} <= set(lines)
     assert lines[-1] == f"see      ckpt -s {job} diff job@{found['checkpoint_id']}"
     assert found["checkpoint_id"] in bisect(job, "values.plan = b", "-o", "tsv").out
-
-
-def test_a_condition_that_holds_nowhere_or_from_the_start_is_said(job: Path) -> None:
+    # A condition that holds nowhere or from the start is said.
     nowhere = bisect(job, "values.plan = nothing", "-o", "json")
     assert (nowhere.code, nowhere.json["checkpoint_id"]) == (1, None)
     assert nowhere.json["thread_id"] == "job"
@@ -151,9 +142,7 @@ def test_a_condition_that_holds_nowhere_or_from_the_start_is_said(job: Path) -> 
     always = bisect(job, "step < 100", "-o", "json")
     assert (always.code, always.json["step"], always.json["from_start"]) == (0, -1, True)
     assert "holds from the start" in always.err
-
-
-def test_a_ref_and_times_limit_the_search(job: Path) -> None:
+    # A ref and times limit the search.
     history = ckpt("-s", job, "history", "job", "-o", "json").json[::-1]
     until = f"job@{history[4]['checkpoint_id']}"
     assert ckpt("-s", job, "bisect", until, "values.plan = b").code == 1
@@ -161,6 +150,11 @@ def test_a_ref_and_times_limit_the_search(job: Path) -> None:
     found = bisect(job, "values.count > 1", *words).json
     assert (found["checkpoint_id"], found["from_start"]) == (history[5]["checkpoint_id"], True)
     assert bisect(job, "values.count > 1", "--until", history[4]["ts"]).code == 1
+    # Python code may test states.
+    with ckpt_cli.open(job) as store:
+        assert store["job"].bisect(test=lambda one: "b" in one.values.get("log", []))["step"] == 3
+        with pytest.raises(ckpt_cli.UsageError, match="a condition or a test"):
+            store["job"].bisect()
 
 
 def test_a_checkpoint_that_cannot_be_read_is_skipped(job: Path, path: Path) -> None:
@@ -174,7 +168,7 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped(job: Path, path: Path) -> N
     assert "1 checkpoint before it could not be judged" in found.err
 
 
-def test_the_first_checkpoint_with_an_error_is_found(path: Path) -> None:
+def test_the_first_error_and_a_huge_state_are_found(path: Path) -> None:
     run(path, GRAPH, {"log": ["a"]}, thread="job")
     with pytest.raises(ZeroDivisionError):
         run(path, chain(Plan, {"work": lambda _: {"count": 1 // 0}}), {"log": []}, thread="job")
@@ -238,21 +232,9 @@ def test_a_command_need_not_read_a_huge_state(path: Path) -> None:
     assert (found["step"], found["from_start"]) == (0, False)
 
 
-def test_python_code_may_test_states(job: Path) -> None:
-    with ckpt_cli.open(job) as store:
-        assert store["job"].bisect(test=lambda one: "b" in one.values.get("log", []))["step"] == 3
-        with pytest.raises(ckpt_cli.UsageError, match="a condition or a test"):
-            store["job"].bisect()
-
-
-@cases(
-    "words said",
-    ([], "either CONDITION or --exec"),
-    (["--exec", "false", "--redact"], "--redact"),
-    (["idle > 2h"], "cannot ask about 'idle'"),
-    (["step >"], "cannot read the filter"),
-    (["step > 1", "--until", "2001-01-01"], "no checkpoint is in the range"),
+test_wrong_words_are_refused = refusals(
+    ("bisect trip-to-kyoto", 2, "either CONDITION or --exec"),
+    ("bisect trip-to-kyoto --exec false --redact", 2, "--redact"),
+    ("bisect trip-to-kyoto 'idle > 2h'", 2, "cannot ask about 'idle'"),
+    ("bisect trip-to-kyoto 'step > 1' --until 2001-01-01", 2, "no checkpoint is in the range"),
 )
-def test_what_makes_no_sense_is_refused(job: Path, words: list[str], said: str) -> None:
-    refused = bisect(job, *words)
-    assert (refused.code, refused.out, said in refused.err) == (2, "", True), refused.err

@@ -50,13 +50,6 @@ def test_an_added_item_is_the_edits_and_the_others_are_not(sample: Path, edit: l
     assert blame(sample, "itinerary[0]")["by"] == before["by"] == "task"
 
 
-def test_no_reason_is_told_when_values_are_redacted(sample: Path) -> None:
-    fork(sample, "--replace", NARA, "--reason", "wrong city")
-    answer = ckpt("-s", sample, "--redact", "blame", TRIP, "destination", "-o", "json")
-    assert (answer.json["by"], "wrong city" in answer.out) == ("fork", False)
-    assert "Nara" not in answer.out
-
-
 @cases(
     "step place node told",
     (1, "join:stock+price:offer", None, "by       price, stock\n"),

@@ -74,7 +74,7 @@ def listed(*words: str) -> str:
 # Without a name
 
 
-def test_the_only_store_is_read_and_named(project: Path) -> None:
+def test_the_only_store_is_read_and_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "Thumbs.db").write_text("no database at all")
     (project / "empty.sqlite").touch()
     assert threads() == 8
@@ -82,9 +82,13 @@ def test_the_only_store_is_read_and_named(project: Path) -> None:
     assert listed("-q") == ""
     # What is printed to be pasted names it.
     assert "ckpt -s ./store.db rollback" in ckpt("show", "invoice-import").out
+    monkeypatch.setenv("CKPT_STORE", "store.db")
+    assert listed() == ""
+    monkeypatch.setenv("CKPT_STORE", "gone.db")
+    assert "(named by CKPT_STORE)" in listed()
 
 
-def test_several_stores_are_listed_with_the_way_to_name_each(folder: Path) -> None:
+def test_several_stores_are_listed_and_only_this_folder_is_searched(folder: Path) -> None:
     put(folder / "a.db", folder / "b c.sqlite")
     answer = ckpt("threads", "list")
     assert (answer.code, "no store given, and there are 2 here" in answer.err) == (2, True)
@@ -94,13 +98,6 @@ def test_several_stores_are_listed_with_the_way_to_name_each(folder: Path) -> No
     assert "there are 2 here" in listed()
     (folder / "ckpt.toml").write_text('default = "a.db"\n')
     assert listed() == ""
-
-
-def test_the_environment_names_a_store(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CKPT_STORE", "store.db")
-    assert listed() == ""
-    monkeypatch.setenv("CKPT_STORE", "gone.db")
-    assert "(named by CKPT_STORE)" in listed()
 
 
 def test_only_this_folder_is_searched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,16 +127,14 @@ def test_a_folder_below_in_which_stores_are_kept(inside: str, folder: Path, tmp_
     assert f"ckpt -s ./{inside}/checkpoints.sqlite rollback" in ckpt("show", "invoice-import").out
 
 
-def test_the_folder_of_langgraph_dev_is_found(folder: Path) -> None:
+def test_the_folder_of_langgraph_dev_and_memory_are_found(folder: Path) -> None:
     (folder / ".langgraph_api").mkdir()
     assert "no store given" in listed()
     source = FIXTURES / "dev" / "runtime-0.36.7"
     shutil.copytree(source, folder / ".langgraph_api", dirs_exist_ok=True)
     assert threads() > 0
     assert listed() == "note: using './.langgraph_api', the only store in this folder\n"
-
-
-def test_memory_is_found_if_no_threads_are_here(folder: Path) -> None:
+    shutil.rmtree(folder / ".langgraph_api")
     (folder / "memory.json").write_text(json.dumps({"version": "1.0", "facts": []}))
     assert "using './memory.json'" in ckpt("memory", "list").err
     put(folder / "store.db")
@@ -267,6 +262,8 @@ def test_a_profile(project: Path, monkeypatch: pytest.MonkeyPatch, name: str) ->
     assert (ckpt("trust", "--yes").code, ckpt("-s", "there", "threads", "list").code) == (0, 2)
     monkeypatch.setenv("AGENTS", str(project))
     assert threads("-s", "there") == 8
+    if name == "ckpt.toml":
+        (project / "pyproject.toml").write_text("= broken")  # that of others is passed over
     below = project / "deep" / "er"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
@@ -299,7 +296,7 @@ def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str
     assert (answer.code, says in answer.err.replace(f"{project}/", "")) == (2, True), answer.err
 
 
-def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
+def test_the_hints_of_a_profile_and_all_parameters_of_its_url(project: Path) -> None:
     libpq = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     names = libpq.union(MONGODB, MYSQL, POSTGRES, REDIS, ["replicaSet", "tlsCAFile"])
     lines = [f"{name} = 'value'\n" for name in sorted(names)]
@@ -307,34 +304,11 @@ def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
     ckpt("trust", "--yes")
     assert threads("-s", "store.db") == 8
     assert ckpt("stores").code == 0
-
-
-def test_the_hints_of_a_profile_are_about_its_name_and_its_server(project: Path) -> None:
+    # The hints of a profile are about its name and its server.
     (project / "ckpt.toml").write_text('[stores.key]\nurl = "postgresql://u@127.0.0.1:1/db"\n')
     assert "did you mean the profile 'key'?" in listed("-s", "kye")
     (project / "other.toml").write_text("default = 'prdo'\n[stores.prod]\nurl = 'store.db'\n")
     assert "did you mean the profile 'prod'?" in listed("--config", "other.toml")
-
-
-@cases(
-    "url",
-    *("postgresql://u@127.0.0.1:1/db", "mysql://u@127.0.0.1:1/db"),
-    *("redis://127.0.0.1:1/0", "mongodb://127.0.0.1:1/db"),
-)
-def test_an_unknown_parameter_of_a_url_is_refused(project: Path, url: str) -> None:
-    answer = ckpt("-s", f"{url}?colour=1", "threads", "list")
-    assert (answer.code, "colour" in answer.err, "\nhint: known: " in answer.err) == (2, True, True)
-
-
-def test_a_server_cannot_be_copied() -> None:
-    answer = ckpt("-s", "postgresql://u@127.0.0.1:1/db", "--copy", "threads", "list")
-    assert answer.code == 2
-    assert answer.err.startswith("ckpt: --copy reads SQLite files only, not postgresql://")
-
-
-def test_a_project_file_of_others_is_passed_over(project: Path) -> None:
-    (project / "pyproject.toml").write_text("= broken")
-    assert threads() == threads("-s", "store.db") == 8
 
 
 def test_what_a_variable_puts_into_a_url_is_quoted() -> None:

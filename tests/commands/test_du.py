@@ -23,14 +23,6 @@ def test_each_part_holds_every_byte_once(sample: Path, by: str, part: str) -> No
     assert sum(one["bytes"] for one in du(sample, "trip-to-kyoto", "--by", by)) == kyoto["bytes"]
 
 
-def test_channels_come_with_what_is_no_value(sample: Path) -> None:
-    rows = du(sample, "--by", "channel")
-    assert rows[:8] == du(sample)["channels"][:8]
-    assert {"bookkeeping", "metadata", "channel"} <= {one["part"] for one in rows}
-    assert 0.95 < sum(one["share"] for one in rows) <= 1
-    assert {one["channel"] for one in rows} > {"messages", "offers", None}
-
-
 test_wrong_words_are_refused = refusals(
     ("du --by colour", 2, "'colour' is not one of 'thread', 'channel'"),
     ("du --top 0", 2, "--top"),

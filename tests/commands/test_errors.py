@@ -43,7 +43,7 @@ def _places(found: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
     return {(one["thread_id"], " > ".join(one["path"]), one["state"]) for one in found}
 
 
-def test_each_task_for_which_a_thread_waits_is_listed_at_its_innermost_place(store: Path) -> None:
+def test_each_task_for_which_a_thread_waits_is_listed_and_counted(store: Path) -> None:
     found = _errors(store)
     assert _places(found) == {
         ("one", "crash", "failed"),
@@ -57,6 +57,33 @@ def test_each_task_for_which_a_thread_waits_is_listed_at_its_innermost_place(sto
     assert inner["error"] == "TimeoutError('crash: no answer after 1 s')"
     # Outside of the root, LangGraph finds the place by itself.
     assert inner["resume"]["configurable"] == {"thread_id": "inner"}
+    (task_,) = ckpt("-s", store, "show", "inner", "-o", "json").json["tasks"]
+    assert task_["failed_in"] == ["research", "inner", "crash"]
+    shown = ckpt("-s", store, "show", "inner", "-o", "table").out
+    assert "research > inner > crash: TimeoutError('crash: no answer after 1 s')\n" in shown
+    # Errors are counted by kind and by node.
+    kinds = _errors(store, "--by", "error", "--history")
+    assert [(one["error"], one["failures"], one["threads"]) for one in kinds] == [
+        ("TimeoutError('crash: no answer after … s')", 5, 5),
+        ("TimeoutError('first: no answer after … s')", 1, 1),
+        ("TimeoutError('second: no answer after … s')", 1, 1),
+    ]
+    assert kinds[0]["nodes"] == {"crash": 3, "research > inner > crash": 2}
+    nodes = _errors(store, "--by", "node", "-n", "1")
+    assert [(one["node"], one["failures"]) for one in nodes] == [("crash", 2)]
+    # Threads and times choose what is listed.
+    assert {one["thread_id"] for one in _errors(store, "one", "asks")} == {"one"}
+    assert {one["thread_id"] for one in _errors(store, "--match", "i*")} == {"inner"}
+    everything = _errors(store)
+    since = everything[0]["at"]
+    later = _errors(store, "--since", since)
+    assert later == [one for one in everything if one["at"] >= since]
+    assert 0 < len(later) < len(everything)
+    assert _errors(store, "--since", "2100-01-01") == []
+    assert len(_errors(store, "-n", "2")) == 2
+    assert ckpt("-s", store, "errors", "--exit-code").code == 1
+    ended = ckpt("-s", store, "errors", "asks", "--exit-code")
+    assert (ended.code, ended.err) == (0, "note: no task of the chosen threads failed\n")
 
 
 def test_the_history_tells_what_became_of_each_failure(store: Path) -> None:
@@ -70,43 +97,6 @@ def test_the_history_tells_what_became_of_each_failure(store: Path) -> None:
     left = _errors(store, "left", "--history")
     with ckpt_cli.open(store) as opened:
         assert [one.to_dict() for one in opened["left"].errors(history=True)] == left
-
-
-def test_errors_are_counted_by_kind_and_by_node(store: Path) -> None:
-    kinds = _errors(store, "--by", "error", "--history")
-    assert [(one["error"], one["failures"], one["threads"]) for one in kinds] == [
-        ("TimeoutError('crash: no answer after … s')", 5, 5),
-        ("TimeoutError('first: no answer after … s')", 1, 1),
-        ("TimeoutError('second: no answer after … s')", 1, 1),
-    ]
-    assert kinds[0]["nodes"] == {"crash": 3, "research > inner > crash": 2}
-    nodes = _errors(store, "--by", "node", "-n", "1")
-    assert [(one["node"], one["failures"]) for one in nodes] == [("crash", 2)]
-
-
-def test_threads_and_times_choose_what_is_listed(store: Path) -> None:
-    assert {one["thread_id"] for one in _errors(store, "one", "asks")} == {"one"}
-    assert {one["thread_id"] for one in _errors(store, "--match", "i*")} == {"inner"}
-    everything = _errors(store)
-    since = everything[0]["at"]
-    later = _errors(store, "--since", since)
-    assert later == [one for one in everything if one["at"] >= since]
-    assert 0 < len(later) < len(everything)
-    assert _errors(store, "--since", "2100-01-01") == []
-    assert len(_errors(store, "-n", "2")) == 2
-
-
-def test_the_exit_code_tells_whether_a_task_failed(store: Path) -> None:
-    assert ckpt("-s", store, "errors", "--exit-code").code == 1
-    ended = ckpt("-s", store, "errors", "asks", "--exit-code")
-    assert (ended.code, ended.err) == (0, "note: no task of the chosen threads failed\n")
-
-
-def test_show_names_the_innermost_node_with_its_error_on_one_line(store: Path) -> None:
-    (task_,) = ckpt("-s", store, "show", "inner", "-o", "json").json["tasks"]
-    assert task_["failed_in"] == ["research", "inner", "crash"]
-    shown = ckpt("-s", store, "show", "inner", "-o", "table").out
-    assert "research > inner > crash: TimeoutError('crash: no answer after 1 s')\n" in shown
 
 
 def test_a_function_that_failed_at_once_is_named(path: Path) -> None:

@@ -3,15 +3,22 @@
 What each command refuses is tested in the file of its name.
 """
 
+import asyncio
 import json
 import sqlite3
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ckpt_backends.servers import understood
+from ckpt_backends.url import parse_url
 from ckpt_cli import __version__
+from ckpt_cli.commands import tui
+from ckpt_cli.tui import app
 from tests.commands.words import refuses
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
@@ -58,13 +65,19 @@ def test_an_error_is_one_json_line_if_json_is_wanted(sample: Path, words: str, f
     assert {"error", "message", "hint"} <= set(error)
 
 
+SERVERS = ("postgresql", "mysql", "redis", "mongodb")
+
+
 @cases(
     "store words code said",
     ("mistyped.db", "threads list", 4, "no such file"),
+    ("mistyped.db", "mcp", 4, "no such file"),
     ("notes.db", "threads list", 4, "not a SQLite database"),
     ("store.db", "-o xml threads list", 2, "'xml' is not one of"),
     ("store.db", "--config none.toml threads list", 2, "cannot read 'none.toml'"),
     ("oracle://scott:tiger@db/x", "threads list", 2, "oracle://"),
+    ("postgresql://127.0.0.1:1/db", "--copy threads list", 2, "--copy reads SQLite files only"),
+    *((f"{one}://h:1/0?colour=1", "threads list", 2, "colour") for one in SERVERS),
 )
 def test_a_store_that_cannot_be_opened_is_not_made(
     sample: Path, monkeypatch: pytest.MonkeyPatch, store: str, words: str, code: int, said: str
@@ -102,3 +115,81 @@ def test_an_error_about_a_time_is_in_the_zone_of_the_answer(
         error, hint = answer.err.splitlines()
         assert (answer.code, hint.endswith(zone)) == (3, True)
         assert error.endswith(f"had no checkpoint at 2020-01-01T00:00:00{zone}")
+
+
+# `--debug` prints the traceback wherever a hint says so, also where parsing fails
+
+
+BUG = "hint: this is a bug in ckpt; run again with --debug and report what it prints"
+WRONG_STORE = "hint: check that this is the right store; --debug shows where it failed"
+TRACEBACK = "Traceback (most recent call last):\n"
+
+
+def broken(*_: object, **__: object) -> None:
+    raise RuntimeError("planted")
+
+
+def misread(*_: object, **__: object) -> None:
+    with understood(parse_url("redis://localhost")):
+        raise KeyError("planted")
+
+
+@pytest.mark.parametrize(
+    ("place", "plant", "code", "hint"),
+    [
+        ("ckpt_cli.app.root", broken, 70, BUG),
+        ("ckpt_cli.lazy.LazyCommand.load", broken, 70, BUG),
+        ("ckpt_cli.commands.demo.writing", broken, 70, BUG),
+        ("ckpt_cli.commands.demo.writing", misread, 4, WRONG_STORE),
+        ("", None, 70, BUG),
+    ],
+    ids=["the parser", "the options", "the command", "what a store answered", "no parser"],
+)
+def test_a_hint_that_names_debug_is_right(
+    monkeypatch: pytest.MonkeyPatch, place: str, plant: object, code: int, hint: str
+) -> None:
+    if place:
+        monkeypatch.setattr(place, plant)
+    else:
+        monkeypatch.setitem(sys.modules, "typer", None)
+    plain = ckpt("demo", "x", "--utc")
+    error, told = plain.err.splitlines()
+    assert (plain.code, told) == (code, hint)
+    assert error.startswith("ckpt: ")
+    for words in (["--debug", "demo", "x", "--utc"], ["demo", "x", "--utc", "--debug"]):
+        answer = ckpt(*words)
+        assert answer.code == code
+        assert answer.err.startswith(TRACEBACK)
+        assert "typer" in answer.err or "planted" in answer.err
+        assert answer.err.endswith(plain.err)
+
+
+@pytest.mark.parametrize("words", ["--bogus", "threads list -n x", "--config ckpt.toml stores"])
+def test_an_error_in_the_options_or_the_configuration(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ckpt.toml").write_text("[stores")
+    plain, answer = ckpt(*words.split()), ckpt("--debug", *words.split())
+    assert TRACEBACK not in plain.err
+    assert (plain.code, answer.code) == (2, 2)
+    assert answer.err.startswith(TRACEBACK)
+    assert answer.err.endswith(plain.err)
+
+
+def test_errors_on_the_screen_are_printed(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows the error of a query, and goes on."""
+
+    def run(screen: app.CkptApp) -> None:
+        with pytest.raises(RuntimeError):
+            asyncio.run(screen.context.detail.ask(broken))
+        screen.context.close()
+
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(tui, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
+    monkeypatch.setattr(app.CkptApp, "run", run)
+    assert ckpt("-s", sample, "tui").err == ""
+    answer = ckpt("-s", sample, "tui", "--debug")
+    assert answer.code == 0
+    assert answer.err.startswith(TRACEBACK)
+    assert answer.err.endswith("RuntimeError: planted\n")

@@ -43,15 +43,12 @@ def test_a_write_that_an_input_dropped_is_found(path: Path) -> None:
     assert [(hit["in"], hit["node"]) for hit in grep(path, "fine")] == [("write", "fine")]
 
 
-def test_it_exits_as_grep_does() -> None:
+def test_it_exits_as_grep_does_and_a_table_says_where_a_text_stands() -> None:
     assert ckpt("-s", SAMPLE, "grep", "Kyoto").code == 0
     nothing = ckpt("-s", SAMPLE, "grep", "no such words", "-o", "json")
     assert (nothing.code, nothing.json) == (1, [])
     missing = ckpt("-s", SAMPLE, "grep", "Kyoto", "trip-to-kyoto", "--ns", "nosuch")
     assert (missing.code, "no namespace 'nosuch' in" in missing.err) == (3, True)
-
-
-def test_a_table_says_where_a_text_stands() -> None:
     head, line = ckpt("-s", SAMPLE, "grep", "is ambiguous", "-o", "table").out.splitlines()
     assert head.split() == ["THREAD", "REF", "IN", "NODE", "PATH", "TEXT"]
     assert line.split()[2:4] == ["error", "match_supplier"]

@@ -90,7 +90,8 @@ def loaded_by(*words: str) -> set[str]:
     )
 
 
-DRIVERS = {"sqlite3", "psycopg", "redis", "langgraph", "langchain_core", "asyncio", "textual"}
+SQL = {"duckdb", "prompt_toolkit", "numpy"}
+DRIVERS = {"sqlite3", "psycopg", "redis", "langgraph", "langchain_core", "asyncio", "textual", *SQL}
 DECODERS = {"ormsgpack", "ckpt_backends.codec.msgpack"}
 BASIC = {"typer", "dataclasses", "inspect", "json", "pathlib", "ckpt_cli.session"}
 HEAVY = {"xxhash", "ckpt_cli.commands.show", *DRIVERS, *DECODERS}
@@ -111,7 +112,7 @@ SHOWING = {
 }
 ONE_THREAD = {"ckpt_cli.api.thread", "ckpt_cli.render.show", "ckpt_cli.core.filters"}
 MEMORY = {"ckpt_backends.memory", "ckpt_cli.api.memory"}
-LISTS = {"rich", "asyncio", "psycopg", "redis", *ONE_THREAD, *MEMORY}
+LISTS = {"rich", "asyncio", "psycopg", "redis", *ONE_THREAD, *MEMORY, *SQL}
 
 
 @cases(
@@ -121,6 +122,7 @@ LISTS = {"rich", "asyncio", "psycopg", "redis", *ONE_THREAD, *MEMORY}
     ("show trip-to-kyoto@~1", set(), CHANGING),  # at the head, it also looks for memory
     ("show trip-to-kyoto -o json", {"ckpt_cli.commands.show"}, SHOWING | CHANGING),
     ("threads list", DECODERS, CHANGING | LISTS),
+    ("sql --schema writes", {"ckpt_cli.commands.sql"}, SQL),
     ("_complete target", set(), {"click", "rich", "ormsgpack", "ckpt_cli.diagnostics"}),
     ("threads list --all -o json", {"ckpt_cli.queries.threads"}, DECODERS | LISTS),
 )

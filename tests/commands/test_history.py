@@ -56,6 +56,7 @@ test_wrong_words_are_refused = refusals(
 
 @pytest.mark.parametrize("command", ["history", "tail", "interrupts"])
 def test_a_command_on_a_thread_names_what_shows_a_checkpoint(sample: Path, command: str) -> None:
+    """To be pasted, with the store or with the configuration."""
     answer = ckpt("-s", sample, command, "trip-to-kyoto@step:3")
     assert (answer.code, answer.out) == (3, "")
     error, hint = answer.err.splitlines()
@@ -63,11 +64,7 @@ def test_a_command_on_a_thread_names_what_shows_a_checkpoint(sample: Path, comma
     named = hint.partition("`ckpt ")[2].partition("`")[0]
     assert ckpt(*named.split()).code == 0
     assert named.split()[:2] == ["-s", str(sample)]
-
-
-def test_a_command_to_paste_names_the_configuration(sample: Path, tmp_path: Path) -> None:
-    config = tmp_path / "own.toml"
+    config = sample.with_name("own.toml")
     config.write_text(f'[stores.agent]\nurl = "{sample}"\n')
-    answer = ckpt("--config", config, "-s", "agent", "tail", "trip-to-kyoto@step:3")
-    named = answer.err.partition("`ckpt ")[2].partition("`")[0]
-    assert named == f"--config {config} -s agent show trip-to-kyoto@step:3"
+    answer = ckpt("--config", config, "-s", "agent", command, "trip-to-kyoto@step:3")
+    assert f"`ckpt --config {config} -s agent show trip-to-kyoto@step:3`" in answer.err

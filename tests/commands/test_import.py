@@ -6,13 +6,16 @@ from tests.commands.words import refusals
 from tests.kit.command import ckpt
 
 
-def test_what_is_exported_is_imported_as_it_was(sample: Path) -> None:
+def test_a_store_is_made_if_it_is_asked_for(sample: Path) -> None:
     folder, other = sample.with_name("archive"), sample.with_name("other.db")
     history = ("history", "refund-4711", "-o", "json")
     assert ckpt("-s", sample, "export", "refund-4711", "--to", folder).code == 0
-    assert (ckpt("-s", other, "import", folder, "--yes").code, other.exists()) == (4, False)
-    assert ckpt("-s", other, "import", folder, "--create", "--yes").code == 0
-    assert ckpt("-s", other, *history).json == ckpt("-s", sample, *history).json != []
+    for words in (("import", folder), ("copy", "refund-4711", "--to", other)):
+        store = other if words[0] == "import" else sample
+        assert (ckpt("-s", store, *words, "--yes").code, other.exists()) == (4, False)
+        assert ckpt("-s", store, *words, "--create", "--yes").code == 0
+        assert ckpt("-s", other, *history).json == ckpt("-s", sample, *history).json != []
+        other.unlink()
 
 
 test_wrong_words_are_refused = refusals(

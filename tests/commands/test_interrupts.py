@@ -5,10 +5,11 @@ from typing import Any
 
 from langgraph.func import entrypoint, task
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
-from tests.commands.words import refusals
+import ckpt_cli
 from tests.kit.agents import failing as agents
-from tests.kit.agents.small import Log, nested, run, saver_of
+from tests.kit.agents.small import Log, chain, nested, run, running, saver_of
 from tests.kit.command import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -16,22 +17,22 @@ PATH = ["research", "dig", "ask"]
 NESTED = nested(Log, agents.question(agents.World()), *PATH[:2])
 
 
+def told(store: Path, *words: str) -> Any:
+    return ckpt("-s", store, *words, "-o", "json").json
+
+
 def test_a_question_has_one_name_everywhere(path: Path) -> None:
     run(path, NESTED, agents.INPUT)
-    (asked,) = ckpt("-s", path, "interrupts", "-o", "json").json
+    (asked,) = told(path, "interrupts")
     assert (asked["node"], asked["path"]) == ("ask", PATH)
-    found = ckpt("-s", path, "show", "t", "-o", "json").json
+    found = told(path, "show", "t")
     assert [(one["node"], one["path"]) for one in found["interrupts"]] == [("ask", PATH)]
     assert (found["next"], found["next_paths"]) == (["research"], [PATH])
-    assert ckpt("-s", path, "history", "t", "-o", "json").json[0]["next_paths"] == [PATH]
+    assert told(path, "history", "t")[0]["next_paths"] == [PATH]
     for words in ("interrupts", "show t", "history t", "show t --tree", "show t --tree --all-ns"):
         printed = ckpt("-s", path, *words.split(), "-o", "table").out
         assert "research > dig > ask" in printed, words
     assert printed.count("ship it?") == 1
-
-
-def told(store: Path, *words: str) -> Any:
-    return ckpt("-s", store, *words, "-o", "json").json
 
 
 def ask_approval(saver: Any) -> Any:
@@ -79,25 +80,62 @@ def test_a_question_of_a_task_is_told_once(path: Path) -> None:
     assert [one for one in made if one] == [["flow"]]
 
 
-def test_threads_and_ages_choose_questions(tmp_path: Path) -> None:
-    store = tmp_path / "people.db"
-    for thread_id in ("anna@example.com", "anna", "bob"):
-        agents.fill(store, agents.question, thread_id)
-
+def test_threads_and_ages_choose_questions(sample: Path) -> None:
     def threads(*words: str) -> list[str]:
-        found = ckpt("-s", store, "interrupts", *words, "-o", "json").json
-        return [one["thread_id"] for one in found]
+        return [one["thread_id"] for one in told(sample, "interrupts", *words)]
 
-    assert threads() == ["bob", "anna", "anna@example.com"]
-    assert threads("anna", "bob", "anna") == ["anna", "bob"]
-    assert threads("--match", "anna*") == ["anna", "anna@example.com"]
+    assert threads() == threads("refund-4711", "trip-to-kyoto", "refund-4711") == ["refund-4711"]
+    assert (threads("--match", "refund*"), threads("--match", "trip*")) == (["refund-4711"], [])
     assert (threads("--older-than", "2020-01-01"), threads("--older-than", "0s")) == ([], threads())
     # A thread with an at sign is found as it is.
-    assert threads("anna@example.com") == ["anna@example.com"]
+    assert threads("anna@example.com") == []
 
 
-test_wrong_words_are_refused = refusals(
-    ("interrupts --older-than soon", 2, "'soon' is not a time"),
-    ("interrupts refund-4711 --match *", 2, "cannot be combined with --match"),
-    ("interrupts refund-4711 nobody", 3, "no thread 'nobody'"),
-)
+class Approval(BaseModel):
+    """An answer."""
+
+    ok: bool
+    note: str = ""
+
+
+def ask_thrice(_: Log) -> Any:
+    first = interrupt({"q": "one?"}, response_schema={"type": "string", "maxLength": 9})
+    second = interrupt({"q": "two?"}, response_schema=Approval)
+    third = interrupt({"q": "three?"})
+    return {"log": [first, str(second), third]}
+
+
+def schema_told(path: Path) -> Any:
+    """Assert that all outputs give the same schema of the question, and return it."""
+    (asked,) = ckpt("-s", path, "interrupts", "t", "-o", "json").json
+    schema = asked.get("response_schema")
+    shown = ckpt("-s", path, "show", "t", "-o", "json").json
+    (question,) = shown["interrupts"]
+    assert question.get("response_schema") == schema
+    assert shown["tasks"][0]["interrupts"] == [question]
+    assert ("must fit" in ckpt("-s", path, "show", "t", "-o", "table").out) == (schema is not None)
+    with ckpt_cli.open(str(path)) as opened:
+        (one,) = opened.thread("t").head.show().to_dict()["interrupts"]
+    assert one.get("response_schema") == schema
+    return schema
+
+
+def test_a_response_schema_equals_what_get_state_returns(path: Path) -> None:
+    with running(path, chain(Log, {"ask": ask_thrice})) as graph:
+        graph.invoke({"log": []}, CONFIG)
+        assert "maxLength" not in ckpt("-s", path, "--redact", "show", "t", "-o", "json").out
+        for answer in ("yes", {"ok": True}, None):
+            (expected,) = graph.get_state(CONFIG).interrupts
+            assert schema_told(path) == expected.response_schema
+            if answer is not None:
+                graph.invoke(Command(resume=answer), CONFIG)
+    assert expected.response_schema is None  # It was asked without one.
+
+
+def test_a_question_of_a_subgraph_has_a_response_schema_too(path: Path) -> None:
+    run(path, nested(Log, chain(Log, {"ask": ask_thrice}), "call"), {"log": []})
+    (asked,) = ckpt("-s", path, "interrupts", "-o", "json").json
+    assert asked["response_schema"] == {"type": "string", "maxLength": 9}
+    assert asked["path"] == ["call", "ask"]
+    rows = ckpt("-s", path, "sql", "select response_schema from interrupts", "-o", "json").json
+    assert [one["response_schema"] for one in rows] == [asked["response_schema"]]

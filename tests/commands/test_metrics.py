@@ -1,6 +1,10 @@
 """`metrics` prints what Prometheus reads, with the numbers of the other commands."""
 
+import json
+import re
+import shutil
 import stat
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,11 +13,12 @@ import prometheus_client.openmetrics.parser as openmetrics
 import prometheus_client.parser as older
 import pytest
 
-from tests.kit.command import ckpt
+from tests.kit.command import ROOT, ckpt
 from tests.kit.harness.kaflow import KaflowHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 from tests.kit.planting.filling import fill
+from tests.kit.terminal_shell import check_installed
 
 THREADS = frozenset({"chat", "error", "interrupt-parallel", "interrupt-nested", "subgraph"})
 READERS: list[Any] = [openmetrics, older]
@@ -79,7 +84,29 @@ def test_what_is_not_stored_or_not_read_is_left_out(
     assert not {"ckpt_open_questions", "ckpt_failed_tasks"} & names
 
 
-def test_the_label_of_the_store_is_escaped(sample: Path) -> None:
+def test_the_label_is_escaped_and_a_file_is_replaced_when_all_is_read(
+    sample: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "ckpt.prom"
+    out.write_text("old")
+    done = ckpt("-s", sample, "metrics", "--out", out)
+    assert (done.code, done.out) == (0, "")
+    assert parsed(out.read_text())["ckpt_up", None] == 1
+    assert stat.S_IMODE(out.stat().st_mode) == 0o644
+    assert sorted(one.name for one in tmp_path.iterdir() if "ckpt" in one.name) == [out.name]
+    assert ckpt("-s", sample, "metrics", "--out", out, "-o", "json").code == 2
+    assert ckpt("-s", sample, "metrics", "--out", tmp_path / "no" / "file").code == 4
+    # A store that cannot be read is down.
+    url = "postgresql://me:hunter2@127.0.0.1:1/db"
+    for words in ([], ["--out", str(out)]):
+        down = ckpt("-s", url, "metrics", *words)
+        assert down.code == 4
+        text = out.read_text() if words else down.out
+        assert parsed(text) == {("ckpt_up", None): 0}
+        assert "hunter2" not in text + down.err
+    in_json = ckpt("-s", url, "metrics", "-o", "json")
+    assert (in_json.code, in_json.out) == (4, "")
+    # The label of the store is escaped.
     odd = sample.with_name('a "b" \\ c\n\x1b[2J.db')
     sample.rename(odd)
     printed = ckpt("-s", odd, "metrics")
@@ -93,26 +120,37 @@ def test_the_label_of_the_store_is_escaped(sample: Path) -> None:
     assert labels.endswith('a "b" \\ c\\n\\x1b[2J.db')
 
 
-def test_a_file_is_replaced_when_all_is_read(sample: Path, tmp_path: Path) -> None:
-    out = tmp_path / "ckpt.prom"
-    out.write_text("old")
-    done = ckpt("-s", sample, "metrics", "--out", out)
-    assert (done.code, done.out) == (0, "")
-    assert parsed(out.read_text())["ckpt_up", None] == 1
-    assert stat.S_IMODE(out.stat().st_mode) == 0o644
-    assert sorted(one.name for one in tmp_path.iterdir() if "ckpt" in one.name) == [out.name]
-    assert ckpt("-s", sample, "metrics", "--out", out, "-o", "json").code == 2
-    assert ckpt("-s", sample, "metrics", "--out", tmp_path / "no" / "file").code == 4
+# The alerts and the dashboard in `share`
 
 
-def test_a_store_that_cannot_be_read_is_down(tmp_path: Path) -> None:
-    out = tmp_path / "ckpt.prom"
-    url = "postgresql://me:hunter2@127.0.0.1:1/db"
-    for words in ([], ["--out", str(out)]):
-        down = ckpt("-s", url, "metrics", *words)
-        assert down.code == 4
-        text = out.read_text() if words else down.out
-        assert parsed(text) == {("ckpt_up", None): 0}
-        assert "hunter2" not in text + down.err
-    in_json = ckpt("-s", url, "metrics", "-o", "json")
-    assert (in_json.code, in_json.out) == (4, "")
+RULES = ROOT / "share" / "prometheus" / "ckpt.rules.yml"
+DASHBOARD = ROOT / "share" / "grafana" / "ckpt.json"
+CASES = Path(__file__).with_name("alerts.yml")
+
+
+def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
+    check_installed("promtool")
+    rules = shutil.copy(RULES, tmp_path)
+    cases = tmp_path / CASES.name
+    cases.write_text(f"rule_files: [{Path(rules).name}]\n{CASES.read_text()}")
+    for words in (["check", "rules", str(rules)], ["test", "rules", str(cases)]):
+        done = subprocess.run(
+            ["promtool", *words], check=False, capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    named = set(re.findall(r"alert: (\w+)", RULES.read_text()))
+    assert set(re.findall(r"alertname: (\w+)", CASES.read_text())) == named
+
+
+@pytest.mark.parametrize("file", [RULES, DASHBOARD], ids=["alerts", "dashboard"])
+def test_they_name_only_metrics_that_are_printed(sample: Path, file: Path) -> None:
+    printed = set(re.findall(r"^# TYPE (\w+)", ckpt("-s", sample, "metrics").out, re.MULTILINE))
+    if file == DASHBOARD:
+        found = json.loads(file.read_text())
+        asked = "\n".join(one["expr"] for panel in found["panels"] for one in panel["targets"])
+        assert len({panel["id"] for panel in found["panels"]}) == len(found["panels"])
+    else:
+        asked = file.read_text()
+    named = set(re.findall(r"\bckpt_\w+", asked))
+    assert named
+    assert named <= printed

@@ -58,13 +58,6 @@ def test_all_threads_are_one_operation(folder: Path) -> None:
     assert heads(folder) == before
 
 
-def test_without_the_new_graph_nothing_is_proven(folder: Path) -> None:
-    done = ckpt("-s", folder / "s.db", "migrate", "one", *RENAME, "--yes")
-    assert "nothing proves that the new graph resumes it: give --to NEW.json" in done.out
-    state = ckpt("-s", folder / "s.db", "show", "one", "-o", "json").json
-    assert state["next"] == ["new"]
-
-
 def test_what_has_no_recipe_is_refused_with_the_finding(folder: Path) -> None:
     stuck = written(folder / "stuck.json", graph(">pre pre>rv pre+rv>fin"))
     words = ("-s", folder / "s.db", "migrate", "one", "--to", stuck)
@@ -77,12 +70,15 @@ def test_what_has_no_recipe_is_refused_with_the_finding(folder: Path) -> None:
     assert ckpt(*words, "--accept", "join-stuck:fin", "--yes", "-o", "json").json == []
     many = ckpt("-s", folder / "s.db", "migrate", "--all", "--to", stuck, "--yes", "-o", "json")
     assert (many.code, many.out.count('"state": "skipped"')) == (5, 3)
-
-
-def test_what_a_thread_has_passed_is_not_migrated(folder: Path) -> None:
-    done = ckpt("-s", folder / "s.db", "migrate", "done", "--rename-node", "rv=new", "--yes")
+    # What a thread has passed is not migrated.
+    done = ckpt("-s", folder / "s.db", "migrate", "done", *RENAME, "--yes")
     assert (done.code, done.out) == (0, "")
     assert "thread 'done': its head has nothing under these names" in done.err
+    # Without the new graph, nothing is proven.
+    done = ckpt("-s", folder / "s.db", "migrate", "one", *RENAME, "--yes")
+    assert "nothing proves that the new graph resumes it: give --to NEW.json" in done.out
+    state = ckpt("-s", folder / "s.db", "show", "one", "-o", "json").json
+    assert state["next"] == ["new"]
 
 
 test_wrong_words_are_refused = refusals(

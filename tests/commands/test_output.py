@@ -36,7 +36,9 @@ def test_what_takes_long_is_told_if_asked_for(sample: Path, words: str, keys: se
     assert set(first) == keys
 
 
-def test_json_ndjson_and_tsv_tell_the_same(sample: Path) -> None:
+def test_the_forms_tell_the_same_wherever_the_options_stand(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ("-s", sample, "threads", "list")
     array = ckpt(*words, "-o", "json").json
     lines = [json.loads(line) for line in ckpt(*words, "-o", "ndjson").out.splitlines()]
@@ -48,9 +50,7 @@ def test_json_ndjson_and_tsv_tell_the_same(sample: Path) -> None:
     none = (*words, "--match", "nothing")
     assert (ckpt(*none, "-o", "json").out, ckpt(*none, "-o", "ndjson").out) == ("[]\n", "")
     assert (ckpt(*none, "--exit-code").code, ckpt(*words, "--exit-code").code) == (0, 1)
-
-
-def test_global_options_stand_anywhere(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Global options stand anywhere.
     answers = [
         ckpt("-s", sample, "-o", "json", "threads", "list"),
         ckpt("threads", "-s", sample, "list", "-o", "json"),
@@ -59,9 +59,9 @@ def test_global_options_stand_anywhere(sample: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CKPT_STORE", str(sample))
     answers.append(ckpt("-o", "tsv", "threads", "list", "-o", "json"))
     assert len({answer.out for answer in answers}) == 1
-    words = ("show", "trip-to-kyoto", "--tree")
-    assert "\x1b[" not in ckpt(*words).out
-    assert "\x1b[" in ckpt(*words, "--color", "always").out
+    tree = ("show", "trip-to-kyoto", "--tree")
+    assert "\x1b[" not in ckpt(*tree).out
+    assert "\x1b[" in ckpt(*tree, "--color", "always").out
 
 
 def run(words: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -70,24 +70,19 @@ def run(words: list[str], **options: object) -> subprocess.CompletedProcess[byte
     )
 
 
-def test_a_closed_pipe_ends_quietly(sample: Path) -> None:
+def test_nobody_reads_the_disk_is_full_or_there_is_no_unicode(sample: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     words = ["-s", str(sample), "show", "research-agent", "-o", "json"]
     done = run(words, stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_a_full_disk_is_said_in_one_line(sample: Path) -> None:
     words = ["-s", str(sample), "show", "research-agent"]
     with open("/dev/full", "wb") as full:
         done = run(words, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 7
     assert done.stderr.startswith(b"ckpt: cannot write the answer: no space left")
-
-
-def test_a_terminal_without_unicode_gets_escapes_and_ascii(sample: Path) -> None:
+    # A terminal without unicode gets escapes and ascii.
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     for words in (["show", "trip-to-kyoto"], ["show", "trip-to-kyoto", "--tree"]):
         done = run(["-s", str(sample), *words], capture_output=True, env=environment)
@@ -97,23 +92,6 @@ def test_a_terminal_without_unicode_gets_escapes_and_ascii(sample: Path) -> None
 
 def table(rows: Sequence[Record], columns: Sequence[Column], width: int) -> list[str]:
     return [line.text for line in table_lines(rows, columns, Ui(datetime.now(UTC), width=width))]
-
-
-COLUMNS = [
-    Column("ID", "id"),
-    Column("TEXT", "text", cut=True),
-    Column("SIZE", "size", right=True, drop=1),
-    Column("EMPTY", "empty", drop=1),
-]
-ROW: Record = {"id": "a" * 18, "text": "word " * 20, "size": 12345}
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_a_table_drops_and_cuts_but_never_an_id(width: int) -> None:
-    head, line = table([ROW], COLUMNS, width)
-    assert "a" * 18 in line
-    assert max(len(head), len(line)) <= width
-    assert ("SIZE" in head, "EMPTY" in head) == (width >= 60, False)
 
 
 def test_a_row_that_no_table_can_hold_is_a_block() -> None:

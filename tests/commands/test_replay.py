@@ -18,7 +18,7 @@ def replay(store: Path, *words: str) -> Any:
     return ckpt("-s", store, "replay", *words, "-o", "json").json
 
 
-def test_each_step_is_a_row_of_all_steps(store: Path) -> None:
+def test_each_channel_and_each_step_is_a_row(store: Path) -> None:
     rows = replay(store, "reducers", "--all-steps")
     assert {row["verdict"] for row in rows} == {"match", "unverifiable"}
     one = next(row for row in rows if row["channel"] == "facts" and row["writes"] == 2)
@@ -28,9 +28,7 @@ def test_each_step_is_a_row_of_all_steps(store: Path) -> None:
     assert "dict_merge" in table
     for text in (ckpt(*words, "tsv").out, table):
         assert len(text.splitlines()) == len(rows) + 1
-
-
-def test_each_channel_is_a_line_and_what_differs_follows(store: Path) -> None:
+    # Each channel is a line and what differs follows.
     shown = ckpt("-s", store, "replay", "reducers", "-o", "table").out.splitlines()
     channels = [line.split() for line in shown[: shown.index("")]]
     assert ["facts", "dict_merge", "4", "7", "0", "0"] in channels
@@ -38,6 +36,11 @@ def test_each_channel_is_a_line_and_what_differs_follows(store: Path) -> None:
     rows = ckpt("-s", store, "replay", "reducers", "-o", "tsv").out.splitlines()
     assert rows[0].split("\t")[:4] == ["thread_id", "namespace", "channel", "reducer"]
     assert [row.split("\t")[2] for row in rows[1:]] == [line[0] for line in channels[1:]]
+    # A ref replays what led to it.
+    whole = replay(store, "fork-update", "--all-steps")
+    some = replay(store, "fork-update@step:1", "--all-steps")
+    assert 0 < len(some) < len(whole)
+    assert max(row["step"] for row in some) == 1
 
 
 def test_a_channel_of_a_subgraph_is_a_line_with_its_namespace(sample: Path) -> None:
@@ -48,13 +51,6 @@ def test_a_channel_of_a_subgraph_is_a_line_with_its_namespace(sample: Path) -> N
     report = replay(sample, "trip-to-kyoto")
     assert report == replay(sample, "trip-to-kyoto", "--verify")
     assert report["channels"]["planner/itinerary"]["match"] == 2
-
-
-def test_a_ref_replays_what_led_to_it(store: Path) -> None:
-    whole = replay(store, "fork-update", "--all-steps")
-    some = replay(store, "fork-update@step:1", "--all-steps")
-    assert 0 < len(some) < len(whole)
-    assert max(row["step"] for row in some) == 1
 
 
 test_wrong_words_are_refused = refusals(

@@ -2,23 +2,39 @@
 
 import json
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
+from xml.etree import ElementTree
 
 import ormsgpack
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import MessagesState
+from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.model import Status
+from ckpt_backends.url import parse_url
+from ckpt_cli.core.tree import Skeleton, StepDetails, TreeLayout, plan_tree
+from ckpt_cli.queries import tree as trees
+from ckpt_cli.queries.thread_operations import ThreadOperations
+from ckpt_cli.queries.tree import TreeReader, TreeShape, forked
+from ckpt_cli.reading.store import Opening
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.render import tree_pictures as svg
 from ckpt_cli.render.show import literal
+from ckpt_cli.render.text import Ui
+from ckpt_cli.render.tree_pictures import MOST_ROWS, draw_tree, svg_lines
+from ckpt_cli.render.values import changes_text, summary
 from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, beside, chain, joined, run, saver_of
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.reports import data_of
+from tests.kit.trees import tree_of
 
 NS = "gather:327f5b0c-fb49-2f94-f06b-bcf8dbedd1ac"
 INNER = NS + "|search_web:e58bae74-7f73-bd9f-19d7-17113e0f48e8"
@@ -39,9 +55,7 @@ def test_a_thread_begins_with_why_it_stands_and_how_it_goes_on(sample: Path) -> 
     whole = ["ckpt", "parent", "step", "created", "active", "size"]
     assert labels == [*urgent, *whole, "file:", "text:"]
     assert "         uses the saved result of extract_lines without running it" in lines
-
-
-def test_an_earlier_checkpoint_shows_only_what_holds_there(sample: Path) -> None:
+    # Of an earlier checkpoint, only what holds there.
     lines = shown(sample, "trip-to-kyoto@~1")
     assert not [one for one in lines if one.startswith(("status", "resume", "created", "size"))]
     found = show(sample, "trip-to-kyoto@~1")
@@ -57,21 +71,10 @@ def test_json_has_what_needs_more_than_the_head_only_with_long(sample: Path) -> 
     assert (spaces, long["all_writes"]) == ([("", 16), ("planner", 4)], 48)
 
 
-def test_an_unknown_status_has_a_reason(tmp_path: Path) -> None:
-    old = copy_store(FIXTURES / "lg-0.2.14" / "store.db", tmp_path)
-    said = "next     unknown: this store does not say which nodes read the last values"
-    assert said in shown(old, "linear")
-    said = "         runs the failed task again; the store does not say whether others run"
-    assert said in shown(old, "error")
-
-
-def test_raw_gives_the_stored_bytes(sample: Path) -> None:
+def test_raw_gives_the_stored_bytes_and_a_namespace_is_found_as_it_is_shown(sample: Path) -> None:
     assert show(sample, "trip-to-kyoto", "step:3") == show(sample, "trip-to-kyoto@step:3")
     answer = ckpt("-s", sample, "show", "refund-4711", "--raw")
     assert ormsgpack.unpackb(answer.raw, ext_hook=lambda *_: None)["v"] == 4
-
-
-def test_a_namespace_is_found_as_it_is_shown(sample: Path) -> None:
     outer, inner = "gather:327f5b0c…", "search_web:e58bae74…"
     for text, expected in ((outer, NS), (f"{outer}|{inner}", INNER), (inner, INNER)):
         assert show(sample, "research-agent", "--ns", text)["checkpoint_ns"] == expected
@@ -122,7 +125,7 @@ def test_a_hostile_interrupt_id_is_only_text_in_the_printed_call() -> None:
         assert eval(literal(text, is_javascript=False), {"__builtins__": {}}) == text
 
 
-def test_a_join_that_waits_is_listed(path: Path) -> None:
+def test_a_join_and_writes_that_an_input_dropped_are_told(path: Path) -> None:
     given = [{"log": [], "pick": [pick]} for pick in ("stock", "price")]
     run(path, joined(["stock", "price"]), *given)
     waiting = [{"node": "offer", "waits_for": ["price"], "has": ["stock"]}]
@@ -138,21 +141,19 @@ def test_writes_that_an_input_dropped_say_so(path: Path) -> None:
     assert "writes_dropped" not in show(path, "t", "--writes")
 
 
-def test_what_an_entrypoint_saved_is_named(tmp_path: Path) -> None:
+def test_what_is_not_known_has_a_reason_and_what_an_entrypoint_saved_is_named(
+    tmp_path: Path,
+) -> None:
+    old = copy_store(FIXTURES / "lg-0.2.14" / "store.db", tmp_path)
+    said = "next     unknown: this store does not say which nodes read the last values"
+    assert said in shown(old, "linear")
+    said = "         runs the failed task again; the store does not say whether others run"
+    assert said in shown(old, "error")
     store = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
     assert "__previous__: 19  saved for the next run" in shown(store, "functional")
 
 
 TEXTS = ["user: hi", "user: alone", "user: dict"]
-
-
-@pytest.fixture(params=[True, False], ids=["with writes", "without writes"])
-def inputs(request: pytest.FixtureRequest, path: Path) -> Path:
-    """A store with inputs in three forms, whether or not their writes are still stored."""
-    graph = chain(MessagesState, {"talk": lambda _: {"messages": [AIMessage("yes")]}})
-    given: list[Any] = [[("user", "hi")], ("user", "alone"), [{"role": "user", "content": "dict"}]]
-    run(path, graph, *({"messages": messages} for messages in given))
-    return path if request.param else _without_writes(path)
 
 
 def _without_writes(path: Path) -> Path:
@@ -161,7 +162,12 @@ def _without_writes(path: Path) -> Path:
     return path
 
 
-def test_an_input_is_shown_by_each_command(inputs: Path) -> None:
+@pytest.mark.parametrize("has_writes", [True, False])
+def test_an_input_is_shown_by_each_command(path: Path, has_writes: bool) -> None:
+    graph = chain(MessagesState, {"talk": lambda _: {"messages": [AIMessage("yes")]}})
+    given: list[Any] = [[("user", "hi")], ("user", "alone"), [{"role": "user", "content": "dict"}]]
+    run(path, graph, *({"messages": messages} for messages in given))
+    inputs = path if has_writes else _without_writes(path)
     tree = shown(inputs, "t", "--tree")
     page = json.dumps(data_of(ckpt("-s", inputs, "report", "t").out))
     assert [one for one in TEXTS if f'["Input", "{one}"]' not in page] == []
@@ -208,3 +214,129 @@ test_wrong_words_are_refused = refusals(
     ("show trip-to-kyoto --channel gone", 3, "its channels: booking"),
     ("show trip-to-kyoto --path messages[99]", 3, "a list of 10 items"),
 )
+
+
+# The tree
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+HELLO: Any = {"messages": [HumanMessage("Hello")], "budget": 120}
+
+
+class Chat(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+    budget: int
+
+
+def told(path: Path, *, redact: bool = False) -> list[tuple[int | None, str, int]]:
+    """Step, summary and tokens of each checkpoint, oldest first."""
+    opening = Opening(parse_url(str(path)), redact=redact)
+    with opening.open(lambda _: None) as store:
+        reader, operations = ThreadReader(store, "t"), ThreadOperations(opening, "t")
+        whole = TreeReader(reader, operations, lambda value: summary(value, 60))
+        tree = whole.read(TreeShape(nest=True, unfold=True))
+    found = [tree.details[key] for key in sorted(tree.plan.shown)]
+    return [(one.step, changes_text(one.changes), one.tokens) for one in found]
+
+
+def answer(text: str) -> AIMessage:
+    usage: Any = {"input_tokens": 40, "output_tokens": 2, "total_tokens": 42}
+    return AIMessage(text, usage_metadata=usage)
+
+
+def test_input_messages_values_and_tokens_are_told(path: Path) -> None:
+    run(path, chain(Chat, {"node": lambda _: {"messages": answer("Hi!"), "budget": 90}}), HELLO)
+    assert told(path) == [
+        (-1, "+1 human: Hello, budget → 120", 0),
+        (0, "", 0),
+        (1, "+1 ai: Hi!, budget 120 → 90", 42),
+    ]
+    # Nothing is told of values that are redacted.
+    hidden = [text for _, text, _ in told(path, redact=True)]
+    assert hidden == ["budget, messages +1", "", "budget, messages +1"]
+
+
+def test_large_writes_are_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = {"node": lambda _: {"messages": answer("much " * 40), "budget": 90}}
+    run(path, chain(Chat, long), HELLO)
+    monkeypatch.setattr(trees, "_LARGEST", 150)
+    assert told(path)[-1] == (1, "budget 120 → 90, messages +1", 0)
+
+
+def test_writes_of_one_of_two_runs_are_told_of_neither() -> None:
+    children = [Skeleton("", name, "a", source="loop") for name in "bc"]
+    assert forked(children) == {("", "a")}
+    assert forked([children[0], Skeleton("", "d", "a", source="fork")]) == frozenset()
+
+
+def test_a_tree_is_the_same_if_less_is_read_and_unfolds_what_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, sample: Path
+) -> None:
+    nodes = {name: lambda _: {"budget": 90} for name in "abcdef"}
+    run(path, chain(Chat, nodes), *({"budget": number} for number in range(3)))
+    words = ("-s", path, "show", "t", "--tree")
+    whole = ckpt(*words).out
+    monkeypatch.setattr(trees, "_LARGE", 0)
+    assert ckpt(*words).out == whole
+    # The tree unfolds the checkpoint that is named.
+    folded, named = (
+        ckpt("-s", sample, "show", one, "--tree", "-o", "table").out
+        for one in ("trip-to-kyoto", "trip-to-kyoto@step:1")
+    )
+    assert ("b328" in folded, "b328" in named) == (False, True)
+
+
+def texts(picture: ElementTree.Element) -> list[str]:
+    """Return the lines of text in a picture."""
+    return ["".join(one.itertext()) for one in picture.iter(f"{SVG}text")]
+
+
+def draw(plan: TreeLayout, name: str = "a") -> ElementTree.Element:
+    details = {key: StepDetails(ran=(name,), questions=(name,)) for key in plan.shown}
+    lines = svg_lines(tree_of(name, plan, details, {}, (Status.DONE,)), Ui(datetime.now(UTC)))
+    return ElementTree.fromstring("\n".join(line.text for line in lines))
+
+
+def test_a_picture_shows_what_the_tree_shows(sample: Path) -> None:
+    picture = ElementTree.fromstring(ckpt("-s", sample, "show", "trip-to-kyoto", "--svg").out)
+    assert (picture.tag, picture[0].text) == (f"{SVG}svg", "Checkpoints of thread trip-to-kyoto")
+    assert "20 checkpoints · 2 branches · 1 subgraph call · done" in (picture[1].text or "")
+    shown = [one for one in texts(picture) if not one.startswith("20")]
+    assert "f169  12  reply → END  ● head" in shown
+    drawn = ckpt("-s", sample, "show", "trip-to-kyoto", "--tree", "-o", "table").out.splitlines()
+    # Below the header and the date, above the hint.
+    for line, printed in zip(shown, drawn[3:-2], strict=True):
+        assert line.split()[0] in printed
+    # Each checkpoint is joined to its parent.
+    words = ("show", "trip-to-kyoto", "--svg", "--unfold", "--ns", "")
+    picture = ElementTree.fromstring(ckpt("-s", sample, *words).out)
+    edges = [one.get("d", "") for one in picture.iter(f"{SVG}path") if one.get("class") == "edge"]
+    # One for each checkpoint but the first; a curve for each that leaves its column.
+    assert (len(edges), sum("Q" in one for one in edges)) == (15, 1)
+
+
+@pytest.mark.parametrize("name", ["<script>x</script>", "]]>&amp;\"'", "\x00\u202e\ufffe\ud800"])
+def test_labels_stay_text(name: str) -> None:
+    picture = draw(plan_tree([Skeleton("", "1", None, marked=True)]), name)
+    assert [one.tag for one in picture.iter() if "script" in one.tag] == []
+    visible = name.translate({0: "\\x00", 0x202E: "\\u202e", 0xFFFE: "\\ufffe", 0xD800: "\\ud800"})
+    assert any(visible in one for one in texts(picture))
+
+
+def test_long_runs_are_folded_and_large_trees_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def skeletons(number: int, parent: Any) -> list[Skeleton]:
+        keys = [f"{n:05}" for n in range(number)]
+        return [Skeleton("", key, keys[parent(n)] if n else None) for n, key in enumerate(keys)]
+
+    assert len(texts(draw(plan_tree(skeletons(10_000, lambda n: n - 1))))) < 10
+    plan = plan_tree(skeletons(2_000, lambda n: 0))
+    left_out = 2_000 - MOST_ROWS
+    assert draw_tree(tree_of("a", plan, {}, {}), UTC).left_out == left_out
+    picture = draw(plan)
+    assert f"{left_out} earlier rows left out" in texts(picture)[0]
+    assert len(list(picture.iter(f"{SVG}circle"))) == MOST_ROWS
+    # Each checkpoint has a child that ends there, and one from which the next fork comes.
+    monkeypatch.setattr(svg, "_LANES", 5)
+    deep = draw(plan_tree(skeletons(63, lambda n: (n - 1) // 2)))
+    places = [float(one.get("cx", "-1")) for one in deep.iter(f"{SVG}circle")]
+    assert 0 < min(places) <= max(places) < float(deep.get("width", "0"))

@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_cli.ending import Ended
 from tests.kit.cases import cases
-from tests.kit.command import first_now, later
+from tests.kit.command import first_now
 
 pytestmark = pytest.mark.usefixtures("heeded_signals")
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM, signal.SIGHUP: -signal.SIGHUP}
@@ -186,24 +186,22 @@ def test_ctrl_c_again_and_again_while_it_ends(sample: Path) -> None:
     assert run(AGAIN_AND_AGAIN, sample, SHOW, signal.SIGINT).ended == (130, "pressed\n" * 3)
 
 
-@pytest.mark.parametrize("entry", [SCRIPT, MODULE], ids=["script", "module"])
-@cases(
-    "module",
-    *("ckpt_cli.run", "typer", "ckpt_cli.commands.show", "sqlite3"),
-    *later("ckpt_cli.session", "ckpt_backends.errors", "ckpt_cli.app", "ckpt_cli.reading.store"),
+@pytest.mark.parametrize(
+    ("entry", "module"),
+    [
+        *((SCRIPT, one) for one in ("ckpt_cli.run", "sqlite3")),
+        *((MODULE, one) for one in ("typer", "ckpt_cli.commands.show")),
+        pytest.param(SCRIPT, "ckpt_cli.app", marks=pytest.mark.engines),
+        pytest.param(MODULE, "ckpt_backends.errors", marks=pytest.mark.engines),
+    ],
 )
 def test_ctrl_c_at_any_import(sample: Path, entry: list[str], module: str) -> None:
     assert Ran(entry, sample, SHOW, AT_AN_IMPORT, CKPT_TEST_PRESSED_AT=module).ended == (130, "")
 
 
-def test_the_copy_of_a_killed_run_is_removed_by_the_next(sample: Path) -> None:
+def test_the_copy_of_a_killed_run_is_removed_by_the_next_with_its_jobs(sample: Path) -> None:
     done = run(KILLED, sample, COPY)
     assert (done.ended[0], "copy.db" in done.left) == (-signal.SIGKILL, True)
-    done = run("", sample, COPY)
-    assert (done.ended[0], done.left) == (0, [])
-
-
-def test_jobs_leave_no_copies(sample: Path) -> None:
     done = run("", sample, JOBS)
     assert (done.ended[0], done.left) == (0, [])
 

@@ -70,6 +70,7 @@ def trim(state: Any) -> Any:
 
 def agent(saver: Any) -> Any:
     """Compile: a model, its messages trimmed, and a subgraph with another model."""
+    SPENT.clear()
     inner = chain(Chat, {"dig": talk("small")}).compile()
     nodes = {"chat": talk("big"), "trim": trim, "research": inner, "sum": talk("big")}
     return chain(Chat, nodes).compile(checkpointer=saver)
@@ -108,6 +109,14 @@ def test_one_table_has_all_that_is_known_of_a_node() -> None:
     assert none["writes"] == none["checkpoints"] == 0
     took = [one["seconds"] or 0.0 for one in nodes.values()]
     assert took == sorted(took, reverse=True)
+    # A table is by node and models have kinds of tokens.
+    table = ckpt("-s", SAMPLE, "stats", "-o", "table", "--top", "3").out.splitlines()
+    assert table[0] == "8 threads, 95 checkpoints, 55 runs, 175 writes of 11 KiB, 3,586 tokens"
+    assert table[7] == "… and 40 more; --top N for more"
+    table = ckpt("-s", SAMPLE, "stats", "--by", "model", "-o", "table").out.splitlines()
+    assert "CACHE READ" in table[2]
+    header, first, *_ = ckpt("-s", SAMPLE, "stats", "-o", "tsv").out.splitlines()
+    assert dict(zip(header.split("\t"), first.split("\t"), strict=True))["measured"] == "2"
 
 
 @pytest.mark.parametrize("key", ["thread", "day", "user", "channel"])
@@ -124,16 +133,6 @@ def test_other_keys_have_the_columns_of_nodes(key: str) -> None:
     assert sum(row["seconds"] for row in found) <= whole["running_seconds"] + 1e-6
 
 
-def test_a_table_is_by_node_and_models_have_kinds_of_tokens() -> None:
-    table = ckpt("-s", SAMPLE, "stats", "-o", "table", "--top", "3").out.splitlines()
-    assert table[0] == "8 threads, 95 checkpoints, 55 runs, 175 writes of 11 KiB, 3,586 tokens"
-    assert table[7] == "… and 40 more; --top N for more"
-    table = ckpt("-s", SAMPLE, "stats", "--by", "model", "-o", "table").out.splitlines()
-    assert "CACHE READ" in table[2]
-    header, first, *_ = ckpt("-s", SAMPLE, "stats", "-o", "tsv").out.splitlines()
-    assert dict(zip(header.split("\t"), first.split("\t"), strict=True))["measured"] == "2"
-
-
 def spent(model: str) -> dict[str, int]:
     return {kind: SPENT[model, kind] for kind in KINDS}
 
@@ -143,11 +142,6 @@ def tokens(store: Path | str, key: str) -> dict[Any, dict[str, int]]:
     name = {"thread": "thread_id"}.get(key, key)
     found = [one for one in stats(store, "--by", key)["by"] if one["messages"]]
     return {one[name]: {kind: one[kind] for kind in KINDS} for one in found}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_spent() -> None:
-    SPENT.clear()
 
 
 def test_each_call_of_a_model_counts_once(path: Path) -> None:
@@ -172,7 +166,7 @@ def test_each_call_of_a_model_counts_once(path: Path) -> None:
     assert tokens(path, "thread").keys() == {"t"}
 
 
-def test_a_message_that_got_its_id_in_a_merge_counts_once(path: Path) -> None:
+def test_a_message_counts_once_and_a_state_tells_what_no_write_does(path: Path) -> None:
     usage: Any = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
     dig = {"dig": lambda _: {"messages": [AIMessage("x", usage_metadata=usage)]}}
     run(path, nested(Chat, chain(Chat, dig), "research"), ONE, TWO)
@@ -181,24 +175,19 @@ def test_a_message_that_got_its_id_in_a_merge_counts_once(path: Path) -> None:
 
 
 def test_a_state_tells_what_no_write_does(path: Path) -> None:
+    SPENT.clear()
     with saver_of(path) as saver:
         graph = chain(Chat, {"one": talk("big"), "two": talk("big")}).compile(checkpointer=saver)
         graph.invoke(ONE, CONFIG, durability="exit")
     assert tokens(path, "model") == {"big": spent("big")}
 
 
-@pytest.fixture
-def asked(path: Path) -> Path:
-    """A store of the agent, which was asked once."""
+def test_prices_are_those_of_the_configuration(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with saver_of(path) as saver:
         agent(saver).invoke(ONE, CONFIG)
-    return path
-
-
-def test_prices_are_those_of_the_configuration(asked: Path) -> None:
-    config = asked.with_name("ckpt.toml")
+    config = path.with_name("ckpt.toml")
     config.write_text(
-        f'[stores.here]\nurl = "{asked}"\n'
+        f'[stores.here]\nurl = "{path}"\n'
         '[prices]\ncurrency = "EUR"\n[prices."bi*"]\ninput = 2.0\noutput = 10\ncache_read = 0.5\n'
     )
     words = ("--config", config, "-s", "here", "stats", "--by", "model", "-o")
@@ -212,19 +201,16 @@ def test_prices_are_those_of_the_configuration(asked: Path) -> None:
     costs = {one["model"]: one["cost"] for one in shown.json["by"]}
     assert costs == {"big": shown.json["cost"], "small": None}
     assert "COST EUR" in ckpt(*words, "table").out
-    assert "COST" not in ckpt("-s", asked, "stats", "--by", "model", "-o", "table").out
-
-
-def test_prices_need_no_trusted_file(asked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(asked.parent)
-    asked.with_name("ckpt.toml").write_text(
+    assert "COST" not in ckpt("-s", path, "stats", "--by", "model", "-o", "table").out
+    # No file has to be trusted for them.
+    monkeypatch.chdir(path.parent)
+    config.write_text(
         '[stores.here]\nurl = "store.db"\n[prices."*"]\ninput = 1\noutput = 1\n'
         '[stores.own]\nurl = "store.db"\nprices = {"*" = {input = 2, output = 2}}\n'
     )
     one, own = (ckpt("-s", it, "stats", "-o", "json", "--by", "model") for it in ("here", "own"))
+    assert (own.json["cost"], one.err, own.err) == (pytest.approx(2 * one.json["cost"]), "", "")
     assert one.json["cost"] > 0
-    assert own.json["cost"] == pytest.approx(2 * one.json["cost"])
-    assert one.err == own.err == ""
 
 
 @cases(
@@ -242,15 +228,6 @@ def test_prices_that_cannot_be_read_are_named(path: Path, prices: str, said: str
     assert (shown.code, said in shown.err) == (2, True), shown.err
 
 
-test_wrong_words_are_refused = refusals(
-    ("stats --by month", 2, "cannot group by 'month'"),
-    ("stats --by channel,model", 2, "cannot group by channel and model"),
-    ("stats --time", 2, "use `ckpt"),
-    ("stats --tokens", 2, " stats --by model`"),
-    ("stats trip-to-kyoto --match c*", 2, "cannot be combined with --match"),
-)
-
-
 def test_messages_without_usage_data_are_counted(path: Path) -> None:
     def answer(_state: Any) -> Any:
         said = [AIMessage("one"), AIMessage("two", id="two"), AIMessage("two, more", id="two")]
@@ -262,3 +239,12 @@ def test_messages_without_usage_data_are_counted(path: Path) -> None:
     found = ckpt("-s", path, "stats", "--by", "model", "-o", "json")
     assert (found.json["messages"], found.json["without_usage"]) == (1, 3)
     assert "3 messages of models have no usage data" in found.err
+
+
+test_wrong_words_are_refused = refusals(
+    ("stats --by month", 2, "cannot group by 'month'"),
+    ("stats --by channel,model", 2, "cannot group by channel and model"),
+    ("stats --time", 2, "use `ckpt"),
+    ("stats --tokens", 2, " stats --by model`"),
+    ("stats trip-to-kyoto --match c*", 2, "cannot be combined with --match"),
+)

@@ -1,7 +1,6 @@
 """`tail` tells what happens to a thread, or in the whole store."""
 
 import json
-import logging
 import re
 import signal
 import sqlite3
@@ -27,8 +26,6 @@ from tests.commands.words import refusals
 from tests.kit.agents import small
 from tests.kit.agents.small import beside, chain, saver_of
 from tests.kit.command import ckpt
-from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.opening import empty_store
 from tests.kit.tailing import tailing, take
 
 HELLO: Any = {"messages": [("user", "hello")]}
@@ -83,16 +80,11 @@ class Following:
 
 
 @pytest.fixture
-def following(live: Path) -> Iterator[Following]:
+def following(live: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Following]:
+    """A tail that remembers fewer threads than usual."""
+    monkeypatch.setattr(followed, "WATCHED", 8)
     with open_store(str(live)) as store:
         yield Following(store)
-
-
-@pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The number of threads that are remembered; fewer than usual."""
-    monkeypatch.setattr(followed, "WATCHED", 8)
-    return 8
 
 
 def told(found: list[Movement]) -> list[tuple[str, str, int | None]]:
@@ -109,6 +101,9 @@ def text(found: Movement) -> str:
 
 def test_each_new_checkpoint_of_any_thread_is_told_once(live: Path, following: Following) -> None:
     assert [step(one) for one in following.last] == [-1, 0, 1]
+    _, said, answered = following.last
+    assert text(said).endswith("  first    0  __start__  +1 human: hello  next: answer")
+    assert text(answered).endswith("  first    1  answer  +1 ai: answer 1  next: nothing  done")
     run(live, "second", answer)
     run(live, "first", answer)
     found = following.new()
@@ -144,17 +139,14 @@ def test_a_failure_that_is_retried_between_two_looks_is_told(live: Path) -> None
         first, second = following.new()
         assert told([first, second]) == [("step", "stops", 0), ("checkpoint", "stops", 1)]
         assert "  retried  answer: ValueError" in text(first)
-
-
-def test_a_question_is_not_told_again_with_another_write(live: Path) -> None:
-    run(live, "stops", ask)
-    with open_store(str(live)) as store:
-        alone = Tail(store, "stops", None, all_ns=False)
-        (head,) = alone.last(1)
-        assert head.moment.status == "interrupted"
+        # A question is not told again with another write.
+        run(live, "stops", ask)
+        store.refresh()
+        assert [one.moment.status for one in alone.new()][-1] == "interrupted"
         with saver_of(live) as saver:
             (newest, *_) = saver.list({"configurable": {"thread_id": "stops"}})
             saver.put_writes(newest.config, [("messages", [])], "another-task")
+        store.refresh()
         assert alone.new() == []
 
 
@@ -177,30 +169,19 @@ def test_checkpoints_of_subgraphs_are_told_if_they_are_wanted(live: Path) -> Non
         assert re.search(r"  in (left|right):[0-9a-f]{8}…$", text(nested))
 
 
-def test_a_line_tells_what_a_step_changed(following: Following) -> None:
-    _, said, answered = following.last
-    assert text(said).endswith("  first    0  __start__  +1 human: hello  next: answer")
-    assert text(answered).endswith("  first    1  answer  +1 ai: answer 1  next: nothing  done")
-
-
-def test_an_old_thread_that_moves_is_told_without_its_history(live: Path, watched: int) -> None:
-    for number in range(watched):
-        run(live, f"filler-{number}", answer)
-    with open_store(str(live)) as store:
-        following = Following(store)
-        assert "first" not in following.tail._threads._seen
-        run(live, "first", answer)
-        assert told(following.new()) == [("checkpoint", "first", n) for n in (2, 3, 4)]
-        delete(live, *(f"filler-{number}" for number in range(0, watched, 2)))
-        store.refresh()
-        assert {one.event for one in following.tail.new(store)} == {"deleted"}
-        assert len(following.tail._threads._seen) <= watched
-
-
-def test_more_than_is_remembered_may_move(live: Path, watched: int, following: Following) -> None:
-    for number in range(watched + 5):
-        run(live, f"burst-{number}", answer)
-    assert len(following.new()) == 3 * (watched + 5)
+def test_more_threads_may_move_than_are_remembered(live: Path, following: Following) -> None:
+    names = [f"burst-{number}" for number in range(followed.WATCHED + 5)]
+    for name in names:
+        run(live, name, answer)
+    assert len(following.new()) == 3 * len(names)
+    # An old thread is told without its history.
+    assert "first" not in following.tail._threads._seen
+    run(live, "first", answer)
+    assert told(following.new()) == [("checkpoint", "first", n) for n in (2, 3, 4)]
+    delete(live, *names[5::2])
+    following.store.refresh()
+    assert {one.event for one in following.tail.new(following.store)} == {"deleted"}
+    assert len(following.tail._threads._seen) <= followed.WATCHED
 
 
 def test_a_checkpoint_that_is_stored_late_is_told(live: Path) -> None:
@@ -285,40 +266,6 @@ def test_a_lost_connection_is_opened_again(
     ]
 
 
-@pytest.mark.engines
-def test_a_connection_that_the_server_ends_is_opened_again(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    # Servers that other tests start in this process may have set up logging as theirs.
-    caplog.set_level("WARNING", "ckpt")
-    monkeypatch.setattr(logging.getLogger("ckpt"), "disabled", False)
-    waits: list[float] = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 4:
-            raise Stopped
-        with harness.saver() as saver:
-            graph = chain(MessagesState, {"answer": answer}).compile(checkpointer=saver)
-            graph.invoke(HELLO, {"configurable": {"thread_id": f"pause-{len(waits)}"}})
-            if len(waits) == 2:
-                saver.conn.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                    " WHERE pid <> pg_backend_pid() AND datname = current_database()"
-                )
-
-    with empty_store(PostgresHarness, request, tmp_path) as harness:
-        with harness.saver() as saver:
-            saver.setup()
-        with open_handle(harness.url) as handle:
-            names = _threads(handle.tail(0, interval=0.1, wait=wait))
-    assert names == [f"pause-{number}" for number in (1, 2, 3) for _ in range(3)]
-    assert caplog.messages[-1] == "connected again"
-
-
 def test_it_starts_with_the_last_ones_and_goes_on_with_the_new_ones(live: Path) -> None:
     with tailing(live, "first", "-n", "2", "-o", "ndjson") as process:
         assert [one["step"] for one in take(process, 2)] == [0, 1]
@@ -335,7 +282,7 @@ def test_it_starts_with_the_last_ones_and_goes_on_with_the_new_ones(live: Path) 
         assert (rest, err.strip(), process.returncode) == ("", "", 130)
 
 
-def test_it_stops_where_the_thread_is_deleted(live: Path) -> None:
+def test_it_stops_where_the_thread_is_deleted_or_nobody_reads_on(live: Path) -> None:
     with tailing(live, "first", "-n", "1", "-o", "tsv") as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("checkpoint_id\t")
@@ -343,9 +290,8 @@ def test_it_stops_where_the_thread_is_deleted(live: Path) -> None:
         delete(live, "first")
         _, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (6, "ckpt: thread 'first' was deleted meanwhile\n")
-
-
-def test_it_ends_as_soon_as_nobody_reads_on(live: Path) -> None:
+    # It ends as soon as nobody reads on.
+    run(live, "second", answer)
     with tailing(live, "-n", "2", "-o", "tsv", "--interval", "30") as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("ts\tevent\t")

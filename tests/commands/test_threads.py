@@ -56,7 +56,7 @@ def _rows(store: Path, *words: str) -> dict[str, dict[str, Any]]:
     return {row["thread_id"]: row for row in rows}
 
 
-def test_a_list_has_the_error_and_the_question_of_each_thread(store: Path) -> None:
+def test_a_list_has_errors_questions_and_titles(store: Path) -> None:
     rows = _rows(store)
     assert rows["refund-4711"]["error"] == (
         "answer: ConnectionError('no route to payments\\nfor 30 s')"
@@ -68,9 +68,11 @@ def test_a_list_has_the_error_and_the_question_of_each_thread(store: Path) -> No
     both = rows[BOTH]
     assert (both["status"], both["conditions"]) == ("error", ["error", "interrupted"])
     assert _rows(store, "--status", "interrupted").keys() == {BOTH, UUID}
-
-
-def test_an_id_that_says_nothing_gets_a_title(store: Path) -> None:
+    head, *lines = ckpt("-s", store, "threads", "list", "-o", "tsv").out.splitlines()
+    assert {"error", "why", "question", "title"} < set(head.split("\t"))
+    assert head.lower().count("why") == 1
+    assert [line.count("\t") for line in lines] == [head.count("\t")] * 5
+    # An id that says nothing gets a title.
     rows = _rows(store)
     title = rows[UUID]["title"]
     assert title.startswith("Where is my parcel? Where")
@@ -102,20 +104,11 @@ def test_the_table_fits_and_never_cuts_an_id(store: Path, width: int) -> None:
     assert ("  ConnectionError('no route to payments …" in text) is (width == 200)
 
 
-def test_tsv_has_every_part_in_a_column_of_its_own(store: Path) -> None:
-    head, *lines = ckpt("-s", store, "threads", "list", "-o", "tsv").out.splitlines()
-    assert {"error", "why", "question", "title"} < set(head.split("\t"))
-    assert head.lower().count("why") == 1
-    assert [line.count("\t") for line in lines] == [head.count("\t")] * 5
-
-
-def test_a_page_past_the_end_is_not_called_an_empty_store(sample: Path) -> None:
+def test_a_page_past_the_end_and_a_deleted_thread_are_told(sample: Path) -> None:
     assert ckpt("-s", sample, "threads", "list", "--page", "9").err == "note: there is no page 9\n"
     nobody = ckpt("-s", sample, "threads", "list", "--where", "thread = nobody")
     assert (nobody.code, nobody.err) == (0, "note: no thread matches\n")
-
-
-def test_deleted_threads_are_gone_and_no_others(sample: Path) -> None:
+    # Deleted threads are gone and no others.
     before = set(_rows(sample, "--all"))
     words = ("-s", sample, "threads", "delete", "trip-to-kyoto", "nobody")
     assert (ckpt(*words).code, ckpt(*words, "--dry-run").code) == (5, 7)

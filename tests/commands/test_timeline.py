@@ -75,7 +75,8 @@ def step(found: dict[str, Any], *nodes: str) -> dict[str, Any]:
 
 
 def test_a_step_takes_as_long_as_its_node(job: Job) -> None:
-    wall = job.run(job.compiled({"plan": napping("plan"), "write": napping("write", 2)}))
+    graph = job.compiled({"plan": napping("plan"), "write": napping("write", 2)})
+    wall = job.run(graph)
     found = job.measured()
     assert NAP <= step(found, "plan")["seconds"] <= wall - 2 * NAP
     assert 2 * NAP <= step(found, "write")["seconds"] <= wall - NAP
@@ -84,65 +85,12 @@ def test_a_step_takes_as_long_as_its_node(job: Job) -> None:
     assert found["seconds"] == pytest.approx(found["running_seconds"])
     assert found["nodes"]["write"]["runs"] == found["nodes"]["write"]["measured"] == 1
     assert "__start__" not in found["nodes"]
-
-
-def test_the_wait_for_an_answer_is_apart_from_work(job: Job) -> None:
-    graph = job.compiled({"plan": napping("plan"), "ask": napping("ask", asks=True)})
-    planning = job.run(graph)
-    waiting = job.measured()
-    assert (waiting["open"]["kind"], waiting["open"]["nodes"]) == ("human", ["ask"])
-    assert waiting["waiting_seconds"] == 0.0
-    time.sleep(3 * NAP)
-    wall = job.run(graph, Command(resume="yes"))
-    found = job.measured()
-    asked = step(found, "ask")
-    assert (asked["kind"], asked["cause"]) == ("human", "answer")
-    assert 4 * NAP <= asked["waiting_seconds"] == asked["seconds"] == found["waiting_seconds"]
-    assert step(found, "plan")["seconds"] <= found["running_seconds"] <= wall + planning
-    assert (found["nodes"]["ask"]["runs"], found["nodes"]["ask"]["measured"]) == (1, 0)
-
-
-def test_last_and_since_leave_out_earlier_steps(job: Job) -> None:
-    job.run(job.compiled({"plan": napping("plan"), "write": napping("write")}))
-    whole = job.measured()
-    last = job.measured(last=1)
-    assert (last["steps"], last["left_out"]) == (whole["steps"][-1:], len(whole["steps"]) - 1)
-    assert last["first_at"] == whole["steps"][-1]["started_at"]
-    assert last["seconds"] == last["steps"][0]["seconds"]
-    assert job.measured(since=whole["steps"][-1]["ended_at"])["steps"] == last["steps"]
-
-
-def test_the_keys_tell_the_same_as_the_bodies(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = chain(Log, {"dig": napping("dig", 0), "ask": napping("ask", 0, asks=True)})
-    graph = job.compiled({"work": inner.compile(), "after": napping("after", 0)})
-    job.run(graph)
-    questions = graph.get_state(CONFIG).interrupts
-    job.run(graph, Command(resume={one.id: "yes" for one in questions}))
-    graph.update_state(CONFIG, {"log": ["by hand"]})
-    job.run(graph)
-    bodies = job.measured()
-    monkeypatch.setattr(step_times, "_SMALL", 0)
-    assert job.measured() == bodies
-    assert {"human", "idle", "run"} <= {one["kind"] for one in bodies["steps"]}
-
-
-def test_lines_show_bars_and_what_was_waited_for(job: Job) -> None:
-    asking = chain(Log, {"ask": napping("ask", asks=True)}).compile()
-    graph = job.compiled({"plan": napping("plan"), "inner": asking})
-    job.run(graph)
-    shown = job.shown()
-    assert "waiting for an answer since" in shown
-    assert "inner > ask" in shown
-    job.run(graph, Command(resume="yes"))
-    shown = job.shown()
-    assert [one for one in ("█", "▒", "answered in ") if one not in shown] == []
-    plain = job.shown("--ascii")
-    assert ("█" in plain, "##" in plain) == (False, True)
-
-
-def test_the_wait_after_a_rollback_is_idle(job: Job) -> None:
-    graph = job.compiled({"plan": napping("plan"), "write": napping("write")})
-    job.run(graph)
+    *earlier, last = found["steps"]
+    asked = job.measured(last=1)
+    assert (asked["steps"], asked["left_out"]) == ([last], len(earlier))
+    assert (asked["first_at"], asked["seconds"]) == (last["started_at"], last["seconds"])
+    assert job.measured(since=last["ended_at"])["steps"] == [last]
+    # The wait after a rollback is idle.
     assert ckpt("-s", job.path, "rollback", "t@~1", "--yes").code == 0
     opened = job.measured()["open"]
     assert (opened["kind"], opened["cause"], opened["nodes"]) == ("idle", "fork", ["write"])
@@ -151,6 +99,43 @@ def test_the_wait_after_a_rollback_is_idle(job: Job) -> None:
     last = job.measured()["steps"][-1]
     assert (last["nodes"], last["kind"], last["cause"]) == (["write"], "idle", "resume")
     assert "resumed after a pause" in job.shown()
+
+
+def test_the_wait_for_an_answer_is_apart_from_work(job: Job) -> None:
+    graph = job.compiled({"plan": napping("plan"), "ask": napping("ask", asks=True)})
+    planning = job.run(graph)
+    waiting = job.measured()
+    assert (waiting["open"]["kind"], waiting["open"]["nodes"]) == ("human", ["ask"])
+    assert waiting["waiting_seconds"] == 0.0
+    assert "waiting for an answer since" in job.shown()
+    time.sleep(3 * NAP)
+    wall = job.run(graph, Command(resume="yes"))
+    found = job.measured()
+    asked = step(found, "ask")
+    assert (asked["kind"], asked["cause"]) == ("human", "answer")
+    assert 4 * NAP <= asked["waiting_seconds"] == asked["seconds"] == found["waiting_seconds"]
+    assert step(found, "plan")["seconds"] <= found["running_seconds"] <= wall + planning
+    assert (found["nodes"]["ask"]["runs"], found["nodes"]["ask"]["measured"]) == (1, 0)
+    shown = job.shown()
+    assert [one for one in ("█", "▒") if one not in shown] == []
+    plain = job.shown("--ascii")
+    assert ("█" in plain, "##" in plain) == (False, True)
+
+
+def test_the_keys_tell_the_same_as_the_bodies(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = chain(Log, {"dig": napping("dig", 0), "ask": napping("ask", 0, asks=True)})
+    graph = job.compiled({"work": inner.compile(), "after": napping("after", 0)})
+    job.run(graph)
+    assert "work > ask" in job.shown()
+    questions = graph.get_state(CONFIG).interrupts
+    job.run(graph, Command(resume={one.id: "yes" for one in questions}))
+    assert "answered in " in job.shown()
+    graph.update_state(CONFIG, {"log": ["by hand"]})
+    job.run(graph)
+    bodies = job.measured()
+    monkeypatch.setattr(step_times, "_SMALL", 0)
+    assert job.measured() == bodies
+    assert {"human", "idle", "run"} <= {one["kind"] for one in bodies["steps"]}
 
 
 def test_a_stateful_subgraph_is_inside_the_step_that_called_it(job: Job) -> None:
@@ -166,7 +151,7 @@ def test_a_stateful_subgraph_is_inside_the_step_that_called_it(job: Job) -> None
     assert found["nodes"]["keep > dig"]["runs"] == len(digs) == 2
 
 
-def test_a_pause_before_a_call_is_no_part_of_the_call(job: Job) -> None:
+def test_a_pause_before_a_call_and_a_retry_are_told(job: Job) -> None:
     inner, tries = chain(Log, {"work": napping("work")}).compile(), iter([1, 0])
 
     def call(state: Any) -> Any:

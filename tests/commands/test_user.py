@@ -48,7 +48,9 @@ def ids(store: Path, *words: str) -> set[str]:
     return {one["thread_id"] for one in found(store, *words)}
 
 
-def test_lists_name_the_user_also_of_a_thread_resumed_without_it(store: Path) -> None:
+def test_lists_name_the_user_and_its_place_is_told_in_a_profile(
+    store: Path, tmp_path: Path
+) -> None:
     listed = {one["thread_id"]: one.get("user") for one in found(store, "threads", "list")}
     anna = dict.fromkeys(("a1", "a2", "a3"), "anna")
     assert listed == {**anna, "b1": "ben", "n1": "42", "moved": "ben", "alone": None}
@@ -57,6 +59,28 @@ def test_lists_name_the_user_also_of_a_thread_resumed_without_it(store: Path) ->
     assert {one["user"] for one in found(store, "errors")} == {"ben", "42"}
     assert found(store, "show", "a1")["user"] == "anna"
     assert "user anna · " in ckpt("-s", store, "report", "a1").out
+    for words in (["threads", "list"], ["errors"], ["interrupts"], ["show", "a1"]):
+        said = ckpt("-s", store, "--redact", *words, "-o", "json").out
+        assert ("anna" in said, '"ben"' in said) == (False, False)
+    # A list of threads without users does not hide those of others.
+    with ckpt_cli.open(str(store)) as opened:
+        assert len(list(opened.listed(match="alone"))) == 1
+        assert [one["user"] for one in opened.interrupts()] == ["anna"]
+
+    # The place of users is told in a profile and shown.
+    def stores(*words: str) -> tuple[str | None, str | None]:
+        (one,) = ckpt(*words, "stores", "-o", "json").json
+        return one.get("user_key"), one.get("user_key_why")
+
+    assert stores("-s", str(store)) == ("metadata.user_id", "5 of 7 heads have it")
+    config = tmp_path / "ckpt.toml"
+    config.write_text(f'[stores.prod]\nurl = "{store}"\nuser = "metadata.tenant"\n')
+    prod = ("--config", str(config), "-s", "prod")
+    assert stores(*prod) == ("metadata.tenant", "told in the configuration")
+    listed = ckpt(*prod, "threads", "list", "--user", "other", "-o", "json").json
+    assert [one["thread_id"] for one in listed] == ["n1"]
+    refused = ckpt("-s", store, "threads", "list", "--user-key", "tenant")
+    assert (refused.code, "write metadata.KEY or values.CHANNEL" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +103,7 @@ def test_threads_are_chosen_by_their_user(store: Path, words: list[str], threads
     assert ids(store, *begin, *words) == threads
 
 
-def test_failures_are_counted_by_user_and_by_any_key(store: Path) -> None:
+def test_what_happened_is_counted_by_user_and_by_any_key(store: Path) -> None:
     def counted(by: str) -> list[tuple[str, int]]:
         key = by.partition(".")[0]
         return [(one[key], one["failures"]) for one in found(store, "errors", "--by", by)]
@@ -91,42 +115,9 @@ def test_failures_are_counted_by_user_and_by_any_key(store: Path) -> None:
     assert (refused.code, "error, node, user, metadata.KEY" in refused.err) == (2, True)
     by_user = found(store, "stats", "--by", "user")["by"]
     assert {one["user"] for one in by_user} == {"anna", "ben", "42", None}
-
-
-def test_the_place_of_users_is_told_in_a_profile_and_shown(store: Path, tmp_path: Path) -> None:
-    def stores(*words: str) -> tuple[str | None, str | None]:
-        (one,) = ckpt(*words, "stores", "-o", "json").json
-        return one.get("user_key"), one.get("user_key_why")
-
-    assert stores("-s", str(store)) == ("metadata.user_id", "5 of 7 heads have it")
-    config = tmp_path / "ckpt.toml"
-    config.write_text(f'[stores.prod]\nurl = "{store}"\nuser = "metadata.tenant"\n')
-    words = ("--config", str(config), "-s", "prod")
-    assert stores(*words) == ("metadata.tenant", "told in the configuration")
-    listed = ckpt(*words, "threads", "list", "--user", "other", "-o", "json").json
-    assert [one["thread_id"] for one in listed] == ["n1"]
-    refused = ckpt("-s", store, "threads", "list", "--user-key", "tenant")
-    assert (refused.code, "write metadata.KEY or values.CHANNEL" in refused.err) == (2, True)
-
-
-def test_a_redacted_list_hides_users(store: Path) -> None:
-    for words in (["threads", "list"], ["errors"], ["interrupts"], ["show", "a1"]):
-        said = ckpt("-s", store, "--redact", *words, "-o", "json").out
-        assert "anna" not in said
-        assert '"ben"' not in said
-
-
-def test_metrics_count_by_user_if_asked_for(store: Path) -> None:
     text = ckpt("-s", store, "metrics", "--by-user").out
     assert 'ckpt_open_questions_by_user{store="' in text
     assert ',user="anna"} 1' in text
-    told = found(store, "metrics", "--by-user")
-    assert told["failed_by_user"] == {"ben": 1, "42": 1}
+    assert found(store, "metrics", "--by-user")["failed_by_user"] == {"ben": 1, "42": 1}
     assert "failed_by_user" not in found(store, "metrics")
     assert "by_user" not in ckpt("-s", store, "metrics").out
-
-
-def test_a_list_of_threads_without_users_does_not_hide_those_of_others(store: Path) -> None:
-    with ckpt_cli.open(str(store)) as opened:
-        assert len(list(opened.listed(match="alone"))) == 1
-        assert [one["user"] for one in opened.interrupts()] == ["anna"]

@@ -189,23 +189,6 @@ def test_the_caret_stands_under_the_place(sample: Path, text: str, shown: str, a
     assert answer.err.splitlines()[1:3] == [f"  {shown}", f"  {above}"]
 
 
-SHORT = {"refund-4711", "support-live-chat"}
-
-
-@cases(
-    "words found",
-    (["question.options[] = approve and question.order > 4700"], {"refund-4711"}),
-    (["metadata.priority >= 2"], {"refund-4711"}),
-    (["metadata.priority = '2'"], set()),
-    (["values.messages[].type = ai", "--where", "bytes < 20KiB"], SHORT),
-    (["thread like 't%'", "--status", "error"], set()),
-    ids=lambda one: " ".join(one if isinstance(one, list) else sorted(one)),
-)
-def test_a_filter_finds_threads(sample: Path, words: list[str], found: set[str]) -> None:
-    answer = ckpt("-s", sample, "threads", "list", "-o", "json", "--where", *words)
-    assert {row["thread_id"] for row in answer.json} == found
-
-
 def filtered(store: Path, text: str) -> set[str]:
     words = ["threads", "list", "-o", "json", "--where", text]
     return {row["thread_id"] for row in ckpt("-s", store, *words).json}

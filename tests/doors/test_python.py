@@ -32,6 +32,10 @@ def third(ask: Callable[[CheckpointHandle], Any]) -> Ask:
     return lambda store: ask(store.at(f"{TRIP}@step:3"))
 
 
+def replayed(checkpoint: CheckpointHandle) -> Any:
+    return checkpoint.replay({"messages": "append"})
+
+
 ANSWERS: list[tuple[str, Ask]] = [
     (f"show {TRIP}", trip(lambda t: t.head.to_dict())),
     (f"show {TRIP}@step:3 --channel messages", third(lambda t: t.show(["messages"]))),
@@ -47,12 +51,10 @@ ANSWERS: list[tuple[str, Ask]] = [
     (f"messages {TRIP}", trip(lambda t: t.head.messages)),
     (f"messages {TRIP} --stat", trip(lambda t: t.head.message_stats())),
     (
-        f"show {TRIP} --long",
-        trip(lambda t: t.head.show(operations=True, size=True, namespaces=True)),
+        f"interrupts {REFUND} {TRIP} --older-than 0s",
+        lambda s: s.interrupts([REFUND, TRIP], older_than="0s"),
     ),
-    (f"interrupts {REFUND} {TRIP}", lambda s: s.interrupts([REFUND, TRIP])),
     (f"interrupts {REFUND}", lambda s: s[REFUND].interrupts()),
-    ("interrupts --older-than 3000d", lambda s: s.interrupts(older_than="3000d")),
     (
         "grep -F Kyoto --match t* --channel messages --channel hotel",
         lambda s: s.grep("Kyoto", fixed=True, match="t*", channels=["messages", "hotel"]),
@@ -62,18 +64,13 @@ ANSWERS: list[tuple[str, Ask]] = [
     (f"stats {TRIP} --ns planner", trip(lambda t: t.stats(ns="planner"))),
     ("stats --by user,day --jobs 2", lambda s: s.stats(by=["user", "day"])),
     (f"timeline {TRIP} --last 3", trip(lambda t: t.timeline(last=3))),
-    (f"timeline {TRIP}@step:3", trip(lambda t: t.at("step:3").timeline())),
     ("du", lambda s: s.du()),
     (f"du {TRIP} --top 2", trip(lambda t: t.du(top=2))),
     ("du --by thread --top 3", lambda s: s.du_by("thread", top=3)),
     (f"du {TRIP} --by ns", trip(lambda t: t.du_by("ns"))),
     (f"replay {TRIP} --all-steps", trip(lambda t: t.transitions())),
     (f"replay {TRIP} --verify --ns planner", trip(lambda t: t.replay(ns="planner"))),
-    (f"replay {TRIP}@step:3 --verify", third(lambda t: t.replay())),
-    (
-        f"replay {TRIP} --verify --reducer messages=append",
-        trip(lambda t: t.replay({"messages": "append"})),
-    ),
+    (f"replay {TRIP}@step:3 --reducer messages=append", third(replayed)),
     ("replay --match r*", lambda s: s.replay_all(match="r*")),
     ("threads list --where status=error", lambda s: s.listed("status=error", sizes=True)),
     ("errors", lambda s: s.errors()),
@@ -81,7 +78,7 @@ ANSWERS: list[tuple[str, Ask]] = [
     ("secrets", lambda s: s.secrets()),
     (f"export {TRIP} --format jsonl", trip(lambda t: t.export())),
 ]
-EMPTY = {"interrupts --older-than 3000d", "secrets"}
+EMPTY = {"secrets"}
 """Answers without a record; two empty answers would be equal without any reason."""
 
 
@@ -172,11 +169,6 @@ def test_a_handle_raises_at_once_what_the_command_reports(
     assert json.loads(printed.err) == said
 
 
-def test_no_threads_are_not_all_threads(store: StoreHandle) -> None:
-    assert (list(store.interrupts([])), list(store.replay_all([]))) == ([], [])
-    assert store.stats(iter(()))["threads"] == 0
-
-
 def test_a_search_counts_what_it_cannot_read(tmp_path: Path) -> None:
     path = copy_store(FIXTURES / "lg-1.2.22-serde" / "store.db", tmp_path)
     with ckpt_cli.open(path) as encrypted:
@@ -224,14 +216,6 @@ def here(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project / ".deer-flow" / "memory.json"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A file with items of LangGraph's SqliteStore."""
-    path = tmp_path / "memory.db"
-    fill(SqliteBench(str(path)))
-    return path
-
-
 @pytest.mark.parametrize("redact", [False, True], ids=["plain", "redacted"])
 @pytest.mark.parametrize(("words", "ask"), MEMORY, ids=[words for words, _ in MEMORY])
 def test_memory_answers_as_the_command_does(
@@ -245,7 +229,9 @@ def test_memory_answers_as_the_command_does(
         assert printed
 
 
-def test_a_value_is_read_by_its_namespace_and_key(file: Path) -> None:
+def test_a_value_is_read_by_its_namespace_and_key(tmp_path: Path) -> None:
+    file = tmp_path / "memory.db"
+    fill(SqliteBench(str(file)))
     with ckpt_cli.open_memory(file) as opened:
         for (namespace, key), value in ITEMS.items():
             if namespace == ("users", "anna"):
@@ -260,23 +246,16 @@ def test_a_value_is_read_by_its_namespace_and_key(file: Path) -> None:
             opened.search("(", regex=True)
         assert error.value.hint == "leave out regex=True to search for the text as it is"
         assert "sqlite-store" in repr(opened)
-
-
-def test_redacted_memory_gives_no_bytes(file: Path) -> None:
     with ckpt_cli.open_memory(file, redact=True) as opened:
         assert opened.get("users/anna/profile") == ckpt_cli.Tagged("ckpt.redacted", "dict, 3 items")
         with pytest.raises(ckpt_cli.UsageError):
             opened.raw("users/anna/profile")
-
-
-def test_threads_and_memory_in_one_file(file: Path) -> None:
-    bench = SqliteBench(str(file))
-    with bench.saver() as saver:
+    # Threads and memory may be in one file.
+    with SqliteBench(str(file)).saver() as saver:
         saver.setup()
     with ckpt_cli.open(file) as store:
-        assert store.memory.get("users/anna/profile")["text"] == "Anna"
-        assert store.memory is store.memory
         memory_of = store.memory
+        assert (memory_of.get("users/anna/profile")["text"], store.memory) == ("Anna", memory_of)
     with pytest.raises(ckpt_cli.StoreUnavailable):
         memory_of.get("users/anna/profile")
 
@@ -295,6 +274,9 @@ def test_sessions_are_those_of_the_command(redis_url: str) -> None:
 
 
 def test_what_a_store_does_not_hold_is_refused(store: StoreHandle) -> None:
+    # No threads are not all threads.
+    assert (list(store.interrupts([])), list(store.replay_all([]))) == ([], [])
+    assert store.stats(iter(()))["threads"] == 0
     with pytest.raises(ckpt_cli.UnknownLayout, match="no long-term memory"):
         _ = store.memory
     with pytest.raises(UsageError, match="cannot group by 'colour'"):

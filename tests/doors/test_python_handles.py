@@ -1,25 +1,32 @@
 """The handles of a store, its threads and its checkpoints, and the values that they give."""
 
+import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import interrupt
+from textual.color import Color
 
 import ckpt_cli
 from ckpt_backends import codec
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_cli import StoreHandle
 from ckpt_cli.api.answer import plain, to_json
+from ckpt_cli.render.report import STYLES
+from ckpt_cli.tui.styles import contrast
+from tests.kit.agents.small import beside, running
 
 TRIP = "trip-to-kyoto"
 
@@ -39,7 +46,7 @@ def test_the_import_alone_loads_neither_drivers_nor_the_parser() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_thread_is_found_by_its_id_and_by_its_place(store: StoreHandle) -> None:
+def test_threads_and_checkpoints_are_found_and_equal(store: StoreHandle, sample: Path) -> None:
     assert TRIP in store
     assert "trip-to-osaka" not in store
     assert (store[TRIP].checkpoint_count, store.newest().id) == (20, next(iter(store)).id)
@@ -47,9 +54,6 @@ def test_a_thread_is_found_by_its_id_and_by_its_place(store: StoreHandle) -> Non
     with pytest.raises(ckpt_cli.NotFound, match="no thread 'trip-to-kyot'") as error:
         _ = store["trip-to-kyot"]
     assert error.value.hint == "did you mean 'trip-to-kyoto'?"
-
-
-def test_a_checkpoint_is_found_by_every_ref(store: StoreHandle) -> None:
     thread = store[TRIP]
     head, parent = thread.head, thread.at("~1")
     assert (head.step, parent.step) == (12, 11)
@@ -65,9 +69,15 @@ def test_a_checkpoint_is_found_by_every_ref(store: StoreHandle) -> None:
         thread.at("step:99")
     with pytest.raises(ckpt_cli.UsageError, match="cannot be combined"):
         thread.at("step:3", as_of="1h")
+    assert (thread == store[TRIP], thread == TRIP) == (True, False)
+    assert head == thread.at("step:12") != parent
+    assert len({head, store.at(TRIP), parent}) == 2
+    with ckpt_cli.open(sample) as other:
+        assert other[TRIP] != thread
+        assert other[TRIP].head != head
 
 
-def test_the_facts_of_a_checkpoint(store: StoreHandle, sample: Path) -> None:
+def test_the_facts_of_a_checkpoint_and_public_names(store: StoreHandle, sample: Path) -> None:
     head = store["refund-4711"].head
     assert head.status == store["refund-4711"].status == "interrupted"
     assert head.conditions == ["interrupted"]
@@ -86,9 +96,7 @@ def test_the_facts_of_a_checkpoint(store: StoreHandle, sample: Path) -> None:
     assert thread.at(ns="planner").ns == thread.namespaces[1]
     with pytest.raises(ckpt_cli.NotFound):
         head.get("nothing")
-
-
-def test_only_public_names_can_be_imported() -> None:
+    # Only public names can be imported.
     assert all(getattr(ckpt_cli, name) is not None for name in ckpt_cli.__all__)
     assert dir(ckpt_cli) == sorted(ckpt_cli.__all__)
     with pytest.raises(AttributeError, match="no attribute 'rollback'"):
@@ -126,15 +134,6 @@ def test_a_store_is_named_as_on_the_command_line(
         ckpt_cli.open()
 
 
-def test_redacted_values_are_replaced(sample: Path) -> None:
-    with ckpt_cli.open(sample, redact=True) as opened:
-        head = opened[TRIP].head
-        assert "Kanra" not in repr(head.values) + repr(head.messages) + repr(head.to_dict())
-        assert head.values["hotel"] != "Hotel Kanra Kyoto"
-        with pytest.raises(ckpt_cli.UsageError):
-            head.raw()
-
-
 def test_a_drawing_in_the_terminal_holds_no_control_characters(path: Path) -> None:
     with SqliteSaver.from_conn_string(str(path)) as saver:
         config: Any = {"thread_id": "\x1b[31m\u202et", "checkpoint_ns": ""}
@@ -146,21 +145,12 @@ def test_a_drawing_in_the_terminal_holds_no_control_characters(path: Path) -> No
 
 
 def test_a_state_that_cannot_be_read_is_not_an_empty_one(sample: Path) -> None:
+    with ckpt_cli.open(sample, redact=True) as opened, pytest.raises(ckpt_cli.UsageError):
+        opened[TRIP].head.raw()
     with closing(sqlite3.connect(sample)) as database, database:
         database.execute("UPDATE checkpoints SET checkpoint = x'c1' WHERE thread_id = ?", (TRIP,))
     with ckpt_cli.open(sample) as store, pytest.raises(ckpt_cli.Unreadable):
         _ = store[TRIP].head.values
-
-
-def test_handles_of_the_same_thing_are_equal(store: StoreHandle, sample: Path) -> None:
-    thread = store[TRIP]
-    assert thread == store[TRIP]
-    assert thread.head == thread.at("step:12") != thread.at("~1")
-    assert len({thread.head, store.at(TRIP), thread.at("~1")}) == 2
-    with ckpt_cli.open(sample) as other:
-        assert other[TRIP] != thread
-        assert other[TRIP].head != thread.head
-    assert thread != TRIP
 
 
 OPAQUE = Opaque("pickle", 3, "00", "a pickle")
@@ -214,3 +204,121 @@ def test_no_object_is_lost_or_made(payload: list[Value], name: str) -> None:
     assert isinstance(found, tuple | set | Tagged)
     if isinstance(found, Tagged):
         assert found == Tagged(name, payload)
+
+
+# In a notebook: what a store holds is text, never a tag, a style or an escape
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</pre><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "&lt;i&gt; &amp; &#60;u&#62;",
+    "<!-- ",
+    "\x1b[31mred\x1b[0m",
+    "\u202ereversed\u2066",
+    "two\nlines\rand\tmore",
+]
+
+
+class _Tags(HTMLParser):
+    """Collects the tags with their attributes, and the text, as a browser sees them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, tuple[tuple[str, str | None], ...]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, tuple(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def forbidden(self, data: str) -> None:
+        pytest.fail(f"a comment, a declaration or an instruction: {data!r}")
+
+    handle_comment = unknown_decl = handle_pi = forbidden
+
+    def handle_decl(self, decl: str) -> None:
+        self.forbidden(decl)
+
+
+def parsed(shown: Any) -> _Tags:
+    """Return what is in the HTML of a handle, after checking that each tag is one of ours."""
+    found = _Tags(shown._repr_html_())
+    (name, attributes), *spans = found.tags
+    assert (name, [one for one, _ in attributes]) == ("pre", ["style"])
+    assert found.open == []
+    styles = set(STYLES.values())
+    for tag, own in spans:
+        assert tag == "span"
+        assert [one for one, _ in own] == ["style"]
+        assert own[0][1] in styles
+    for character in "\x1b\u202e\u2066\r":
+        assert character not in found.text
+    return found
+
+
+class State(TypedDict, total=False):
+    text: Any
+
+
+def fill_with(path: Path, hostile: str) -> None:
+    """A thread with a hostile id, node, channel value, metadata, question and error."""
+
+    def ask(state: State) -> State:
+        return {"text": interrupt({hostile: hostile})}
+
+    def fail(state: State) -> State:
+        raise ValueError(hostile)
+
+    config = {"configurable": {"thread_id": hostile}, "metadata": {"note": hostile}}
+    graph = beside(State, {f"ask {hostile}": ask, f"fail {hostile}": fail})
+    with running(path, graph) as agent, pytest.raises(ValueError, match=re.escape(hostile)):
+        agent.invoke({"text": [hostile, {hostile: hostile}]}, config)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nothing_in_a_store_becomes_a_tag(tmp_path: Path, hostile: str) -> None:
+    fill_with(tmp_path / "agent.db", hostile)
+    with ckpt_cli.open(tmp_path / "agent.db") as store:
+        thread = store.newest()
+        tree, state = parsed(thread).text, parsed(thread.head).text
+        if hostile.isprintable():
+            assert hostile in tree.splitlines()[0]
+            assert hostile in state
+        for checkpoint in thread.history():
+            parsed(checkpoint)
+
+
+def test_the_drawings_are_those_of_the_commands_and_notes_have_no_escapes(
+    sample: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ckpt_cli.open(sample) as store:
+        store.newest()
+        assert not caplog.records
+        store._around.note("\x1b[31mred\nlines")
+    assert r"\x1b[31mred\nlines" in caplog.text
+    assert "\x1b" not in caplog.text
+    # The drawings are those of the commands.
+    with ckpt_cli.open(sample) as store:
+        thread = store["trip-to-kyoto"]
+        assert parsed(thread).text == thread.tree()
+        assert "Hotel Kanra Kyoto" in parsed(thread.head).text
+        assert len(parsed(thread).tags) > 10
+
+
+def test_colours_are_legible_on_white_and_on_black_pages() -> None:
+    colours = {one for style in STYLES.values() for one in re.findall(r"#\w{6}", style)}
+    assert len(colours) > 4
+    for colour in map(Color.parse, colours):
+        for page in ("#ffffff", "#111111"):
+            assert contrast(colour, Color.parse(page)) > 4, colour

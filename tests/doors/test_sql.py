@@ -49,7 +49,7 @@ def test_a_query_of_the_cookbook_answers(question: str, query: str, tmp_path: Pa
         assert found == [{"thread_id": "trip-to-kyoto"}]
 
 
-def test_types_of_results() -> None:
+def test_types_of_results_and_days_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     query = """
         SELECT 9007199254740993 AS big, 1.50::DECIMAL(9, 2) AS decimal, [1, NULL] AS list,
           {'a': 1, 'b': '{"c": [1]}'::JSON} AS struct, MAP {'k': 2} AS map, 'ab'::BLOB AS blob,
@@ -73,9 +73,7 @@ def test_types_of_results() -> None:
         "text": "x",
         "big_2": 2,
     }
-
-
-def test_days_begin_in_the_zone_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Days begin in the zone of the user.
     query = "SELECT date_trunc('day', TIMESTAMPTZ '2026-01-01 23:30:00+00')::DATE::VARCHAR AS day"
     assert ckpt("-s", SAMPLE, "sql", query, "--utc", "-o", "json").json == [{"day": "2026-01-01"}]
     monkeypatch.setenv("TZ", "Asia/Tokyo")
@@ -121,7 +119,9 @@ def asking(session: Session) -> SqlSession:
     return SqlSession({MAIN: SqlSource(session.store, session.opening, session)}, session)
 
 
-def test_queries_are_answered(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_person_types_is_answered_and_completed(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
     typed = Typed(
         "SELECT count(*) AS n FROM threads;",
         KeyboardInterrupt(),
@@ -139,17 +139,12 @@ def test_queries_are_answered(session: Session, capsys: pytest.CaptureFixture[st
     assert (out.splitlines()[0], '{"two":2}' in out, "three" in out) == ('{"n":8}', True, False)
     assert '"column":"interrupt_id"' in out
     assert len([line for line in err.splitlines() if "error" in line]) == 2
-
-
-def test_names_are_completed_until_a_semicolon(session: Session) -> None:
+    # Names are completed until a semicolon and the history is private.
     with asking(session) as one:
         words = completions(one, ThreadChoice())
     assert {"threads", "checkpoint_id", "GROUP BY", "'messages'"} <= set(words)
     assert not is_complete("SELECT 1")
     assert all(map(is_complete, ("SELECT 1\n;", ".tables", " ")))
-
-
-def test_the_history_is_private() -> None:
     assert stat.S_IMODE(private_history().stat().st_mode) == 0o600
 
 
@@ -219,17 +214,6 @@ def test_only_what_a_query_needs_is_read(store: Path) -> None:
     }
 
 
-def test_only_sql_imports_duckdb() -> None:
-    code = (
-        "import sys; from ckpt_cli.run import run;"
-        f"run(['-s', {str(SAMPLE)!r}, 'threads', 'list']); run(['sql', '--help']);"
-        "run(['sql', '--schema', 'writes']);"
-        "print(sorted({'duckdb', 'prompt_toolkit', 'numpy'} & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines()[-1] == "[]"
-
-
 def test_a_missing_package_is_named(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     found = ckpt("-s", store, "sql", "SELECT 1")
@@ -250,6 +234,9 @@ def need(planner: QueryPlanner, query: str) -> TableNeed:
     return found
 
 
+MANY = [f"{'long' * 30}-{n}" for n in range(500)]
+
+
 @cases(
     "condition bounds",
     ("thread_id = 'a'", RowBounds(thread_ids=frozenset("a"))),
@@ -266,17 +253,19 @@ def need(planner: QueryPlanner, query: str) -> TableNeed:
         "thread_id IN ('a', 'optional: b') AND thread_id LIKE '%b'",
         RowBounds(thread_ids=frozenset({"a", "optional: b"})),
     ),
+    (f"thread_id IN {tuple(MANY)}", RowBounds(thread_ids=frozenset(MANY))),
     # What is not certain bounds nothing.
     ("thread_id = 'a' OR node = 'b'", RowBounds()),
     ("NOT thread_id = 'a'", RowBounds()),
     ("upper(thread_id) = 'A'", RowBounds()),
     ("thread_id = node", RowBounds()),
+    ids=lambda one: one[:40] if isinstance(one, str) else "",
 )
 def test_bounds_of_a_condition(planner: QueryPlanner, condition: str, bounds: RowBounds) -> None:
     assert need(planner, f"SELECT count(*) FROM writes WHERE {condition}").bounds == bounds
 
 
-def test_columns_are_those_that_a_query_names(planner: QueryPlanner) -> None:
+def test_columns_are_those_that_the_scans_of_a_query_need(planner: QueryPlanner) -> None:
     assert need(planner, "SELECT count(*) FROM writes").columns == ("thread_id",)
     assert need(planner, "SELECT node, count(*) FROM writes GROUP BY 1").columns == ("node",)
     found = need(planner, "SELECT value->>'$.x' FROM writes WHERE channel = 'a' AND idx > 1")
@@ -287,18 +276,7 @@ def test_columns_are_those_that_a_query_names(planner: QueryPlanner) -> None:
         "threads": ("thread_id", "step"),
         "writes": ("thread_id",),
     }
-
-
-def test_a_thread_that_went_on_has_rows_of_all_its_time() -> None:
-    hour = timedelta(hours=1)
-    thread = Thread("a", None, NOON - hour, NOON + hour, 3, 1)
-    for inside in (RowBounds(since=NOON), RowBounds(until=NOON), RowBounds(since=NOON + hour)):
-        assert inside.admits(thread)
-    assert not RowBounds(since=NOON + 2 * hour).admits(thread)
-    assert not RowBounds(until=NOON - 2 * hour).admits(thread)
-
-
-def test_two_scans_of_one_table_read_what_both_need(planner: QueryPlanner) -> None:
+    # Two scans of one table read what both need.
     query = """
         SELECT (SELECT max(idx) FROM writes WHERE thread_id = 'a'),
                (SELECT max(node) FROM writes WHERE thread_id = 'b' AND channel = 'c')
@@ -309,18 +287,18 @@ def test_two_scans_of_one_table_read_what_both_need(planner: QueryPlanner) -> No
     assert need(planner, "SELECT 1 FROM writes, writes w WHERE w.thread_id = 'a'").bounds == (
         RowBounds()
     )
-
-
-def test_a_long_list_of_ids_is_not_cut(planner: QueryPlanner) -> None:
-    names = [f"{'long' * 30}-{n}" for n in range(500)]
-    listed = ", ".join(f"'{one}'" for one in names)
-    found = need(planner, f"SELECT count(*) FROM writes WHERE thread_id IN ({listed})")
-    assert found.bounds.thread_ids == frozenset(names)
-
-
-def test_dates_without_a_zone_mean_the_zone_of_the_run() -> None:
+    # Dates without a zone mean the zone of the run.
     with QueryPlanner(zone=ZoneInfo("America/New_York")) as one:
         assert need(one, "FROM checkpoints WHERE ts < '2026-01-01 07:00'").bounds.until == NOON
+
+
+def test_a_thread_that_went_on_has_rows_of_all_its_time() -> None:
+    hour = timedelta(hours=1)
+    thread = Thread("a", None, NOON - hour, NOON + hour, 3, 1)
+    for inside in (RowBounds(since=NOON), RowBounds(until=NOON), RowBounds(since=NOON + hour)):
+        assert inside.admits(thread)
+    assert not RowBounds(since=NOON + 2 * hour).admits(thread)
+    assert not RowBounds(until=NOON - 2 * hour).admits(thread)
 
 
 SECRET = "text of a file"

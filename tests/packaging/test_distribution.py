@@ -56,13 +56,10 @@ def metadata(dist: Path) -> Message:
         return message_from_bytes(wheel.read(name))
 
 
-def test_the_index_accepts_it(dist: Path) -> None:
-    files = sorted(map(str, dist.iterdir()))
-    assert len(files) == 2
-    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
-
-
-def test_the_sdist_holds_what_a_wheel_is_built_from(dist: Path) -> None:
+def test_the_index_accepts_it_and_the_sdist_holds_what_a_wheel_is_built_from(dist: Path) -> None:
+    both = sorted(map(str, dist.iterdir()))
+    assert len(both) == 2
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *both], check=True)
     (path,) = dist.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {one.partition("/")[2] for one in archive.getnames()}
@@ -99,9 +96,7 @@ def test_a_wheel_holds_manuals_completions_and_no_test(dist: Path) -> None:
     }
     tops = {one.partition("/")[0] for one in names}
     assert {one for one in tops if "-" not in one} == {"ckpt_cli", "ckpt_backends"}
-
-
-def test_a_manual_names_each_option_and_exit_code(dist: Path) -> None:
+    # A manual names each option and exit code.
     for words, command in root().walk():
         with _wheel(dist) as wheel:
             (name,) = (
@@ -116,7 +111,9 @@ def test_a_manual_names_each_option_and_exit_code(dist: Path) -> None:
     assert re.findall(r"^\.TP\n\\fB(\d+)\\fR", text, re.MULTILINE) == codes
 
 
-def test_links_and_pictures_are_absolute(metadata: Message, project: dict[str, str]) -> None:
+def test_links_pictures_and_urls_are_absolute_and_of_one_place(
+    metadata: Message, project: dict[str, str]
+) -> None:
     text = metadata.get_payload()
     assert isinstance(text, str)
     links = [markdown or html for markdown, html in LINK.findall(text)]
@@ -134,11 +131,7 @@ def test_links_and_pictures_are_absolute(metadata: Message, project: dict[str, s
                 path = link.removeprefix(base).partition("#")[0]
                 assert (ROOT / path).exists(), link
     assert used == set(bases)
-
-
-def test_the_urls_of_the_project_are_of_one_place(
-    metadata: Message, project: dict[str, str]
-) -> None:
+    # The urls of the project are of one place.
     shown = dict(one.split(", ", 1) for one in metadata.get_all("Project-URL", []))
     assert shown == project
     assert set(shown) == {"Homepage", "Documentation", "Changelog", "Issues", "Source"}

@@ -1,8 +1,7 @@
 """Documents say what the program does: each example is run, each reference made anew."""
 
 import re
-import subprocess
-import sys
+import shlex
 import tomllib
 from importlib.metadata import version
 from itertools import chain
@@ -84,31 +83,16 @@ def test_documents_are_pages_of_the_site_and_their_links_lead_somewhere() -> Non
     assert [name for name in names if name not in pages] == []
 
 
-def test_the_version_is_the_same_everywhere() -> None:
+def test_the_version_is_the_same_everywhere_and_what_it_needs_is_allowed() -> None:
     assert version("langgraph-ckpt") == ckpt_cli.__version__
-    done = subprocess.run(
-        [sys.executable, "-m", "ckpt_cli", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"ckpt {ckpt_cli.__version__}\n"
-
-
-@pytest.fixture(scope="module")
-def project() -> Any:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-
-
-def test_the_library_needs_no_langgraph(project: Any) -> None:
+    # The library needs no langgraph and no release with a known advisory.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert not any("lang" in name for name in project["dependencies"])
-
-
-@pytest.mark.parametrize(("package", "last"), [("aiohttp", "3.14.3"), ("distributed", "2025.12.0")])
-def test_no_release_with_a_known_advisory_is_installed(
-    package: str, last: str, project: Any
-) -> None:
-    """`last` is the last release that an advisory names."""
-    needs = map(Requirement, chain.from_iterable(project["optional-dependencies"].values()))
-    (need,) = (one for one in needs if one.name == package)
-    assert not need.specifier.contains(last)
+    needs = list(map(Requirement, chain.from_iterable(project["optional-dependencies"].values())))
+    # The last release that an advisory names.
+    for package, last in (("aiohttp", "3.14.3"), ("distributed", "2025.12.0")):
+        (need,) = (one for one in needs if one.name == package)
+        assert not need.specifier.contains(last)
 
 
 def test_the_code_of_the_readme_runs(
@@ -119,3 +103,31 @@ def test_the_code_of_the_readme_runs(
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.startswith("invoice-import ['extract_lines', 'match_supplier'] ")
+
+
+# The skill for agents
+
+
+FOR = {
+    "THREAD@REF": "trip-to-kyoto@~1",
+    "THREAD": "trip-to-kyoto",
+    "PATH": "hotel",
+    "TEXT": "Kyoto",
+}
+SKILL = (ROOT / "share" / "ckpt" / "SKILL.md").read_text("utf-8")
+
+
+def test_the_skill_names_commands_that_exist_and_run_on_the_sample() -> None:
+    named = {line.split()[1] for line in re.findall(r"`(ckpt [a-z][^`]*)`", SKILL)}
+    assert named - root().commands.keys() == set()
+    # The commands of the skill run on the sample.
+    ran = 0
+    for line in re.findall(r"^\| [^|]+ \| (`ckpt .*) \|$", SKILL, re.MULTILINE):
+        for words in re.findall(r"`ckpt ([^`]*)`", line):
+            if words.startswith(("memory", "stores")):  # the sample has no memory
+                continue
+            given = re.sub("|".join(FOR), lambda found: FOR[found.group()], words)
+            answer = ckpt("-s", SAMPLE, *shlex.split(given))
+            assert answer.code in {0, 1}, (given, answer.err)
+            ran += 1
+    assert ran > 15

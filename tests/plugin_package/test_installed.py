@@ -2,7 +2,6 @@
 `pip` would install it.
 """
 
-import json
 import os
 import pickle
 import shutil
@@ -18,11 +17,31 @@ from ckpt_backends.plugins import plugins
 from tests.kit.command import ROOT, SAMPLE, CommandResult, ckpt, fork
 from tests.kit.terminal import in_terminal
 
-_SOURCE = Path(__file__).parent / "ckpt_toy"
-_CHECKPOINTS = [
-    {"id": "1f1e5fad-f524-6499-8000-c6bb0df9a3b3", "values": {"plan": "none"}},
-    {"id": "1f1e5fad-f564-64f7-8001-66298437f169", "values": {"plan": "Kyoto"}},
-]
+_DECLARATION = """
+from ckpt_backends.declaration import NAME, Backend
+from ckpt_backends.model import Capability
+
+BACKEND = Backend(
+    title="Toy", layouts={"toy": Capability.HISTORY | Capability.INLINE_VALUES}, schemes=("toy",),
+    params={"box": NAME}, is_local=True, claims_path=lambda path: path.endswith(".toy"),
+    file_names=("*.toy",), checkpoints="ckpt_toy_store:open_store",
+)
+"""
+_STORE = """
+from ckpt_backends.base import WrappedStore
+from ckpt_backends.sqlite.store import open_store as open_sqlite
+from ckpt_backends.url import parse_url
+
+class ToyStore(WrappedStore):
+    def close(self):
+        self.inner.close()
+
+    def describe(self):
+        return self.inner.describe()._replace(layout="toy")
+
+def open_store(url):
+    return ToyStore(open_sqlite(parse_url(f"sqlite:///{url.path}")))
+"""
 _Run = Callable[..., CommandResult]
 
 
@@ -39,8 +58,10 @@ def install(folder: Path, package: str, **places: str) -> None:
 def site(tmp_path: Path) -> Path:
     """A folder with packages: the toy's, and nothing else."""
     folder = tmp_path / "site"
-    shutil.copytree(_SOURCE, folder / "ckpt_toy")
-    install(folder, "ckpt-toy", toy="ckpt_toy.declaration:BACKEND")
+    folder.mkdir()
+    (folder / "ckpt_toy.py").write_text(_DECLARATION)
+    (folder / "ckpt_toy_store.py").write_text(_STORE)
+    install(folder, "ckpt-toy", toy="ckpt_toy:BACKEND")
     return folder
 
 
@@ -49,8 +70,8 @@ def project(tmp_path: Path) -> Path:
     """A folder with a store of the toy's layout, and a SQLite file."""
     folder = tmp_path / "project"
     folder.mkdir()
-    (folder / "trip.toy").write_text(json.dumps({"thread": "trip", "checkpoints": _CHECKPOINTS}))
-    shutil.copyfile(SAMPLE, folder / "agent.db")
+    for name in ("trip.toy", "agent.db"):
+        shutil.copyfile(SAMPLE, folder / name)
     return folder
 
 
@@ -84,25 +105,28 @@ def _of_layout(found: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["trip.toy", "toy:///trip.toy?box=b"])
-def test_its_stores_are_read(run: _Run, name: str) -> None:
-    (thread,) = run("-s", name, "threads", "list", "-o", "json").json
-    assert (thread["thread_id"], thread["checkpoints"]) == ("trip", 2)
-    assert [one["step"] for one in run("-s", name, "history", "trip", "-o", "json").json] == [1, 0]
-    assert run("-s", name, "show", "trip@~1", "-o", "json").json["values"] == {"plan": "none"}
-
-
-def test_a_refusal_is_clear(run: _Run) -> None:
-    refused = run("-s", "trip.toy", "threads", "delete", "trip", "--yes")
+def test_its_stores_are_read_and_not_changed(run: _Run, name: str) -> None:
+    assert len(run("-s", name, "threads", "list", "-o", "json").json) == 8
+    assert run("-s", name, "show", "trip-to-kyoto@~1", "-o", "json").json["step"] == 11
+    refused = run("-s", name, "threads", "delete", "trip-to-kyoto", "--yes")
     assert (refused.code, refused.err) == (4, "ckpt: 'toy://' stores are read-only\n")
 
 
-def test_stores_finds_its_files(run: _Run) -> None:
+def test_it_is_named_where_others_are(run: _Run, project: Path) -> None:
     answer = run("stores", "-o", "json")
-    assert {one["name"]: one["layout"] for one in answer.json} == {
-        "agent.db": "sqlite",
-        "trip.toy": "toy",
-    }
+    found = {one["name"]: one["layout"] for one in answer.json}
+    assert found == {"agent.db": "sqlite", "trip.toy": "toy"}
     assert "warning" not in answer.err
+    assert run("_complete", "store", "to", "", "", "", "").out == "toy://\tToy\n"
+    assert "refund-4711\tthread\n" in run("_complete", "thread", "", "trip.toy", "", "", "").out
+    assert "sqlite://, toy://" in run("-s", "nosuch://x", "threads", "list").err
+    answer = run("-s", "toy:user:secret@host", "threads", "list")
+    assert (answer.code, "secret" in answer.err) == (2, False)
+    (project / "ckpt.toml").write_text('[stores.mine]\nurl = "trip.toy"\n')
+    assert run("-s", "mine", "threads", "list").code == 0
+    (project / "ckpt.toml").write_text('[stores.mine]\nurl = "toy:////etc/x.toy"\n')
+    refused = run("-s", "mine", "threads", "list")
+    assert (refused.code, "names a file outside its folder" in refused.err) == (2, True)
 
 
 def test_its_layout_is_listed_with_what_it_supports(run: _Run) -> None:
@@ -121,39 +145,25 @@ def test_its_layout_is_listed_with_what_it_supports(run: _Run) -> None:
     assert "langgraph-ckpt" not in text
 
 
-def test_its_schemes_are_offered(run: _Run) -> None:
-    assert run("_complete", "store", "to", "", "", "", "").out == "toy://\tToy\n"
-    assert run("_complete", "thread", "", "trip.toy", "", "", "").out == "trip\tthread\n"
-    hint = run("-s", "nosuch://x", "threads", "list").err
-    assert "sqlite://, toy://" in hint
-
-
-def test_a_profile_names_its_store_without_trust(run: _Run, project: Path) -> None:
-    (project / "ckpt.toml").write_text('[stores.mine]\nurl = "trip.toy"\n')
-    (thread,) = run("-s", "mine", "threads", "list", "-o", "json").json
-    assert thread["thread_id"] == "trip"
-    (project / "ckpt.toml").write_text('[stores.mine]\nurl = "toy:////etc/x.toy"\n')
-    refused = run("-s", "mine", "threads", "list")
-    assert (refused.code, "names a file outside its folder" in refused.err) == (2, True)
-
-
-def test_a_password_without_slashes_is_not_printed(run: _Run) -> None:
-    answer = run("-s", "toy:user:secret@host", "threads", "list")
-    assert (answer.code, "secret" in answer.err) == (2, False)
-
-
-def test_a_missing_driver_is_named_with_its_package(run: _Run, site: Path) -> None:
-    declaration = site / "ckpt_toy" / "declaration.py"
-    text = declaration.read_text()
-    declaration.write_text(text.replace("is_local=", "driver='nosuch', extra='box', is_local="))
+def test_a_missing_driver_or_function_is_named_with_its_package(run: _Run, site: Path) -> None:
+    text = _DECLARATION.replace("is_local=", "driver='nosuch', extra='box', is_local=")
+    (site / "ckpt_toy.py").write_text(text)
     answer = run("-s", "trip.toy", "threads", "list")
     assert answer.code == 2
     assert answer.err.endswith("hint: install it: pip install 'ckpt-toy[box]'\n")
     found = run("stores", "--layouts", "-o", "json").json
     assert _of_layout(found, "toy")["needs"] == "ckpt-toy[box]"
-    declaration.write_text(declaration.read_text().replace("extra='box', ", ""))
+    (site / "ckpt_toy.py").write_text(text.replace("extra='box', ", ""))
     hint = run("-s", "trip.toy", "threads", "list").err
     assert hint.endswith("hint: install it: pip install ckpt-toy\n")
+    (site / "ckpt_toy.py").write_text(_DECLARATION)
+    (site / "ckpt_toy_store.py").write_text("import nosuch_driver")
+    answer = run("-s", "trip.toy", "threads", "list")
+    assert answer.code == 4
+    assert answer.err == (
+        "ckpt: cannot open 'trip.toy': backend 'Toy' of package ckpt-toy cannot be loaded:"
+        " ModuleNotFoundError: No module named 'nosuch_driver'\n"
+    )
 
 
 _BROKEN = "backend 'duck' of package ckpt-duck cannot be loaded: "
@@ -223,25 +233,11 @@ def test_a_broken_package_is_named_where_one_looks_for_it(
     assert run("-s", "agent.db", "threads", "list").err == ""
 
 
-def test_a_function_that_is_missing_is_named(run: _Run, site: Path) -> None:
-    (site / "ckpt_toy" / "store.py").write_text("import nosuch_driver")
-    answer = run("-s", "trip.toy", "threads", "list")
-    assert answer.code == 4
-    assert answer.err == (
-        "ckpt: cannot open 'trip.toy': backend 'Toy' of package ckpt-toy cannot be loaded:"
-        " ModuleNotFoundError: No module named 'nosuch_driver'\n"
-    )
-
-
 def test_a_bundled_backend_wins(run: _Run, site: Path) -> None:
-    declaration = site / "ckpt_toy" / "declaration.py"
-    text = declaration.read_text().replace('("toy",)', '("toy", "sqlite")')
-    declaration.write_text(text.replace('layouts={"toy"', 'layouts={"redis"'))
-    (site / "ckpt_twin").mkdir()
-    (site / "ckpt_twin" / "declaration.py").write_text(
-        _SOURCE.joinpath("declaration.py").read_text()
-    )
-    install(site, "ckpt-twin", twin="ckpt_twin.declaration:BACKEND")
+    text = _DECLARATION.replace('("toy",)', '("toy", "sqlite")')
+    (site / "ckpt_toy.py").write_text(text.replace('layouts={"toy"', 'layouts={"redis"'))
+    (site / "ckpt_twin.py").write_text(_DECLARATION)
+    install(site, "ckpt-twin", twin="ckpt_twin:BACKEND")
     assert run("-s", "sqlite:///agent.db", "threads", "list", "-o", "json").json
     found = run("stores", "--layouts", "-o", "json").json
     conflicts = [

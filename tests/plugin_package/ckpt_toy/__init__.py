@@ -1,1 +1,0 @@
-"""A backend of another package: files with one thread as JSON."""
