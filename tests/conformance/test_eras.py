@@ -250,11 +250,3 @@ def test_a_postgres_store_of_js_reads_as_its_library_did(era: str, postgres_url:
     with open_store(postgres_url) as store:
         assert "LangGraph.js" in store.describe().saver
     check(postgres_url, truth, KNOWN[era], era, DAMAGED[era])
-
-
-def test_a_custom_reducer_is_not_guessed(tmp_path: Path) -> None:
-    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
-    with open_store(str(path)) as store:
-        about = replay_store(store)["reducers"].channels["", "longest"]
-    assert about.judgement.reducer is None
-    assert about.verdicts[Verdict.UNVERIFIABLE] == 1

@@ -1,4 +1,7 @@
-"""The conformance suite runs on the layout of another package, which has only `ckpt` installed."""
+"""The conformance suite runs on the layout of another package, which has only `ckpt` installed.
+
+`.ci/run` runs it whole on that of `examples/ckpt-duckdb`.
+"""
 
 import os
 import shutil
@@ -121,22 +124,11 @@ SUITE = ["--pyargs", "ckpt_backends.testing.conformance"]
 
 
 @pytest.mark.nightly
-def test_a_harness_of_four_parts_passes(package: Path) -> None:
-    which = "sizes or threads_list_long or back_row_for_row or engine_counts"
-    # Time travel is tested by what the saver copies.
-    which += " or (an_undone_change and subgraph-stateful)"
-    code, said = pytest_in(package, *SUITE, "-rp", "-k", which)
-    assert code == 0, said
-    assert "skipped" not in said
-    assert "test_an_undone_change_leaves_every_row_as_it_was[toy-subgraph-stateful]" in said
-
-
-@pytest.mark.nightly
 def test_the_suite_joins_the_tests_of_a_package(package: Path) -> None:
     code, said = pytest_in(package, "--collect-only")
     assert code == 0, said
     assert "tests/test_own.py::test_own" in said
-    assert "test_threads_list_all[toy]" in said
+    assert "test_threads_are_listed_newest_first[toy]" in said
     _, only = pytest_in(package, "tests", "--collect-only")
     assert "conformance" not in only
 
@@ -145,7 +137,7 @@ def test_the_suite_joins_the_tests_of_a_package(package: Path) -> None:
 def test_a_read_only_layout_is_read_and_refuses_changes(package: Path) -> None:
     words = [*SUITE, "--ckpt-harness", "toy_harness:ReadOnlyToyHarness"]
     code, said = pytest_in(
-        package, *words, "-k", "metadata_are_read or each_command or threads_list_long"
+        package, *words, "-k", "metadata_are_read or each_command or listed_in_full"
     )
     assert code == 0, said
     assert "skipped" not in said

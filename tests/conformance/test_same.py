@@ -39,6 +39,9 @@ COMPARED = [
 ]
 
 
+SOME = {"sqlite", "postgres", "mysql", "mongodb", "redis", "redis-plain", "valkey", "dynamodb"}
+
+
 class State(TypedDict):
     messages: Annotated[list[Any], add_messages]
     hotel: str
@@ -70,15 +73,15 @@ def conversation(saver: Any) -> None:
         graph.invoke(said, config, durability="sync")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["some", pytest.param("all", marks=pytest.mark.nightly)])
 def urls(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """The same conversation in each store."""
+    """The same conversation in each store, or in one of each way to store it."""
     logging.disable(logging.WARNING)
     found = {}
     with ExitStack() as stack:
-        for kind in COMPARED:
+        for kind in (one for one in COMPARED if request.param == "all" or one.name in SOME):
             server = stack.enter_context(own_server(kind, request))
             harness: Harness = kind(tmp_path_factory.mktemp(f"same-{kind.name}"), server)
             stack.callback(harness.close)

@@ -63,6 +63,8 @@ MALFORMED: dict[str, list[bytes]] = {
         tables={str(one): 1 for one in range(101)},
     ),
     "counts that are a list": lines_of({"table": "checkpoints", "row": CELLS}, tables=[1]),
+    "a file that is cut off": lines_of({"table": "checkpoints", "row": CELLS}),
+    "a row that was changed": [*lines_of(cell('"a"'))[:-1], lines_of(cell('"b"'))[-1]],
     "no newline at the end": [*lines_of()[:-1], lines_of()[-1].rstrip()],
 }
 
@@ -72,7 +74,8 @@ def test_malformed_archives_are_refused_with_a_clear_error(
     sample: Path, tmp_path: Path, name: str
 ) -> None:
     bundle, before = tmp_path / "a.ckpt.gz", sample.read_bytes()
-    bundle.write_bytes(gzip.compress(b"".join(MALFORMED[name])))
+    packed = gzip.compress(b"".join(MALFORMED[name]))
+    bundle.write_bytes(packed[:-9] if name == "a file that is cut off" else packed)
     for word in ("--yes", "--dry-run"):
         refused = ckpt("-s", sample, "import", bundle, word)
         assert refused.code == 4, refused.err

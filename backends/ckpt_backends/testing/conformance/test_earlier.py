@@ -18,6 +18,8 @@ from ckpt_cli.reading.thread import TriggerInference
 VALUES_ONLY = False
 MOST, FOR_EACH = 200, 4
 """Number of moments: at most for a store, and for each of its threads."""
+LISTS = 10
+"""Of how many of them all threads are listed."""
 _TICK = timedelta(microseconds=1)
 
 
@@ -59,8 +61,11 @@ def test_as_of_a_time_each_thread_is_what_the_library_had_by_then(
         sparse_objects=filled.harness.omits_defaults, pickled=filled.harness.stores_pickles
     )
     dice, inference = Random(1), TriggerInference(store)
-    for moment in some_times(filled):
+    for number, moment in enumerate(some_times(filled)):
         earlier = EarlierStore(store, moment)
+        if number < LISTS:
+            then = {one for one, truth in filled.threads.items() if until(truth, moment)}
+            check_list(earlier, then)
         thread_id, truth = dice.choice(sorted(filled.threads.items()))
         history = until(truth, moment)
         if not history:
@@ -74,21 +79,17 @@ def test_as_of_a_time_each_thread_is_what_the_library_had_by_then(
         assert found.namespaces == len(history)
 
 
-def test_as_of_a_time_the_list_has_the_threads_of_then(store: Store, filled: FilledStore) -> None:
-    if not filled.harness.has_history:
-        pytest.skip("a layout without history")
-    for moment in list(some_times(filled))[:10]:
-        earlier = EarlierStore(store, moment)
-        there = {one for one, truth in filled.threads.items() if until(truth, moment)}
-        listed = list(earlier.threads())
-        assert {one.thread_id for one in listed} == there
-        assert listed == [earlier.thread(one.thread_id) for one in listed]
-        newest = [one.last_at for one in listed if one.last_at is not None]
-        assert newest == sorted(newest, reverse=True)
-        channels = frozenset({"__interrupt__"})
-        asking = [one.thread_id for one in listed if _asks(earlier, one.thread_id, one.head)]
-        found = earlier.threads_within(ThreadBounds(head_channels=channels))
-        assert [one.thread_id for one in found] == asking
+def check_list(earlier: EarlierStore, there: set[str]) -> None:
+    """Check that the list of a time has these threads, and finds those that asked then."""
+    listed = list(earlier.threads())
+    assert {one.thread_id for one in listed} == there
+    assert listed == [earlier.thread(one.thread_id) for one in listed]
+    newest = [one.last_at for one in listed if one.last_at is not None]
+    assert newest == sorted(newest, reverse=True)
+    channels = frozenset({"__interrupt__"})
+    asking = [one.thread_id for one in listed if _asks(earlier, one.thread_id, one.head)]
+    found = earlier.threads_within(ThreadBounds(head_channels=channels))
+    assert [one.thread_id for one in found] == asking
 
 
 def _asks(store: Store, thread_id: str, head: str | None) -> bool:

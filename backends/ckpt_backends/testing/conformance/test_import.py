@@ -168,7 +168,9 @@ def test_an_archive_brings_no_row_of_another_thread(place: ArchivePlace) -> None
                 pytest.fail(f"{what}: {list(store.own_rows(HARMLESS, rows))}")
 
 
-def test_the_command_refuses_the_whole_archive(place: ArchivePlace) -> None:
+def test_the_command_brings_the_archive_as_it_is_or_nothing(
+    place: ArchivePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = place.state()
     bundle = place.bundle([*place.rows, place.of_victim[-1]])
     for words in (["--dry-run"], ["--yes"], []):
@@ -176,16 +178,24 @@ def test_the_command_refuses_the_whole_archive(place: ArchivePlace) -> None:
         assert (refused.code, refused.raw) == (5, b"")
         assert f"cannot import '{bundle}': " in refused.err
         assert f"hint: look at its rows: zcat {quote(str(bundle))} | less" in refused.err
-    assert place.state() == before
-
-
-def test_an_archive_that_names_another_thread_brings_nothing(place: ArchivePlace) -> None:
-    before = place.state()
     for thread_id in (VICTIM, "another", HARMLESS.upper(), f"{HARMLESS} "):
-        bundle = place.bundle(place.rows, thread_id=thread_id)
-        refused = place.imported(bundle)
-        assert refused.code == 5
-        assert place.state() == before
+        assert place.imported(place.bundle(place.rows, thread_id=thread_id)).code == 5
+    bundle, questions = place.bundle(place.rows), []
+
+    def swap(question: str) -> None:
+        questions.append(question)
+        place.bundle(place.rows[1:])
+
+    monkeypatch.setattr("ckpt_cli.commands.import_.confirm", swap)
+    refused = ckpt("-s", place.harness.url, "import", bundle, "--allow-pickle")
+    assert (refused.code, len(questions)) == (6, 1)
+    assert "changed after it was checked" in refused.err
+    assert place.state() == before
+    done = place.imported(place.bundle(place.rows))
+    assert done.code == 0, done.err
+    harmless, _ = place.state()
+    assert sorted(map(repr, harmless)) == sorted(map(repr, place.rows))
+    place.library.forget(HARMLESS)
 
 
 def test_cells_of_other_types_end_with_a_clear_error(place: ArchivePlace) -> None:
@@ -201,26 +211,3 @@ def test_cells_of_other_types_end_with_a_clear_error(place: ArchivePlace) -> Non
             if done.code == 0:
                 place.library.forget(HARMLESS)
                 ckpt("-s", place.harness.url, "gc", "--scope", "all", "--grace", "0s", "--yes")
-
-
-def test_an_archive_that_is_swapped_at_the_question_brings_nothing(
-    place: ArchivePlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bundle, before, questions = place.bundle(place.rows), place.state(), []
-
-    def swap(question: str) -> None:
-        questions.append(question)
-        place.bundle(place.rows[1:])
-
-    monkeypatch.setattr("ckpt_cli.commands.import_.confirm", swap)
-    refused = ckpt("-s", place.harness.url, "import", bundle, "--allow-pickle")
-    assert (refused.code, len(questions)) == (6, 1)
-    assert "changed after it was checked" in refused.err
-    assert place.state() == before
-
-
-def test_the_archive_itself_comes_back(place: ArchivePlace) -> None:
-    done = place.imported(place.bundle(place.rows))
-    assert done.code == 0, done.err
-    harmless, _ = place.state()
-    assert sorted(map(repr, harmless)) == sorted(map(repr, place.rows))

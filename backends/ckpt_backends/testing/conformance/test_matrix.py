@@ -50,16 +50,13 @@ WORDS: Mapping[str, list[str]] = {
 }
 
 
-def test_a_layout_promises_what_the_matrix_is_made_of(filled: FilledStore) -> None:
+def test_the_declaration_is_complete_and_says_what_the_matrix_is_made_of(
+    filled: FilledStore,
+) -> None:
     with open_store(filled.harness.url) as store:
         info = store.describe()
     assert info.capabilities == layouts(known_backends())[info.layout]
-
-
-def test_the_declaration_is_complete(filled: FilledStore) -> None:
-    with open_store(filled.harness.url) as store:
-        layout = store.describe().layout
-    (declared,) = (one for one in known_backends() if layout in one.layouts)
+    (declared,) = (one for one in known_backends() if info.layout in one.layouts)
     assert check_declaration(declared) == []
     assert missing_functions(declared) == []
 

@@ -46,7 +46,9 @@ def history(filled: FilledStore, thread_id: str) -> dict[str, list[str]]:
     return {ns: [one["checkpoint_id"] for one in rows] for ns, rows in found.items()}
 
 
-def test_describe_names_the_layout_and_where_it_is(store: Store, filled: FilledStore) -> None:
+def test_describe_names_the_layout_and_where_it_is(
+    store: Store, filled: FilledStore, thread_id: str
+) -> None:
     info = store.describe()
     assert info.layout, "describe() must name the layout"
     assert info.engine, "describe() must name the engine and its version"
@@ -54,6 +56,10 @@ def test_describe_names_the_layout_and_where_it_is(store: Store, filled: FilledS
     assert info.url in filled.harness.url or filled.harness.url in info.url
     assert list(info.notes) == list(store.notes())
     assert list(store.hidden_rows()) == []
+    key = next(store.checkpoints(thread_id)).key
+    assert any(key.checkpoint_id in source for source in store.sources(key))
+    store.close()
+    store.close()
 
 
 def test_threads_gives_every_thread_once_newest_first(store: Store, filled: FilledStore) -> None:
@@ -64,11 +70,7 @@ def test_threads_gives_every_thread_once_newest_first(store: Store, filled: Fill
     assert len(newest) == len(threads), "each thread must have its last_at"
     is_newest_first = all(left >= right for left, right in pairwise(newest))
     assert is_newest_first, "threads() must list the newest thread first"
-
-
-def test_threads_with_a_limit_gives_the_first_so_many(store: Store) -> None:
-    first = list(store.threads())[:3]
-    assert list(store.threads(limit=3)) == first, "threads(limit=3) must be the newest three"
+    assert list(store.threads(limit=3)) == threads[:3], "threads(limit=3) must be the newest three"
 
 
 def some_bounds(threads: Sequence[Thread]) -> Iterator[ThreadBounds]:
@@ -107,35 +109,32 @@ def test_threads_within_bounds_are_those_of_the_list(store: Store) -> None:
         assert list(store.threads_within(bounds)) == wanted, bounds
 
 
-@pytest.mark.parametrize("key", ["step", "user_id", "langgraph", "no such", "é"])
 def test_checkpoints_with_a_key_are_those_whose_metadata_have_it(
-    store: Store, filled: FilledStore, key: str
+    store: Store, filled: FilledStore
 ) -> None:
     ids = [*filled.threads, "no such"]
-    wanted: dict[str, list[Checkpoint]] = {}
-    for one in ids:
-        for each in store.checkpoints(one, metadata=True):
-            metadata = None if each.metadata is None else decode(each.metadata)
-            if isinstance(metadata, dict) and key in metadata:
-                wanted.setdefault(one, []).append(each)
-    found = list(store.metadata_with(ids, key))
-    assert {one.key for one in found} == {one.key for some in wanted.values() for one in some}
-    assert all(one.metadata is not None for one in found)
-    newest = {one: max(each.key.checkpoint_id for each in some) for one, some in wanted.items()}
-    found = list(store.metadata_with(ids, key, newest=True))
-    assert {one.key.thread_id: one.key.checkpoint_id for one in found} == newest
-    assert len(found) == len(newest)
+    stored = [each for one in ids for each in store.checkpoints(one, metadata=True)]
+    known = [(one.key, decode(one.metadata)) for one in stored if one.metadata is not None]
+    for key in ("step", "user_id", "langgraph", "no such", "é"):
+        wanted = {place for place, have in known if isinstance(have, dict) and key in have}
+        found = list(store.metadata_with(ids, key))
+        assert {one.key for one in found} == wanted, key
+        assert all(one.metadata is not None for one in found)
+        newest: dict[str, str] = {}
+        for place in wanted:
+            newest[place.thread_id] = max(place.checkpoint_id, newest.get(place.thread_id, ""))
+        found = list(store.metadata_with(ids, key, newest=True))
+        assert {one.key.thread_id: one.key.checkpoint_id for one in found} == newest, key
+        assert len(found) == len(newest)
 
 
-@pytest.mark.parametrize("prefix", ["", "l", "linear", "LINEAR", "%", "*", "no such"])
-def test_thread_ids_are_those_with_the_prefix_in_order(
-    store: Store, filled: FilledStore, prefix: str
-) -> None:
-    fitting = sorted(one for one in filled.threads if one.startswith(prefix))
-    assert list(store.thread_ids(prefix, limit=999)) == fitting
-    assert list(store.thread_ids(prefix, limit=1)) == fitting[:1]
-    for one in fitting[:1]:
-        assert list(store.thread_ids(prefix, after=one, limit=999)) == fitting[1:]
+def test_thread_ids_are_those_with_the_prefix_in_order(store: Store, filled: FilledStore) -> None:
+    for prefix in ("", "l", "linear", "LINEAR", "%", "*", "no such"):
+        fitting = sorted(one for one in filled.threads if one.startswith(prefix))
+        assert list(store.thread_ids(prefix, limit=999)) == fitting
+        assert list(store.thread_ids(prefix, limit=1)) == fitting[:1]
+        for one in fitting[:1]:
+            assert list(store.thread_ids(prefix, after=one, limit=999)) == fitting[1:]
 
 
 def test_a_thread_tells_head_times_and_counts(store: Store, filled: FilledStore) -> None:
@@ -151,21 +150,13 @@ def test_a_thread_tells_head_times_and_counts(store: Store, filled: FilledStore)
         assert store.thread(thread.thread_id) == thread, "thread() must equal what threads() gives"
 
 
-@pytest.mark.parametrize("missing", ["", "no such", "linea", "LINEAR", "linear%", "*"])
-def test_a_thread_that_is_not_there_is_none(store: Store, missing: str) -> None:
-    assert store.thread(missing) is None, "a thread id is data: no pattern, no prefix, no case"
-    assert store.namespaces(missing) == []
-    assert list(store.checkpoints(missing)) == []
-    assert list(store.writes(missing)) == []
-    assert store.size(missing).bytes == 0
-
-
-def test_namespaces_come_in_order_the_root_as_the_empty_text(
-    store: Store, filled: FilledStore
-) -> None:
-    for thread_id, truth in filled.threads.items():
-        found = store.namespaces(thread_id)
-        assert found == sorted(truth["history"]), "namespaces() must be sorted, the root as ''"
+def test_a_thread_that_is_not_there_is_none(store: Store) -> None:
+    for missing in ("", "no such", "linea", "LINEAR", "linear%", "*"):
+        assert store.thread(missing) is None, "a thread id is data: no pattern, no prefix, no case"
+        assert store.namespaces(missing) == []
+        assert list(store.checkpoints(missing)) == []
+        assert list(store.writes(missing)) == []
+        assert store.size(missing).bytes == 0
 
 
 def test_checkpoints_come_newest_first_within_each_namespace(
@@ -177,29 +168,21 @@ def test_checkpoints_come_newest_first_within_each_namespace(
             found.setdefault(one.key.checkpoint_ns, []).append(one.key.checkpoint_id)
         wanted = history(filled, thread_id)
         assert found == wanted, "checkpoints() must give the newest of each namespace first"
+        spaces = store.namespaces(thread_id)
+        assert spaces == sorted(wanted), "namespaces() must be sorted, the root as ''"
 
 
-def test_checkpoints_of_one_namespace_are_only_those(
+def test_checkpoints_of_one_namespace_and_by_id_are_only_those(
     store: Store, filled: FilledStore, thread_id: str
 ) -> None:
     for namespace, ids in history(filled, thread_id).items():
         found = store.checkpoints(thread_id, checkpoint_ns=namespace)
         assert [one.key.checkpoint_id for one in found] == ids
-
-
-def test_checkpoints_by_id_leave_out_what_is_not_there(
-    store: Store, filled: FilledStore, thread_id: str
-) -> None:
     ids = history(filled, thread_id)[""]
     assert (Capability.HISTORY in store.describe().capabilities) == (len(ids) > 1)
     asked = [ids[0], "gone", *ids[2:3]]
-    found = list(store.checkpoints(thread_id, checkpoint_ns="", checkpoint_ids=asked))
-    assert [one.key.checkpoint_id for one in found] == [ids[0], *ids[2:3]]
-
-
-def test_more_ids_than_one_query_can_hold_are_answered(
-    store: Store, filled: FilledStore, thread_id: str
-) -> None:
+    some = list(store.checkpoints(thread_id, checkpoint_ns="", checkpoint_ids=asked))
+    assert [one.key.checkpoint_id for one in some] == [ids[0], *ids[2:3]]
     every = list(store.checkpoints(thread_id))
     ids = [one.key.checkpoint_id for one in every]
     # Ids that are not there fall between those that are, so that these come in several chunks.
@@ -282,11 +265,6 @@ def test_write_values_are_read_for_all_none_or_some_channels(
     assert [one.task_id for one in some] == [one.task_id for one in everything]
     read = {one.channel for one in some if one.value is not None}
     assert read == ({"__interrupt__"} if filled.harness.has_questions else set())
-
-
-def test_writes_of_some_channels_are_only_those(
-    store: Store, filled: FilledStore, asking: str
-) -> None:
     found = {one.channel for one in store.writes(asking, channels=["__interrupt__"])}
     assert found == ({"__interrupt__"} if filled.harness.has_questions else set())
 
@@ -351,11 +329,6 @@ def test_threads_that_may_hold_a_text_are_at_least_those_with_a_match(
             assert having <= found, f"threads_that_may_hold() must find {text!r} in any case"
 
 
-def test_sources_name_the_checkpoint(store: Store, filled: FilledStore, thread_id: str) -> None:
-    key = next(store.checkpoints(thread_id)).key
-    assert any(key.checkpoint_id in source for source in store.sources(key))
-
-
 def test_threads_that_are_not_suspect_have_keys_that_fit_together(store: Store) -> None:
     suspects = list(store.suspect_threads())
     assert len(set(suspects)) == len(suspects)
@@ -370,12 +343,6 @@ def test_threads_that_are_not_suspect_have_keys_that_fit_together(store: Store) 
                 assert one.key._replace(checkpoint_id=parent) in known
                 assert parent < one.key.checkpoint_id
         assert {one.key for one in store.writes(thread_id)} <= known
-
-
-def test_closing_twice_is_allowed(filled: FilledStore) -> None:
-    opened = open_store(filled.harness.url)
-    opened.close()
-    opened.close()
 
 
 def test_reading_everything_changes_nothing(filled: FilledStore) -> None:

