@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -14,7 +13,6 @@ from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.harness import Harness
 from tests.doctor.asking import faults_of_all, findings
 from tests.doctor.elsewhere import REDIS
 from tests.doctor.running_fixes import run_redis
@@ -221,49 +219,43 @@ def test_a_write_that_a_shallow_saver_lists_not(redis_stack_url: str) -> None:
 # Eviction
 
 
-@pytest.fixture(params=REDIS)
-def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
-    """A store in each layout, on a server of its own."""
-    with empty_store(KINDS[request.param], request, tmp_path) as harness:
+@pytest.mark.engines
+@pytest.mark.parametrize("layout", REDIS)
+def test_keys_that_expire_or_are_evicted(
+    layout: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with empty_store(KINDS[layout], request, tmp_path) as harness:
+        url, admin = harness.url, admin_of(harness.url)
         fill_scenarios(harness, frozenset({"chat", "interrupt-alone"}))
-        assert found(harness.url) == {}
-        yield harness
+        assert found(url) == {}
+        with open_store(url) as store:
+            key = next(iter(store.checkpoints("interrupt-alone"))).key
+            name = shlex.split(store.sources(key)[0])[1]
+        assert admin.expire(name, HOUR)
+        assert places(url) == {"interrupt-alone": [("ttl-partial", "", key.checkpoint_id)]}
+        run_fixes(url)
+        assert found(url) == {}
 
-
-@pytest.mark.engines
-def test_a_checkpoint_that_expires_alone(filled: Harness) -> None:
-    with open_store(filled.url) as store:
-        key = next(iter(store.checkpoints("interrupt-alone"))).key
-        name = shlex.split(store.sources(key)[0])[1]
-    assert admin_of(filled.url).expire(name, HOUR)
-    assert places(filled.url) == {"interrupt-alone": [("ttl-partial", "", key.checkpoint_id)]}
-    run_fixes(filled.url)
-    assert found(filled.url) == {}
-
-
-@pytest.mark.engines
-def test_a_server_that_evicts(filled: Harness) -> None:
-    url, admin = filled.url, admin_of(filled.url)
-    admin.config_set("maxmemory-policy", "volatile-random")
-    admin.config_set("maxmemory", int(admin.info("memory")["used_memory"]) + (1 << 17))
-    for n in range(1000):
-        admin.set(f"cache:{n}", "x" * 3000, ex=HOUR)
-        if admin.info("stats")["evicted_keys"]:
-            break
-    admin.config_set("maxmemory", 0)
-    admin.delete(*admin.scan_iter("cache:*"))
-    assert found(url) == {}  # These keys do not expire, so they are not removed.
-    admin.config_set("maxmemory-policy", "allkeys-lru")
-    (one,) = found(url)[None]
-    assert one.code == "keys-evicted"
-    assert re.fullmatch(r"the server removed \d+ keys? because .* allkeys-lru\).*", one.detail)
-    assert "; CONFIG SET maxmemory-policy noeviction keeps the others" in one.detail
-    admin.config_set("maxmemory-policy", "noeviction")
-    (one,) = found(url)[None]
-    assert "maxmemory-policy noeviction)" in one.detail
-    assert "CONFIG SET" not in one.detail
-    admin.config_resetstat()
-    assert found(url) == {}
+        admin.config_set("maxmemory-policy", "volatile-random")
+        admin.config_set("maxmemory", int(admin.info("memory")["used_memory"]) + (1 << 17))
+        for n in range(1000):
+            admin.set(f"cache:{n}", "x" * 3000, ex=HOUR)
+            if admin.info("stats")["evicted_keys"]:
+                break
+        admin.config_set("maxmemory", 0)
+        admin.delete(*admin.scan_iter("cache:*"))
+        assert found(url) == {}  # These keys do not expire, so they are not removed.
+        admin.config_set("maxmemory-policy", "allkeys-lru")
+        (one,) = found(url)[None]
+        assert one.code == "keys-evicted"
+        assert re.fullmatch(r"the server removed \d+ keys? because .* allkeys-lru\).*", one.detail)
+        assert "; CONFIG SET maxmemory-policy noeviction keeps the others" in one.detail
+        admin.config_set("maxmemory-policy", "noeviction")
+        (one,) = found(url)[None]
+        assert "maxmemory-policy noeviction)" in one.detail
+        assert "CONFIG SET" not in one.detail
+        admin.config_resetstat()
+        assert found(url) == {}
 
 
 @pytest.mark.engines

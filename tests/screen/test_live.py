@@ -70,7 +70,7 @@ def lose(_: object) -> None:
 
 async def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
     away = sample.with_name("away.db")
-    async with sitting(sample, pause=0.3) as seat:
+    async with sitting(sample, pause=1) as seat:
         sample.rename(away)
         # What is open stays readable; a new connection is not to be had.
         for worker in seat.app.context.workers:

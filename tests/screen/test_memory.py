@@ -120,7 +120,7 @@ async def test_deerflows_facts_come_first_where_they_were_named(tmp_path: Path) 
     base = make(tmp_path)
     store = base / "data" / "deerflow.db"
     named = MemoryNamed(parse_url(str(tmp_path)), ["-s", str(tmp_path)])
-    async with sitting(store, memory=named, start="memory", pause=0.2) as seat:
+    async with sitting(store, memory=named, start="memory", pause=1) as seat:
         assert seat.sees("Memory: 4 items", "deerflow", "goal  confidence 0.90")
         assert seat.sees("content: 在字节跳动担任后端开发工程师", TURNS[0], "assumed")
         await seat.search("category:goal")

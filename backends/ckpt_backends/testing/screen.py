@@ -195,7 +195,7 @@ class Seat:
             # Until the messages of all widgets are processed.
             await self.pilot.pause(_LOOK)
             quiet += 1
-            if quiet > _QUIET and not self._is_busy:
+            if quiet >= _QUIET and not self._is_busy:
                 return
         raise AssertionError("the screen does not come to rest")
 
