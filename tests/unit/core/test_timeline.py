@@ -122,7 +122,6 @@ def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-START = datetime(2026, 11, 21, 10, tzinfo=UTC)
 _SIGNS: list[Sign] = ["error", "question", "fork", "edit", "answered", "input", "tip", "step"]
 _KINDS: list[Kind] = ["run", "human", "idle"]
 
@@ -130,8 +129,8 @@ _KINDS: list[Kind] = ["run", "human", "idle"]
 def point(
     number: int, seconds: float | None, sign: Sign = "step", kind: Kind = "run"
 ) -> TimedPoint:
-    at = None if seconds is None else START + timedelta(seconds=seconds)
-    return TimedPoint(("", f"{number:05}"), at, kind, sign)
+    when = None if seconds is None else at(seconds)
+    return TimedPoint(("", f"{number:05}"), when, kind, sign)
 
 
 def drawn(scrubber: Scrubber, width: int) -> str:
