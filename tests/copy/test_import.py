@@ -2,10 +2,12 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from tests.kit.command import CommandResult, ckpt
 from tests.kit.differing import difference
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.killing import run_and_kill, seconds_of
 from tests.kit.official import Source, what_follows, what_is_read
 from tests.kit.pairs import PYTHON, Places, Sources, count_alike, creating
 
@@ -246,12 +249,12 @@ def stored(target: Harness) -> dict[str, RecordsSum]:
     return found
 
 
-def kill_and_finish(source: Harness, target: Harness, call: int) -> int:
-    """Kill a copy to an empty place at a call, and run it again. Return how many threads it had
-    brought.
-    """
+def kill_and_finish(
+    source: Harness, target: Harness, kill: Callable[[list[str | Path]], object]
+) -> int:
+    """Kill a copy to an empty place, and run it again. Return how many threads it had brought."""
     words = words_for(source, target)
-    kill_at(words, call, SINCE)
+    kill(words)
     whole = {one: sum_of(records_for(source.url, target.name, one)) for one in THREADS}
     found = stored(target)
     assert found.items() <= whole.items()
@@ -293,12 +296,19 @@ def finished(words: list[str | Path]) -> Any:
 def test_a_killed_copy_is_finished_by_the_next_run(
     name: str, at_random: bool, source: SqliteHarness, places: Places, chance: Chance
 ) -> None:
+    is_timed = at_random and name not in ONE_BY_ONE  # at any moment of a transaction
     with places(PYTHON[name]) as target:
-        calls = calls_of(words_for(source, target), SINCE)
-    rounds = (dice.choice(calls) for dice in chance.rounds(at_least=4))
+        words = words_for(source, target)
+        longest = seconds_of(words) if is_timed else 0
+        calls = range(4) if is_timed else calls_of(words, SINCE)
     brought = set()
-    for call in rounds if at_random else calls[len(calls) // 4 :: len(calls) // 4]:
+    rounds = chance.rounds(at_least=4) if at_random else map(Random, range(3))
+    for number, dice in enumerate(rounds, 1):
+        call = dice.choice(calls) if at_random else calls[len(calls) * number // 4]
+        kill: Any = partial(kill_at, call=call, since=SINCE)
+        if is_timed:
+            kill = partial(run_and_kill, dice=dice, longest=longest)
         with places(PYTHON[name]) as target:
-            brought.add(kill_and_finish(source, target, call))
+            brought.add(kill_and_finish(source, target, kill))
     assert brought - {len(THREADS)}
     assert name not in ONE_BY_ONE or brought - {0, len(THREADS)}

@@ -4,7 +4,7 @@ Threads that were copied are the same to LangGraph and to `ckpt`, and go on in t
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -291,15 +291,9 @@ def history(harness: Harness, name: str) -> Any:
     return [truth.encode_snapshot(one) for one in graph.get_state_history(config)]
 
 
-def some(eras: Collection[str], *chosen: str) -> list[Any]:
-    """Return eras as parameters: those that differ most are tested with `-m engines`."""
-    return [
-        pytest.param(one, marks=pytest.mark.engines if one in chosen else pytest.mark.nightly)
-        for one in eras
-    ]
-
-
-@pytest.mark.parametrize("era", some(ON_SQLITE, "lg-0.2.14-json", "lg-0.2.70"))
+@pytest.mark.engines
+@pytest.mark.in_ci("lg-0.2.14-json", "lg-0.2.70")
+@pytest.mark.parametrize("era", ON_SQLITE)
 def test_a_file_of_an_older_era_is_copied_there_and_back(
     era: str, places: Places, tmp_path: Path
 ) -> None:
@@ -320,7 +314,8 @@ def pending_sends(harness: Harness) -> list[Any]:
     return [open_body(one.value, "it").fields.get("pending_sends") for one in bodies]
 
 
-@pytest.mark.parametrize("era", some(ON_POSTGRES, "lg-0.2.70"))
+@pytest.mark.nightly
+@pytest.mark.parametrize("era", ON_POSTGRES)
 def test_a_database_of_an_older_era_is_copied(era: str, places: Places, postgres_url: str) -> None:
     restore(FIXTURES / "postgres" / era / "store.sql.gz", postgres_url)
     kind = ShallowPostgresHarness if era.endswith("shallow") else PostgresHarness

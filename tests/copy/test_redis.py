@@ -170,7 +170,7 @@ def test_what_the_engine_would_change_is_refused(target: str, value: bytes, word
         assert not list(connected.scan_iter())
 
 
-@pytest.mark.in_ci("lg-0.4.10", "lg-1.0.10")
+@pytest.mark.in_ci("lg-0.4.10")
 @pytest.mark.parametrize("era", ["lg-0.4.10", "lg-0.6.11", "lg-1.0.3", "lg-1.0.10"])
 @pytest.mark.engines
 def test_records_of_older_releases_are_what_the_store_tells(redis_stack_url: str, era: str) -> None:

@@ -23,7 +23,6 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.small import Log, chain, running
-from tests.kit.cases import cases
 from tests.kit.command import CommandResult, apply_change, ckpt
 from tests.kit.rows import rows_of
 
@@ -276,16 +275,11 @@ def test_targets_by_what_happened(sample: Path) -> None:
     assert target(failed, "--as-of", "now") == head
 
 
-@cases(
-    "damage says",
-    ("ALTER TABLE checkpoints ADD COLUMN checksum TEXT", "checksum"),
-    ("UPDATE checkpoints SET type = 'msgpack+aes'", "cannot"),
-)
-def test_what_cannot_be_written_to(sample: Path, damage: str, says: str) -> None:
-    execute(sample, damage)
+def test_what_cannot_be_written_to(sample: Path) -> None:
+    execute(sample, "UPDATE checkpoints SET type = 'msgpack+aes'")
     before = sample.read_bytes()
     answer = refused(sample, "rollback", "nightly-report", "tip:0", "--yes")
-    assert (answer.code, says in answer.err) == (4, True), answer.err
+    assert (answer.code, "cannot" in answer.err) == (4, True), answer.err
     assert sample.read_bytes() == before
 
 

@@ -5,24 +5,34 @@ copy of a checkpoint as the thread that it comes from.
 """
 
 import json
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Overwrite
 
+from ckpt_backends.registry import open_store
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.official import (
     ScenarioStore,
     ScenarioThread,
     config_of,
+    drive,
     ending,
     outcome,
     state,
     stored_ids,
 )
+from ckpt_backends.testing.scenarios import channel_graphs
+from ckpt_backends.testing.scenarios.running import Scenario
+from ckpt_backends.testing.scenarios.values import Unserializable, keep_each
 from ckpt_backends.testing.trials import NAMES, PLAIN, check_clone, check_rollback
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.generated import GENERATED, generate, other
+from tests.kit.harness.sqlite import SqliteHarness
 
 CHOSEN = ("linear", "fanout-send", "interrupt-nested", "interrupt-answered", "subgraph-stateful")
 """The threads of which every second checkpoint is tried by default. Of the others, two are tried
@@ -68,6 +78,31 @@ def check_every_checkpoint(filled: ScenarioStore, thread: ScenarioThread, step: 
     for place, target in enumerate(stored_ids(filled.saver, thread.thread_id)[::step]):
         check_rollback(filled, thread, target)
         check_clone(filled, thread, target, is_head=place == 0)
+
+
+class PickledSqlite(SqliteHarness):
+    """A SQLite file whose saver pickles what nothing else can store."""
+
+    @cached_property
+    def kept_saver(self) -> Any:
+        return SqliteSaver(self.connection, serde=JsonPlusSerializer(pickle_fallback=True))
+
+
+def test_checkpoints_that_are_one_pickle_are_gone_back_to_and_not_edited(tmp_path: Path) -> None:
+    name, drives = "pickled", keep_each([Unserializable("by hand", [1, 2]), {"complex": 1 + 2j}])
+    with PickledSqlite(tmp_path) as harness:
+        pickled = ScenarioStore(harness)
+        thread = drive(pickled.saver, Scenario(name, name, channel_graphs.holder, drives))
+        with open_store(harness.url) as store:
+            kinds = [one.body.type for one in store.checkpoints(name, body=True) if one.body]
+        assert kinds.count("pickle") == len(stored_ids(pickled.saver, name)) == 6
+        check_every_checkpoint(pickled, thread)
+        before = harness.rows(name)
+        for edit in (["--set", "seen=[1]"], ["--as-node", "keep"]):
+            answer = ckpt("-s", harness.url, "fork", name, "head", *edit, "--yes")
+            assert (answer.code, answer.out, "is pickled" in answer.err) == (4, "", True)
+            assert "hint: " in answer.err
+        assert harness.rows(name) == before
 
 
 def test_undoing_what_was_resumed_goes_back_to_the_head_before(filled: ScenarioStore) -> None:
