@@ -22,7 +22,8 @@ from ckpt_cli.plans.saved_plan import rows_digest
 from ckpt_cli.session import Session
 from tests.commands.words import refusals
 from tests.kit.command import SAMPLE, CommandResult, ckpt
-from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, fill, stored
+from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, fill
+from tests.kit.rows import rows_of
 from tests.kit.savers.deerflow import memory, save
 
 KYOTO, REFUND = "trip-to-kyoto", "refund-4711"
@@ -121,8 +122,8 @@ def apply(case: Case, *more: str) -> CommandResult:
 def content() -> dict[str, object]:
     """All that the files hold which a plan may change."""
     return {
-        "store.db": stored(Path("store.db")),
-        "other.db": stored(Path("other.db")),
+        "store.db": rows_of(Path("store.db")),
+        "other.db": rows_of(Path("other.db")),
         "memory.json": Path("memory.json").read_bytes(),
         "archive": sorted(Path("archive").glob("*")),
     }
@@ -188,13 +189,13 @@ def test_a_plan_writes_the_rows_that_the_command_writes(case: Case) -> None:
         shutil.copyfile("store.db", name)
     top, *_ = planned(case)
     assert apply(case).code == 0
-    once = stored(Path("store.db"))
+    once = rows_of(Path("store.db"))
     with patch.object(Session, "now", datetime.fromisoformat(top["made_at"])), seeded(top["seed"]):
         assert run(f"-s direct.db {case.words}", "--yes").code == 0
-    assert stored(Path("direct.db")) == once
+    assert rows_of(Path("direct.db")) == once
     shutil.copyfile("kept.db", "store.db")
     assert apply(case).code == 0
-    assert stored(Path("store.db")) == once
+    assert rows_of(Path("store.db")) == once
 
 
 def test_an_archive_that_was_replaced_is_not_imported() -> None:

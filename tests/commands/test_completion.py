@@ -16,8 +16,7 @@ from langgraph.store.sqlite import SqliteStore
 from ckpt_cli import complete
 from ckpt_cli.commands.completion import SCRIPTS, user_file
 from tests.kit.cases import cases
-from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store, first_now
-from tests.kit.documents import generator
+from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store, first_now, program
 from tests.kit.hostile.corpus import DDL
 from tests.kit.servers import is_required
 from tests.kit.terminal_shell import SHELLS, TerminalShell, check_installed
@@ -152,7 +151,7 @@ FOLDER = Path(os.environ.get("CKPT_TEST_COMPLETIONS", ROOT / "ckpt_cli" / "compl
 
 def test_the_scripts_are_up_to_date() -> None:
     found = {name: (FOLDER / name).read_text("utf-8") for name in SCRIPTS.values()}
-    assert found == generator("completions").scripts()
+    assert found == program("completions/generate.py").scripts()
 
 
 def store_of(path: Path, threads: Iterable[str]) -> Path:

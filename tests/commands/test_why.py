@@ -1,14 +1,13 @@
 """Why threads that are pending do not go on, as far as the rows of official savers tell."""
 
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kit.agents import stopping
-from tests.kit.command import ROOT, ckpt
+from tests.kit.command import ckpt, ended
 
 LATER = "2999-01-01"
 """When no run is in progress any more."""
@@ -65,8 +64,7 @@ def test_each_stop_is_named(tmp_path: Path, durability: str) -> None:
 def test_a_killed_run_is_silent_in_the_node_that_did_not_end(tmp_path: Path) -> None:
     path = tmp_path / "killed.db"
     for thread_id in KILLS:
-        words = [sys.executable, "-m", "tests.kit.agents.stopping", str(path), thread_id, "sync"]
-        assert subprocess.run(words, check=False, cwd=ROOT).returncode == stopping.KILLED
+        assert ended(partial(stopping.run, path, thread_id, "sync")) == stopping.KILLED
     assert whys(path) == KILLS
     shown = ckpt("-s", path, "show", "beside", "--as-of", LATER)
     assert "(killed?)" in next(one for one in shown.out.splitlines() if one.startswith("why "))

@@ -15,10 +15,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.testing.harness import Harness
 from ckpt_cli.session import Session
 from tests.kit.agents.small import chain
 from tests.kit.command import ckpt
-from tests.kit.harness import HARNESSES, Harness
+from tests.kit.harness import HARNESSES
 from tests.kit.opening import own_server
 
 pytestmark = pytest.mark.engines

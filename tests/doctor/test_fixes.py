@@ -25,9 +25,8 @@ from tests.kit.command import ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 from tests.kit.planting.base import Place, id_after, id_at, id_before, time_of
-from tests.kit.planting.faults import CHAT, WAITING
+from tests.kit.planting.faults import CHAT, WAITING, kind_of
 from tests.kit.planting.filling import fill
-from tests.kit.planting.messages import kind_of
 from tests.kit.planting.sql import SqlitePlanter
 
 

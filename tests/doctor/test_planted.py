@@ -24,8 +24,7 @@ from ckpt_cli.session import Session
 from tests.doctor.elsewhere import ELSEWHERE, MENDED
 from tests.doctor.engine_faults import ENGINE_FAULTS
 from tests.doctor.running_fixes import run_fix
-from tests.kit.command import ckpt
-from tests.kit.documents import generator
+from tests.kit.command import ckpt, program
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.redis import PlainRedisSaverHarness
 from tests.kit.opening import empty_store
@@ -35,7 +34,7 @@ from tests.kit.planting.faults import FAULTS, NEW, THREADS, Named, PlantedFault
 from tests.kit.planting.filling import fill
 
 BACKENDS = {layout: one for one in bundled() for layout in one.layouts}
-OCCURRENCE = generator()
+OCCURRENCE = program("docs/generate.py")
 """Where each code can occur, and what mends it there, as docs/doctor.md says."""
 KINDS = {kind.name: kind for kind in HARNESSES if kind.name in PLANTERS}
 

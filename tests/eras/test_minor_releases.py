@@ -25,11 +25,10 @@ pytestmark = pytest.mark.release
 
 @pytest.mark.parametrize("release", MINOR_RELEASES)
 def test_a_store_of_a_release_reads_as_it_read_it(release: str, tmp_path: Path) -> None:
-    venvs = Path(os.environ.get("CKPT_TEST_ERAS", Path("~/.cache/ckpt-eras").expanduser()))
     script = [str(FIXTURES / "make" / "write.py"), f"lg-{release}", str(tmp_path)]
     torn: set[str] = set()
     for one, more in ((release, []), (version("langgraph"), ["--waiting"])):
-        python, packages = environment(one, venvs)
+        python, packages = environment(one)
         settings = {"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(packages)}
         done = subprocess.run(
             [str(python), *script, *more],

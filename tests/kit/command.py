@@ -6,7 +6,8 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,13 @@ __all__ = [
     "apply_change",
     "ckpt",
     "copy_store",
-    "era_python",
+    "ended",
     "eras",
     "first_now",
     "fork",
     "ids_of",
     "later",
+    "program",
 ]
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures"
@@ -55,6 +57,11 @@ def fork(act: Callable[[], object]) -> int:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
+
+
+def ended(act: Callable[[], object]) -> int:
+    """Do something in a child. Return its exit code, or its signal below zero."""
+    return os.waitstatus_to_exitcode(os.waitpid(fork(act), 0)[1])
 
 
 def apply_change(url: str, change: Change) -> None:
@@ -83,14 +90,15 @@ def agents() -> list[Path]:
     return sorted((FIXTURES / "agents").iterdir())
 
 
-def era_python(era: str, engine: str = "") -> Path:
-    """Return the Python of an era's environment, which pip makes in a cache folder."""
-    default = Path("~/.cache/ckpt-eras").expanduser()
-    venvs = Path(os.environ.get("CKPT_TEST_ERAS", default))
-    if str(FIXTURES / "make") not in sys.path:
-        sys.path.insert(0, str(FIXTURES / "make"))
-    found: Path = import_module("make").environment(era, venvs, engine=engine)
-    return found
+@cache
+def program(path: str) -> Any:
+    """Return a program of the project, such as `docs/generate.py`, as a module."""
+    spec = spec_from_file_location(path.removesuffix(".py").replace("/", "_"), ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[spec.name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def first_now(values: Iterable[object]) -> list[Any]:

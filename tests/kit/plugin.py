@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, settings
 from ckpt_backends.testing import command_line
 from ckpt_backends.testing.chance import CHANCE, chance  # noqa: F401  (a fixture)
 from ckpt_backends.testing.environment import clean_environment, homes, own_state  # noqa: F401  (fixtures)
-from ckpt_backends.testing.harness import Harness, TestServer
 from ckpt_backends.testing.plugin import SUITE, named_harnesses
 from tests.kit import servers
 from tests.kit.answers import check_answer
 from tests.kit.command import FIXTURES, SAMPLE, copy_store
+from tests.kit.servers import Server
 
 if TYPE_CHECKING:
     from tests.kit.browser import Browser
@@ -80,13 +80,15 @@ def started(kind: str, start: Callable[[], _Started]) -> Iterator[_Started]:
         server.stop()
 
 
-def _server_of(kind: str, start: Callable[[], Any], **environment: str) -> Any:
-    """A fixture of a server for the whole run, which starts when the first test needs it."""
+def _server_of(
+    kind: str, start: Callable[[], Any], scope: Literal["session", "module"] = "session", **env: str
+) -> Any:
+    """A fixture of a server, which starts when the first test needs it, with its environment."""
 
-    @pytest.fixture(scope="session")
+    @pytest.fixture(scope=scope)
     def server() -> Iterator[Any]:
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in environment.items():
+            for name, value in env.items():
                 patch.setenv(name, value)
             with started(kind, start) as found:
                 yield found
@@ -112,60 +114,16 @@ dynamodb_server = _server_of(
     AWS_SECRET_ACCESS_KEY="testing",
     AWS_EC2_METADATA_DISABLED="true",
 )
+redis_server = _server_of("redis", partial(servers.start_redis, modules=False), scope="module")
+redis_stack_server = _server_of("redis", partial(servers.start_redis, modules=True), scope="module")
 
 
-@contextmanager
-def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.Server]:
-    start = partial(servers.start_redis, modules=modules, search=search)
-    with started("redis", start) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def redis_server() -> Iterator[servers.Server]:
-    with redis_of_its_own(modules=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def redis_stack_server() -> Iterator[servers.Server]:
-    with redis_of_its_own(modules=True) as server:
-        yield server
-
-
-@pytest.fixture
-def redis_url(redis_server: servers.Server) -> Iterator[str]:
-    yield redis_server.url
-    servers.flush(redis_server)
-
-
-@pytest.fixture
-def redis_stack_url(redis_stack_server: servers.Server) -> Iterator[str]:
-    yield redis_stack_server.url
-    servers.flush(redis_stack_server)
-
-
-@pytest.fixture
-def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
-    with servers.postgres_database(postgres_server) as url:
-        yield url
-
-
-@pytest.fixture
-def cluster_url(redis_cluster: servers.Cluster) -> Iterator[str]:
-    yield redis_cluster.url
-    for server in redis_cluster.servers:
-        servers.flush(server)
-
-
-@pytest.fixture
-def mongodb_url(mongodb_server: servers.Server) -> Iterator[str]:
-    with servers.mongodb_database(mongodb_server) as url:
-        yield url
+def redis_of_its_own(*, modules: bool, search: bool = True) -> AbstractContextManager[Server]:
+    return started("redis", partial(servers.start_redis, modules=modules, search=search))
 
 
 @pytest.fixture(scope="session")
-def firestore_server() -> Iterator[servers.Server]:
+def firestore_server() -> Iterator[Server]:
     """Google's emulator of Firestore, which its client finds."""
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -176,7 +134,7 @@ def firestore_server() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(scope="session")
-def mysql_server() -> Iterator[servers.Server]:
+def mysql_server() -> Iterator[Server]:
     """A MariaDB server for the whole run, started when the first test needs it.
 
     PyMySQL loads the certificates of the system for each connection, which takes 20 ms. Tests of
@@ -188,10 +146,23 @@ def mysql_server() -> Iterator[servers.Server]:
             yield server
 
 
-@pytest.fixture
-def mysql_url(mysql_server: servers.Server) -> Iterator[str]:
-    with servers.mysql_database(mysql_server) as url:
-        yield url
+def _url_of(server: str, place: Callable[[Any], AbstractContextManager[str]]) -> Any:
+    """A fixture of an empty place on a server."""
+
+    @pytest.fixture
+    def url(request: pytest.FixtureRequest) -> Iterator[str]:
+        with place(request.getfixturevalue(server)) as found:
+            yield found
+
+    return url
+
+
+redis_url = _url_of("redis_server", servers.flushed)
+redis_stack_url = _url_of("redis_stack_server", servers.flushed)
+cluster_url = _url_of("redis_cluster", servers.flushed)
+postgres_url = _url_of("postgres_server", servers.postgres_database)
+mongodb_url = _url_of("mongodb_server", servers.mongodb_database)
+mysql_url = _url_of("mysql_server", servers.mysql_database)
 
 
 @pytest.fixture(scope="session")
@@ -222,41 +193,6 @@ STORES: list[str] = []
 """The filled stores whose turn it is in a nightly run."""
 
 
-class BundledLayouts:
-    """Runs the suite on the bundled layouts, in the tiers of the run."""
-
-    def pytest_ckpt_harnesses(self) -> list[type[Harness]]:
-        from tests.kit.harness import HARNESSES
-
-        return HARNESSES
-
-    def pytest_ckpt_filled_stores(
-        self, config: pytest.Config, harnesses: Sequence[type[Harness]], distinct: bool
-    ) -> list[Any]:
-        from tests.kit.harness.tiers import fills
-
-        return fills(harnesses, distinct=distinct, config=config)
-
-    def pytest_ckpt_empty_stores(self, harnesses: Sequence[type[Harness]]) -> list[Any]:
-        from tests.kit.harness.tiers import layouts
-
-        return layouts(harnesses)
-
-    def pytest_ckpt_time_travel(
-        self, harnesses: Sequence[type[Harness]], names: Sequence[str], every: bool
-    ) -> list[Any]:
-        from tests.kit.harness.tiers import travels
-
-        return travels(harnesses, names, every=every)
-
-    def pytest_ckpt_server(
-        self, harness: type[Harness], request: pytest.FixtureRequest
-    ) -> AbstractContextManager[TestServer | None]:
-        from tests.kit.opening import own_server
-
-        return own_server(harness, request)
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Test the bundled layouts, unless the run names the harnesses of another package."""
     settings.load_profile(config.getoption("--hypothesis-profile") or "ckpt")
@@ -265,7 +201,9 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(50_000, 20, 50)
     command_line.CHECKS.append(check_answer)
     if not named_harnesses(config):
-        config.pluginmanager.register(BundledLayouts())
+        from tests.kit.harness import tiers
+
+        config.pluginmanager.register(tiers)
 
 
 def pytest_report_header() -> str:

@@ -69,17 +69,3 @@ def _orphan(db: sqlite3.Connection) -> None:
     cells["checkpoint_id"] = "1ef00000-0000-6000-8000-000000000000"
     marks = ", ".join("?" * len(cells))
     db.execute(f"INSERT INTO writes VALUES ({marks})", list(cells.values()))
-
-
-def stored(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Return all rows of threads and of memory, by table; none if there is no store."""
-    if not path.exists():
-        return {}
-    found: dict[str, list[tuple[object, ...]]] = {}
-    with closing(sqlite3.connect(path)) as db:
-        there = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-        for table in {"checkpoints", "writes", "store"} & there:
-            rows = sorted(db.execute(f"SELECT * FROM {table}"), key=repr)
-            if rows:
-                found[table] = rows
-    return found

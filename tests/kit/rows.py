@@ -15,12 +15,12 @@ def change(path: Path, statement: str, *values: object) -> list[Any]:
 
 
 def rows_of(path: Path) -> Rows:
-    """Return all rows of threads, each with its table; none if there is no store."""
+    """Return all rows of threads and of memory, each with its table; none if there is no store."""
     if not path.exists():
         return frozenset()
     found: set[tuple[object, ...]] = set()
     with closing(sqlite3.connect(path)) as connection:
-        for table in ("checkpoints", "writes"):
+        for table in ("checkpoints", "writes", "store"):
             try:
                 found |= {(table, *row) for row in connection.execute(f"SELECT * FROM {table}")}
             except sqlite3.OperationalError:  # it is not made yet

@@ -239,11 +239,15 @@ def _told(client: Any) -> dict[str, str]:
 _NODES, _SLOTS = 3, 16384
 
 
-def flush(server: Server) -> None:
+@contextmanager
+def flushed(server: Server | Cluster) -> Iterator[str]:
+    """Yield the URL of an empty Redis, which is empty again at the end."""
     import redis
 
-    with redis.Redis.from_url(server.url) as client:
-        client.flushall()
+    yield server.url
+    for one in server.servers if isinstance(server, Cluster) else [server]:
+        with redis.Redis.from_url(one.url) as client:
+            client.flushall()
 
 
 def _redis_binary() -> Path:

@@ -38,7 +38,6 @@ from ckpt_cli.operations.log import (
 )
 from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
-from tests.kit.recorded_store import stored
 from tests.kit.rows import rows_of
 from tests.kit.savers.deerflow import memory, save
 
@@ -179,13 +178,13 @@ def test_an_interrupted_copy_is_recorded_with_all_that_it_copied(
     assert (one["number"], one["undoable"], one["ended"]) == (8, True, "interrupted")
     assert not running()
     assert ckpt("-s", target, "undo", "--yes").code == 0
-    assert stored(target) == {}
+    assert rows_of(target) == frozenset()
 
 
 def test_a_purge_that_stops_is_recorded_with_what_it_removed(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, reasons = stored(sample), iter(["", "", "--max-duration reached"])
+    first, reasons = rows_of(sample), iter(["", "", "--max-duration reached"])
     monkeypatch.setattr(Pace, "why_stop", lambda _: next(reasons))
     purge = ["purge", "--match", "*", "--include-pending", "--include-interrupted"]
     more = ["--include-error", "--batch", "1", "--archive", str(tmp_path / "archive"), "--yes"]
@@ -193,7 +192,7 @@ def test_a_purge_that_stops_is_recorded_with_what_it_removed(
     (one,) = ops()
     assert (one["number"], one["ended"]) == (2, "--max-duration reached")
     assert ckpt("-s", sample, "undo", "--yes").code == 0
-    assert stored(sample) == first
+    assert rows_of(sample) == first
 
 
 def test_a_thread_that_is_skipped_is_not_ops(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,11 +294,11 @@ def test_a_change_is_carried_out_where_it_cannot_be_ops(
         db.execute("DELETE FROM writes WHERE thread_id = ?", [TRIP])
     state().parent.mkdir(parents=True)
     state().write_text("no folder")
-    before = stored(sample), stored(Path("other.db"))
+    before = rows_of(sample), rows_of(Path("other.db"))
     done = ckpt("-s", sample, *words.split())
     assert done.code == 0, done.err
     assert done.err.count("`ckpt ops` will not know this change") == 1
-    assert (stored(sample), stored(Path("other.db"))) != before
+    assert (rows_of(sample), rows_of(Path("other.db"))) != before
     assert ckpt("-s", sample, "ops", "list").code == 2
 
 

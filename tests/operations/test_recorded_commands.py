@@ -11,7 +11,8 @@ from ckpt_cli.app import root
 from ckpt_cli.lazy import command_text
 from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
-from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill, stored
+from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill
+from tests.kit.rows import rows_of
 from tests.kit.savers.deerflow import memory, save
 
 TRIP, REFUND = "trip-to-kyoto", "refund-4711"
@@ -158,7 +159,7 @@ def contents(path: Path) -> Any:
     """Return what a store holds, apart from the time at which it was saved."""
     if path.suffix == ".json":
         return {**json.loads(path.read_bytes()), "lastUpdated": None}
-    return stored(path)
+    return rows_of(path)
 
 
 @pytest.mark.parametrize("name", [*CASES, *OTHERS])

@@ -13,8 +13,7 @@ from packaging.requirements import Requirement
 
 import ckpt_cli
 from ckpt_cli.app import root
-from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store
-from tests.kit.documents import generator
+from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store, program
 
 README = ROOT / "README.md"
 
@@ -22,7 +21,7 @@ README = ROOT / "README.md"
 @pytest.fixture(scope="module")
 def generate() -> Any:
     """The program that writes what documents quote."""
-    return generator()
+    return program("docs/generate.py")
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tour.md", "docs/incidents.md"])

@@ -3,14 +3,14 @@
 The conformance suite repairs messages on each layout.
 """
 
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Timer
 from typing import Any
 
@@ -27,9 +27,9 @@ from ckpt_cli.core.forking import CheckpointPlan
 from ckpt_cli.plans.repair import CONTENT, plan_message_repair
 from ckpt_cli.queries.doctor.rows import Terms, conversation_findings
 from ckpt_cli.reading.thread import ThreadReader
-from tests.kit.agents.calling import AGENTS, agent, check_pairs, config_of
+from tests.kit.agents.calling import AGENTS, agent, check_pairs, config_of, hang
 from tests.kit.cases import cases
-from tests.kit.command import ROOT, apply_change, ckpt
+from tests.kit.command import apply_change, ckpt, fork
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 
@@ -58,17 +58,20 @@ def kill_agents(harness: Harness) -> None:
     """Start an agent of each kind in a process of its own, and kill it."""
     with harness.saver():
         pass  # The tables are made before several connections use them.
-    words = [sys.executable, "-m", "tests.kit.agents.calling", harness.name, harness.url, *KILLED]
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        watchdog = Timer(_SECONDS, process.kill)
-        watchdog.start()
-        lines = [process.stdout.readline() for _ in KILLED]
-        agents = [AgentThread(harness, one) for one in KILLED]
-        while process.poll() is None and not all(one.is_in_tools() for one in agents):
-            time.sleep(0.05)
-        watchdog.cancel()
-        process.send_signal(signal.SIGKILL)
+    reading, writing = os.pipe()
+    child = fork(partial(hang, harness, KILLED, writing))
+    os.close(writing)
+    end = time.monotonic() + _SECONDS
+    watchdog = Timer(_SECONDS, os.kill, (child, signal.SIGKILL))
+    watchdog.start()
+    with open(reading) as told:
+        lines = [told.readline() for _ in KILLED]
+    agents = [AgentThread(harness, one) for one in KILLED]
+    while not all(one.is_in_tools() for one in agents) and time.monotonic() < end:
+        time.sleep(0.05)
+    watchdog.cancel()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
     assert lines == ["slow\n"] * len(KILLED)
 
 

@@ -23,7 +23,7 @@ from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, chain, running
 from tests.kit.command import ckpt
 from tests.kit.probing import document_of
-from tests.kit.savers.three_table import connected, maker
+from tests.kit.savers.three_table import MAKER, connected
 
 pytestmark = pytest.mark.engines
 
@@ -57,7 +57,7 @@ async def test_each_tab_shows_its_part_and_a_message_leads_to_the_step_that_wrot
 async def test_a_question_that_the_layout_cannot_answer_is_not_asked_again(tmp_path: Path) -> None:
     store = tmp_path / "three.db"
     with connected(str(store)) as execute:
-        maker().fill("sqlite", execute)
+        MAKER.fill("sqlite", execute)
     async with sitting(store) as seat:
         assert seat.sees("1 thread ")
         await seat.see("9", "cannot print the stored bytes")

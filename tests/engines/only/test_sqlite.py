@@ -30,7 +30,7 @@ from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.locked import lock, unprivileged
-from tests.kit.savers.three_table import maker
+from tests.kit.savers.three_table import MAKER
 
 OLD = "refund-4711"
 
@@ -392,7 +392,7 @@ def test_three_tables_too_and_sizes_count_the_log(tmp_path: Path) -> None:
     path = tmp_path / "tables.db"
     with closing(sqlite3.connect(path)) as agent:
         agent.execute("PRAGMA journal_mode = WAL")
-        maker().fill("sqlite", agent.execute, mark="?")
+        MAKER.fill("sqlite", agent.execute, mark="?")
         agent.commit()
         (thread,) = ckpt("-s", path, "threads", "list", "-o", "json").json
         name = thread["thread_id"]

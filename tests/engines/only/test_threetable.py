@@ -8,28 +8,21 @@ import pytest
 
 from ckpt_backends.registry import open_store
 from tests.kit.command import CommandResult, ckpt, first_now
-from tests.kit.savers.three_table import MARKS, connected, engine_of
-from tests.kit.savers.three_table import maker as tables_maker
+from tests.kit.savers.three_table import MAKER, MARKS, connected, engine_of
 
 THREAD = "thread_abc123"
-
-
-@pytest.fixture(scope="module")
-def maker() -> Any:
-    return tables_maker()
 
 
 class Told:
     """A store with the conversation."""
 
-    def __init__(self, url: str, maker: Any) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
         self.engine = engine_of(url)
-        self._maker = maker
 
     def fill(self, **how: Any) -> None:
         with connected(self.url) as execute:
-            self._maker.fill(self.engine, execute, mark=MARKS[self.engine], **how)
+            MAKER.fill(self.engine, execute, mark=MARKS[self.engine], **how)
 
     def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with connected(self.url) as execute:
@@ -61,17 +54,17 @@ class Told:
 
 
 @pytest.fixture(params=first_now(["sqlite", "postgresql", "mysql"]))
-def empty(request: pytest.FixtureRequest, tmp_path: Path, maker: Any) -> Told:
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Told:
     """A database of each engine without tables."""
     if request.param == "sqlite":
-        return Told(str(tmp_path / "store.db"), maker)
+        return Told(str(tmp_path / "store.db"))
     name = {"postgresql": "postgres_url", "mysql": "mysql_url"}[request.param]
-    return Told(request.getfixturevalue(name), maker)
+    return Told(request.getfixturevalue(name))
 
 
 @pytest.fixture
-def file(tmp_path: Path, maker: Any) -> Told:
-    return Told(str(tmp_path / "store.db"), maker)
+def file(tmp_path: Path) -> Told:
+    return Told(str(tmp_path / "store.db"))
 
 
 def contents(values: dict[str, Any]) -> list[str]:
@@ -237,12 +230,12 @@ def test_one_set_of_values_is_the_newest_checkpoints(file: Told) -> None:
     assert file.everything() == before
 
 
-def test_a_store_of_both_kinds_is_told_apart_thread_by_thread(empty: Told, maker: Any) -> None:
+def test_a_store_of_both_kinds_is_told_apart_thread_by_thread(empty: Told) -> None:
     empty.fill()
     with connected(empty.url) as execute:
-        steps = maker.conversation()
-        for table, row in maker.rows(steps, empty.engine, latest=True, thread_id="one_state"):
-            maker.insert(execute, table, row, MARKS[empty.engine])
+        steps = MAKER.conversation()
+        for table, row in MAKER.rows(steps, empty.engine, latest=True, thread_id="one_state"):
+            MAKER.insert(execute, table, row, MARKS[empty.engine])
     (store,) = empty.json("stores")
     assert store["layout"] == "three-table"
     assert any("some of its threads" in note for note in store["notes"])
@@ -278,7 +271,7 @@ def test_changes_only_are_inherited_and_merged(file: Told) -> None:
     assert contents(file.json("show", THREAD)["values"]) == SAID
 
 
-def test_several_versions_of_a_channel_are_merged(file: Told, maker: Any) -> None:
+def test_several_versions_of_a_channel_are_merged(file: Told) -> None:
     file.fill(final=False)
     hashed = file.hash_of("ckpt_003")
     parts = {
@@ -287,7 +280,7 @@ def test_several_versions_of_a_channel_are_merged(file: Told, maker: Any) -> Non
         "search_results": [*PRODUCT, {"product_id": "M002"}],
     }
     for channel, value in parts.items():
-        tag, data = maker._pack(value)
+        tag, data = MAKER._pack(value)
         file.run(
             "INSERT INTO checkpoint_blobs VALUES (?, ?, ?, 1, ?, ?)",
             *(THREAD, hashed, channel, tag, data),

@@ -1,13 +1,10 @@
 """Agents with two tools, one of which does not return until the process is killed.
 
-`python -m tests.kit.agents.calling LAYOUT URL THREAD...` runs an agent on each thread at the same
-time. The name of a thread begins with the kind of its agent. Prints a line for each slow tool that
-runs.
+The name of a thread begins with the kind of its agent.
 """
 
 import operator
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from threading import Thread
@@ -23,10 +20,11 @@ from langgraph.graph.message import _messages_delta_reducer
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 from langgraph.types import interrupt
 
+from ckpt_backends.testing.harness import Harness
 from tests.kit.agents.small import chain
 
-HANGS = False
-"""Whether the slow tool never returns, as in the process that is killed."""
+HANGS: list[int] = []
+"""If the slow tool never returns, as in the process that is killed: where it says so."""
 
 
 def check_pairs(messages: Sequence[BaseMessage]) -> None:
@@ -79,7 +77,7 @@ def quick() -> str:
 def slow() -> str:
     """Return at once, or never."""
     if HANGS:
-        os.write(1, b"slow\n")  # In one piece: others write at the same time.
+        os.write(HANGS[0], b"slow\n")  # In one piece: others write at the same time.
         time.sleep(600)
     return "slow result"
 
@@ -146,12 +144,11 @@ def config_of(thread_id: str) -> Any:
     return {"configurable": {"thread_id": thread_id}}
 
 
-def main(layout: str, url: str, names: Sequence[str]) -> None:
-    from tests.kit.harness import HARNESSES
-
-    (kind,) = (one for one in HARNESSES if one.name == layout)
+def hang(harness: Harness, names: Sequence[str], told: int) -> None:
+    """Run an agent on each thread at the same time; the slow tool of each writes a line."""
+    HANGS.append(told)
     given = {"messages": [HumanMessage("use quick and slow", id="human-1")]}
-    with kind.at(url).saver() as saver:
+    with harness.saver() as saver:
         runs = [
             Thread(target=agent(one, saver).invoke, args=(given, config_of(one))) for one in names
         ]
@@ -159,8 +156,3 @@ def main(layout: str, url: str, names: Sequence[str]) -> None:
             run.start()
         for run in runs:
             run.join()
-
-
-if __name__ == "__main__":
-    HANGS = True
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])

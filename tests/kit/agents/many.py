@@ -3,8 +3,7 @@
 import operator
 import os
 import sqlite3
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -13,6 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import interrupt
 
 from tests.kit.agents.small import chain
+from tests.kit.command import ended
 
 KILLED = 9
 
@@ -72,32 +72,11 @@ def sqlite_agent(path: Path, *, is_mended: bool = False) -> Iterator[Agent]:
         yield Agent(SqliteSaver(db), is_mended=is_mended)
 
 
-def run_until_killed(path: Path, thread_ids: Iterable[str]) -> None:
-    """Run threads in processes that end at once, as by `kill -9`."""
-    for one in thread_ids:
-        child = os.fork()
-        if child == 0:
-            with sqlite_agent(path) as agent:
-                agent.run(one, "die")
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+def run_until_killed(path: Path, thread_id: str) -> None:
+    """Run a thread in a process that ends at once, as by `kill -9`."""
 
+    def run() -> None:
+        with sqlite_agent(path) as agent:
+            agent.run(thread_id, "die")
 
-def add_copies(path: Path, thread_id: str, new_ids: Sequence[str]) -> None:
-    """Add threads with the rows of another one: a quick way to a large store."""
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute("CREATE TEMP TABLE new_ids (id TEXT)")
-        db.executemany("INSERT INTO new_ids VALUES (?)", ((one,) for one in new_ids))
-        for table in ("checkpoints", "writes"):
-            names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-            values = ", ".join("n.id" if one == "thread_id" else f"t.{one}" for one in names)
-            db.execute(
-                f"INSERT INTO {table} ({', '.join(names)})"
-                f" SELECT {values} FROM {table} t, new_ids n WHERE t.thread_id = ?",
-                (thread_id,),
-            )
-
-
-if __name__ == "__main__":
-    run_until_killed(Path(sys.argv[1]), sys.argv[2:])
+    assert ended(run) == KILLED

@@ -1,13 +1,9 @@
-"""Graphs of LangGraph that stop for other reasons than an error or a question, each in a thread.
-
-As a program, `PATH THREAD DURABILITY`: it runs such a thread in a process that may be killed.
-"""
+"""Graphs of LangGraph that stop for other reasons than an error or a question, each in a thread."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -77,6 +73,7 @@ def _join() -> Any:
 
 def run(path: Path, thread_id: str, durability: str) -> None:
     """Run a thread until it stops; `killed` ends the process."""
+    _Telling.stored.clear()
     given: Any = {"log": []}
     config: Any = {"configurable": {"thread_id": thread_id}, "recursion_limit": 25}
     config["recursion_limit"] += thread_id == "other-limit"
@@ -96,7 +93,3 @@ def run(path: Path, thread_id: str, durability: str) -> None:
                 graph.invoke(Command(resume="yes"), config, durability=durability)
         if thread_id == "updated":
             graph.update_state(config, {"log": ["by hand"]}, as_node="plan")
-
-
-if __name__ == "__main__":
-    run(Path(sys.argv[1]), *sys.argv[2:])

@@ -9,9 +9,6 @@ from tests.kit.agents.small import Log, beside, chain
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
-State = Log
-
-
 class Two:
     """A node that asks two questions, beside one that has finished; langgraph issue 8837."""
 

@@ -16,7 +16,34 @@ from tests.kit.harness.postgres import ShallowPostgresHarness
 from tests.kit.savers.redis import PlainRedisSaver, SeeingShallowRedisSaver, dump
 
 
-class RedisHarness(Harness):
+class KeysHarness(Harness):
+    """A layout in the keys of a separate server."""
+
+    scheme: ClassVar[str] = "redis"
+
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        assert server is not None
+        return server.url.replace("redis:", f"{self.scheme}:")
+
+    @property
+    def address(self) -> str:
+        """The URL for drivers of Redis."""
+        return self.url.replace(f"{self.scheme}:", "redis:")
+
+    @cached_property
+    def client(self) -> Any:
+        return self.stack.enter_context(redis.Redis.from_url(self.address, protocol=2))
+
+    def names(self, kind: str, thread_id: str) -> list[bytes]:
+        """The keys of a kind that belong to a thread."""
+        start = f"{kind}:{thread_id}:".encode()
+        return [one for one in self.client.scan_iter(f"{kind}:*", 5000) if one.startswith(start)]
+
+    def fingerprint(self) -> object:
+        return dump(self.address)
+
+
+class RedisHarness(KeysHarness):
     """langgraph-checkpoint-redis on a separate server."""
 
     KINDS = ("checkpoint", "checkpoint_write", "write_keys_zset", POINTERS)
@@ -31,14 +58,6 @@ class RedisHarness(Harness):
     values_as_documents: ClassVar[bool] = True
     omits_defaults: ClassVar[bool] = True
 
-    def create(self, folder: Path, server: TestServer | None) -> str:
-        assert server is not None
-        return server.url
-
-    @cached_property
-    def client(self) -> Any:
-        return self.stack.enter_context(redis.Redis.from_url(self.url, protocol=2))
-
     @contextmanager
     def saver(self) -> Iterator[Any]:
         from tests.kit.savers.redis import SeeingRedisSaver
@@ -47,15 +66,12 @@ class RedisHarness(Harness):
             saver.setup()
             yield saver
 
-    def fingerprint(self) -> object:
-        return dump(self.url)
-
     def rows(self, thread_id: str) -> StoredRows:
         return {kind: sorted(self._rows(kind, thread_id)) for kind in self.KINDS}
 
     def _rows(self, kind: str, thread_id: str) -> Iterator[tuple[Any, ...]]:
         start = f"{kind}:{thread_id}:".encode()
-        for name in self._names(kind, thread_id):
+        for name in self.names(kind, thread_id):
             rest = name.removeprefix(start)
             if kind == POINTERS:
                 yield rest, self.client.get(name).removeprefix(f"checkpoint:{thread_id}:".encode())
@@ -71,20 +87,16 @@ class RedisHarness(Harness):
                 metadata = kept.pop("metadata", "")
                 yield rest, json.dumps(kept, sort_keys=True), "", "", "", metadata
 
-    def _names(self, kind: str, thread_id: str) -> list[bytes]:
-        start = f"{kind}:{thread_id}:".encode()
-        return [one for one in self.client.scan_iter(f"{kind}:*", 5000) if one.startswith(start)]
-
     def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
         for kind in ("checkpoint", "checkpoint_write"):
-            for name in self._names(kind, thread_id):
+            for name in self.names(kind, thread_id):
                 stored = json.loads(self.client.execute_command("JSON.GET", name))
                 if stored["checkpoint_id"] > until:
                     continue
                 stored["thread_id"] = new_id
                 new = self._renamed(name, kind, thread_id, new_id)
                 self.client.execute_command("JSON.SET", new, "$", json.dumps(stored))
-        for name in self._names("write_keys_zset", thread_id):
+        for name in self.names("write_keys_zset", thread_id):
             if name.rsplit(b":", 1)[1].decode() > until:
                 continue
             members = self.client.zrange(name, 0, -1, withscores=True)
@@ -94,7 +106,7 @@ class RedisHarness(Harness):
             }
             self.client.zadd(self._renamed(name, "write_keys_zset", thread_id, new_id), moved)
         heads: dict[bytes, bytes] = {}
-        for name in self._names("checkpoint", new_id):
+        for name in self.names("checkpoint", new_id):
             place = name.removeprefix(b"checkpoint:").rsplit(b":", 1)[0]
             heads[place] = max(heads.get(place, b""), name)
         for place, name in heads.items():
@@ -106,7 +118,7 @@ class RedisHarness(Harness):
 
     def forget(self, thread_id: str) -> None:
         for kind in self.KINDS:
-            for name in self._names(kind, thread_id):
+            for name in self.names(kind, thread_id):
                 self.client.delete(name)
 
     def count(self) -> Count:
@@ -159,7 +171,7 @@ class ShallowRedisHarness(RedisHarness):
         super().forget(thread_id)
 
 
-class PlainRedisHarness(Harness):
+class PlainRedisHarness(KeysHarness):
     """The saver of hashes, which needs no modules of Redis."""
 
     name: ClassVar[str] = "redis-hash"
@@ -167,21 +179,10 @@ class PlainRedisHarness(Harness):
     has_task_paths: ClassVar[bool] = False
     separator: ClassVar[str] = "$"
 
-    def create(self, folder: Path, server: TestServer | None) -> str:
-        assert server is not None
-        return server.url
-
-    @cached_property
-    def client(self) -> Any:
-        return self.stack.enter_context(redis.Redis.from_url(self.url, protocol=2))
-
     @contextmanager
     def saver(self) -> Iterator[Any]:
         with redis.Redis.from_url(self.url) as client:
             yield PlainRedisSaver(client, self.separator)
-
-    def fingerprint(self) -> object:
-        return dump(self.url)
 
 
 class PlainRedisSaverHarness(PlainRedisHarness):
@@ -217,7 +218,5 @@ class PlainRedisSaverHarness(PlainRedisHarness):
     def forget(self, thread_id: str) -> None:
         self.kept_saver.delete_thread(thread_id)
         # The saver leaves values that no checkpoint has any more.
-        start = f"lg:blob:{thread_id}:".encode()
-        for name in self.client.scan_iter("lg:blob:*", 5000):
-            if name.startswith(start):
-                self.client.delete(name)
+        for name in self.names("lg:blob", thread_id):
+            self.client.delete(name)

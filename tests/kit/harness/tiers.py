@@ -1,4 +1,4 @@
-"""Which layouts a run tests: one of each engine by default, the others with a marker.
+"""Which layouts a run tests: one of each engine by default, the others with a marker. A plug-in.
 
 Of a test with many nightly variants, a night runs a fourteenth, so that each has its turn within
 two weeks. `CKPT_TEST_NIGHTS=1` runs all of them; of a test that is named with `::`, all run, too.
@@ -6,7 +6,8 @@ two weeks. `CKPT_TEST_NIGHTS=1` runs all of them; of a test that is named with `
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,9 +16,10 @@ import pytest
 
 from ckpt_backends.testing.chance import CHANCE
 from ckpt_backends.testing.filling import FEW_SCENARIOS, Fill
-from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.harness import Harness, TestServer
 from ckpt_backends.testing.trials import PLAIN, UNDONE, can_travel
 from tests.kit.harness import HARNESSES
+from tests.kit.opening import own_server
 
 FAST = frozenset(
     {"sqlite", "postgres", "mysql", "langgraph-dev", "mongodb", "redis", "three-table", "dynamodb"}
@@ -181,10 +183,22 @@ COPIED = (
 """The layouts whose time travel is tested."""
 
 
-def fills(kinds: Iterable[type[Harness]], *, distinct: bool, config: pytest.Config) -> list[Any]:
+def pytest_ckpt_harnesses() -> list[type[Harness]]:
+    return HARNESSES
+
+
+def pytest_ckpt_server(
+    harness: type[Harness], request: pytest.FixtureRequest
+) -> AbstractContextManager[TestServer | None]:
+    return own_server(harness, request)
+
+
+def pytest_ckpt_filled_stores(
+    config: pytest.Config, harnesses: Sequence[type[Harness]], distinct: bool
+) -> list[Any]:
     """Return the stores of a test that the run has, with the marks of their tiers."""
     found = []
-    for kind in kinds:
+    for kind in harnesses:
         for only, mark in _tiers(kind, distinct=distinct):
             if mark in {"", "fast"} or is_asked_for(config, mark):
                 scenarios = kind.only_scenarios if only is None else only
@@ -217,20 +231,15 @@ def is_asked_for(config: pytest.Config, mark: str) -> bool:
     return re.search(rf"(?<!not )\b{mark}\b", expression) is not None
 
 
-def layouts(kinds: Collection[type[Harness]] = HARNESSES) -> list[Any]:
+def pytest_ckpt_empty_stores(harnesses: Sequence[type[Harness]]) -> list[Any]:
     """Return layouts as parameters with the marks of their tiers."""
-    return [
-        pytest.param(
-            kind,
-            id=kind.name,
-            marks=pytest.mark.nightly
-            if kind.recording
-            else ()
-            if kind.name in FAST - FEWEST.keys()
-            else pytest.mark.engines,
-        )
-        for kind in kinds
-    ]
+
+    def mark_of(kind: type[Harness]) -> Any:
+        if kind.recording:
+            return pytest.mark.nightly
+        return () if kind.name in FAST - FEWEST.keys() else pytest.mark.engines
+
+    return [pytest.param(kind, id=kind.name, marks=mark_of(kind)) for kind in harnesses]
 
 
 def mark_of(item: pytest.Item) -> str | None:
@@ -267,7 +276,9 @@ def _has_no_more(name: str, filled: Fill) -> bool:
     return name in OF_FEW_VALUES and (filled.only == VALUES or (is_whole and name != FALSE_ALARMS))
 
 
-def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool) -> list[Any]:
+def pytest_ckpt_time_travel(
+    harnesses: Sequence[type[Harness]], names: Sequence[str], every: bool
+) -> list[Any]:
     """Return parameters of a layout and a scenario, with the marks of their tiers."""
     return [
         pytest.param(
@@ -276,7 +287,7 @@ def travels(kinds: Iterable[type[Harness]], names: Sequence[str], *, every: bool
             id=f"{kind.name}-{name}",
             marks=() if every else _mark_of_travel(kind.name, name, names),
         )
-        for kind in kinds
+        for kind in harnesses
         # The test server of DynamoDB takes minutes for every checkpoint of a thread.
         if kind.name in COPIED and not (every and kind.name in FEWEST)
         for name in names

@@ -3,27 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from hashlib import sha256
 from itertools import islice
-from pathlib import Path
 from typing import Any, ClassVar
 
-import redis
 from langgraph.checkpoint.base import get_checkpoint_id
 from langgraph_checkpoint_aws.checkpoint.valkey import AgentCoreValkeySaver, ValkeySaver
 from valkey import Valkey
 
-from ckpt_backends.testing.harness import (
-    POINTERS,
-    ROW_KINDS,
-    Harness,
-    Refusal,
-    StoredRows,
-    TestServer,
-)
+from ckpt_backends.testing.harness import POINTERS, ROW_KINDS, Harness, Refusal, StoredRows
+from tests.kit.harness.redis import KeysHarness
 from tests.kit.savers.agentcore import TellingSerializer, with_actor
-from tests.kit.savers.redis import dump
 
 
 class SeeingValkeySaver(ValkeySaver):  # type: ignore[misc]
@@ -50,9 +40,10 @@ class SeeingValkeySaver(ValkeySaver):  # type: ignore[misc]
                 yield from super().list({"configurable": {**asked, **place}}, **options)
 
 
-class ValkeyHarness(Harness):
+class ValkeyHarness(KeysHarness):
     """ValkeySaver on a separate server, without modules."""
 
+    scheme: ClassVar[str] = "valkey"
     name: ClassVar[str] = "valkey"
     server: ClassVar[str | None] = "redis"
     values_as_text: ClassVar[bool] = True
@@ -63,22 +54,10 @@ class ValkeyHarness(Harness):
     """The saver cannot store a bytearray."""
     scenario_errors: ClassVar[Refusal] = TypeError
 
-    def create(self, folder: Path, server: TestServer | None) -> str:
-        assert server is not None
-        return server.url.replace("redis://", "valkey://")
-
-    @cached_property
-    def client(self) -> Any:
-        address = self.url.replace("valkey://", "redis://")
-        return self.stack.enter_context(redis.Redis.from_url(address, protocol=2))
-
     @contextmanager
     def saver(self) -> Iterator[Any]:
         with Valkey.from_url(self.url) as client:
             yield SeeingValkeySaver(client)
-
-    def fingerprint(self) -> object:
-        return dump(self.url.replace("valkey://", "redis://"))
 
     def rows(self, thread_id: str) -> StoredRows:
         found: StoredRows = {"checkpoint": [], "writes": [], POINTERS: []}
@@ -96,19 +75,16 @@ class ValkeyHarness(Harness):
         return {kind: sorted(rows) for kind, rows in found.items()}
 
     def _namespaces(self, thread_id: str) -> list[str]:
-        start = f"thread:{{{thread_id}}}:".encode()
-        names = self.client.scan_iter("thread:{*", 5000)
-        return sorted(one.removeprefix(start).decode() for one in names if one.startswith(start))
+        names = self.names("thread", f"{{{thread_id}}}")
+        return sorted(one.decode().rpartition("}:")[2] for one in names)
 
     def _ids(self, thread_id: str, ns: str) -> list[str]:
         return [one.decode() for one in self.client.lrange(f"thread:{{{thread_id}}}:{ns}", 0, -1)]
 
     def forget(self, thread_id: str) -> None:
         for kind in ("checkpoint", "writes", "thread"):
-            start = f"{kind}:{{{thread_id}}}:".encode()
-            for name in list(self.client.scan_iter(f"{kind}:{{*", 5000)):
-                if name.startswith(start):
-                    self.client.delete(name)
+            for name in self.names(kind, f"{{{thread_id}}}"):
+                self.client.delete(name)
 
 
 ACTOR = "ann:1"

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from tests.kit.servers import is_required
+from tests.kit.terminal_shell import check_installed
 
 SHELLS = {
     "bash": ("--norc", "--noprofile", "-i"),
@@ -51,12 +49,7 @@ def paste(shell: str, lines: Iterable[str], folder: Path) -> list[Run]:
     Asserts that the folder in which they are pasted stays empty. Skips the test if the shell is not
     installed, unless it is required.
     """
-    program = shutil.which(shell)
-    if program is None:
-        missing = f"{shell} is not installed: apt-get install {shell}"
-        if is_required(shell):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    check_installed(shell)
     log, programs, home, empty = (folder / shell / name for name in ("log", "bin", "home", "empty"))
     for one in (programs, home, empty):
         one.mkdir(parents=True)
@@ -67,8 +60,8 @@ def paste(shell: str, lines: Iterable[str], folder: Path) -> list[Run]:
     environment = {"PATH": str(programs), "HOME": str(home), "LC_ALL": "C.UTF-8", "TERM": "dumb"}
     pasted = "".join(f"{line}\n" for line in lines).encode()
     subprocess.run(
-        [program, *SHELLS[shell]], input=pasted, cwd=empty, env=environment, check=False,
-        capture_output=True,
+        [str(shutil.which(shell)), *SHELLS[shell]], input=pasted, cwd=empty, env=environment,
+        check=False, capture_output=True,
     )  # fmt: skip
     assert list(empty.iterdir()) == []
     return list(_runs(log.read_bytes()))

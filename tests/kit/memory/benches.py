@@ -26,7 +26,7 @@ from langgraph.store.postgres import PostgresStore
 from langgraph.store.redis import RedisStore
 from langgraph.store.sqlite import SqliteStore
 
-from tests.kit.servers import Server, flush, mongodb_database, postgres_database
+from tests.kit.servers import Server, flushed, mongodb_database, postgres_database
 
 DIMENSIONS = 4
 IN_VECTORS = -0.609375
@@ -43,6 +43,7 @@ class Bench(ABC):
 
     name: ClassVar[str]
     layout: ClassVar[str]
+    savers: ClassVar[Any]
     server: ClassVar[str | None] = None
     """The fixture of its server; None for files."""
     gets: ClassVar[bool] = True
@@ -57,29 +58,23 @@ class Bench(ABC):
 
     @classmethod
     @abstractmethod
-    @contextmanager
-    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+    def place(cls, folder: Path, server: Server | None) -> AbstractContextManager[str]:
         """Yield the URL of an empty place."""
-        raise NotImplementedError
-        yield ""
 
     @abstractmethod
-    @contextmanager
-    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> AbstractContextManager[Any]:
         """Yield the official store, set up; with a vector index if `embeds`."""
-        raise NotImplementedError
-        yield
 
     def with_lifetime(self, minutes: int) -> AbstractContextManager[Any]:
         """Return the official store; its items expire after these minutes."""
         return self.store(ttl={"default_ttl": minutes, "refresh_on_read": False})
 
-    @abstractmethod
     @contextmanager
     def saver(self) -> Iterator[Any]:
         """Yield the official saver of checkpoints in the same place."""
-        raise NotImplementedError
-        yield
+        with self.savers.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
 
     @abstractmethod
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
@@ -97,7 +92,7 @@ class _NoExtensions(sqlite3.Connection):
 
 
 class SqliteBench(Bench):
-    name, layout = "sqlite", "sqlite-store"
+    name, layout, savers = "sqlite", "sqlite-store", SqliteSaver
 
     @classmethod
     @contextmanager
@@ -113,11 +108,6 @@ class SqliteBench(Bench):
             store.setup()
             yield store
 
-    @contextmanager
-    def saver(self) -> Iterator[Any]:
-        with SqliteSaver.from_conn_string(self.url) as saver:
-            yield saver
-
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         query = "UPDATE store SET expires_at = '2020-01-01 00:00:00' WHERE prefix = ? AND key = ?"
         with closing(sqlite3.connect(self.url)) as db, db:
@@ -130,6 +120,7 @@ class SqliteBench(Bench):
 
 class PostgresBench(Bench):
     name, layout, server = "postgres", "postgres-store", "postgres_server"
+    savers = PostgresSaver
 
     @classmethod
     @contextmanager
@@ -146,12 +137,6 @@ class PostgresBench(Bench):
             store.setup()
             yield store
 
-    @contextmanager
-    def saver(self) -> Iterator[Any]:
-        with PostgresSaver.from_conn_string(self.url) as saver:
-            saver.setup()
-            yield saver
-
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         query = b"UPDATE store SET expires_at = '2020-01-01' WHERE prefix = %s AND key = %s"
         with psycopg.connect(self.url) as connection:
@@ -165,6 +150,7 @@ class PostgresBench(Bench):
 
 class RedisBench(Bench):
     name, layout, server = "redis", "redis-store", "redis_stack_server"
+    savers = RedisSaver
     # langgraph-checkpoint-redis 0.5.2 escapes text, and redisvl 0.28 escapes it again.
     gets = False
     prefix_is_text = True
@@ -174,8 +160,8 @@ class RedisBench(Bench):
     @contextmanager
     def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
         assert server is not None
-        yield server.url
-        flush(server)
+        with flushed(server) as url:
+            yield url
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
@@ -183,12 +169,6 @@ class RedisBench(Bench):
         with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:
             store.setup()
             yield store
-
-    @contextmanager
-    def saver(self) -> Iterator[Any]:
-        with RedisSaver.from_conn_string(self.url) as saver:
-            saver.setup()
-            yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         raise NotImplementedError("Redis removes what has expired by itself")

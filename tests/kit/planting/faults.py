@@ -1,14 +1,16 @@
 """The catalogue of faults: how each is planted, and the row that `ckpt doctor` must name."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Set
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from langchain_core.messages import RemoveMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
 from ckpt_backends.model import NULL_TASK_ID
 from tests.kit.planting.base import Place, Planter, id_after, id_before
-from tests.kit.planting.messages import again, emptying, kind_of, reworded
 
 CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
 CALLING, DELTA = "subgraph", "delta-rarely"
@@ -47,9 +49,9 @@ class PlantedFault:
     """Whether only `--deep` finds it."""
     types: bool = False
     """Whether only `--types` finds it."""
-    follows: frozenset[str] = frozenset()
+    follows: Set[str] = frozenset()
     """Further codes that the change causes, at whatever rows."""
-    needs: frozenset[str] = frozenset()
+    needs: Set[str] = frozenset()
     """`inner values`, where values are stored in bodies, or `spoilt values`, where one can be
     undecodable alone."""
 
@@ -59,24 +61,11 @@ Plant = Callable[[Planter[Any], str], Named]
 PlantAt = Callable[[Planter[Any], Place], Named]
 
 
-def fault(
-    code: str,
-    how: str,
-    *,
-    thread: str = CHAT,
-    deep: bool = True,
-    types: bool = False,
-    follows: Iterable[str] = (),
-    needs: Iterable[str] = (),
-) -> Callable[[Plant], Plant]:
+def fault(code: str, how: str, **options: Any) -> Callable[[Plant], Plant]:
     """Add a fault of a thread to the catalogue."""
 
     def register(plant: Plant) -> Plant:
-        FAULTS.append(
-            PlantedFault(
-                code, how, plant, thread, deep, types, frozenset(follows), frozenset(needs)
-            )
-        )
+        FAULTS.append(PlantedFault(code, how, plant, **options))
         return plant
 
     return register
@@ -101,6 +90,50 @@ def damage(act: Callable[[Planter[Any], Place], object], channel: str | None = N
         return Named(at, channel)
 
     return plant
+
+
+# Messages, as objects of LangChain or as the JSON of its constructors
+
+_KINDS = {"ToolMessage": "tool", "HumanMessage": "human", "AIMessage": "ai"}
+
+
+def kind_of(message: Any) -> str:
+    """Return the kind of a message, such as `tool`."""
+    if isinstance(message, dict):
+        return _KINDS.get(message["id"][-1], "other")
+    return str(message.type)
+
+
+def reworded(message: Any) -> Any:
+    """Return a message with another text."""
+    if isinstance(message, dict):
+        return {**message, "kwargs": {**message["kwargs"], "content": "changed by hand"}}
+    return message.model_copy(update={"content": "changed by hand"})
+
+
+def again(message: Any, number: int) -> Any:
+    """Return a message once more: with another id, and with other ids of its calls or result."""
+
+    def other(value: str | None) -> str:
+        return f"{value}-{number}"
+
+    fields = message["kwargs"] if isinstance(message, dict) else message.model_dump()
+    new: dict[str, Any] = {"id": other(fields.get("id"))}
+    if calls := fields.get("tool_calls"):
+        new["tool_calls"] = [{**one, "id": other(one["id"])} for one in calls]
+    if "tool_call_id" in fields:
+        new["tool_call_id"] = other(fields["tool_call_id"])
+    if isinstance(message, dict):
+        return {**message, "kwargs": {**fields, **new}}
+    return message.model_copy(update=new)
+
+
+def emptying(message: Any) -> Any:
+    """Return the `RemoveMessage` that empties a list, in the form of a message."""
+    if isinstance(message, dict):
+        fields = {"content": "", "id": REMOVE_ALL_MESSAGES}
+        return {**message, "id": [*message["id"][:-1], "RemoveMessage"], "kwargs": fields}
+    return RemoveMessage(REMOVE_ALL_MESSAGES)
 
 
 # What one call does to one checkpoint
@@ -184,46 +217,46 @@ def _dangerous_value(rows: Planter[Any], head: Place) -> Named:
 # Conversations: a row of the head, changed by hand
 
 
-def _edit_messages(
-    rows: Planter[Any], thread_id: str, change: Callable[[list[Any]], list[Any]]
-) -> Named:
-    head = rows.places(thread_id)[0]
-    rows.set_value(head, "messages", change(rows.value(head, "messages")))
-    return Named(head, "messages")
+def edited(code: str, how: str) -> Callable[[Callable[[list[Any]], list[Any]]], None]:
+    """Add a fault of the messages at the head to the catalogue."""
+
+    def register(change: Callable[[list[Any]], list[Any]]) -> None:
+        def edit(rows: Planter[Any], at: Place) -> None:
+            rows.set_value(at, "messages", change(rows.value(at, "messages")))
+
+        add = fault_at(code, how, deep=False, follows={"state-mismatch"})
+        add(damage(edit, "messages"))
+
+    return register
 
 
-@fault("tool-call-unanswered", "a result removed", deep=False, follows={"state-mismatch"})
-def _result_removed(rows: Planter[Any], thread_id: str) -> Named:
-    def change(found: list[Any]) -> list[Any]:
-        first = min(n for n, one in enumerate(found) if kind_of(one) == "tool")
-        return found[:first] + found[first + 1 :]
-
-    return _edit_messages(rows, thread_id, change)
+def _tools(found: list[Any]) -> list[int]:
+    return [n for n, one in enumerate(found) if kind_of(one) == "tool"]
 
 
-@fault("tool-result-orphaned", "a call removed", deep=False, follows={"state-mismatch"})
-def _call_removed(rows: Planter[Any], thread_id: str) -> Named:
-    def change(found: list[Any]) -> list[Any]:
-        last = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
-        return found[: last - 1] + found[last:]
-
-    return _edit_messages(rows, thread_id, change)
+@edited("tool-call-unanswered", "a result removed")
+def _result_removed(found: list[Any]) -> list[Any]:
+    first = _tools(found)[0]
+    return found[:first] + found[first + 1 :]
 
 
-@fault("message-id-duplicate", "a message doubled", deep=False, follows={"state-mismatch"})
-def _message_doubled(rows: Planter[Any], thread_id: str) -> Named:
-    return _edit_messages(rows, thread_id, lambda found: [*found, deepcopy(found[-1])])
+@edited("tool-result-orphaned", "a call removed")
+def _call_removed(found: list[Any]) -> list[Any]:
+    last = _tools(found)[-1]
+    return found[: last - 1] + found[last:]
 
 
-@fault("tool-call-repeated", "a call made again", deep=False, follows={"state-mismatch"})
-def _called_again(rows: Planter[Any], thread_id: str) -> Named:
-    def change(found: list[Any]) -> list[Any]:
-        result = max(n for n, one in enumerate(found) if kind_of(one) == "tool")
-        both = found[result - 1 : result + 1]
-        more = [again(one, number) for number in range(4) for one in both]
-        return [*found[: result + 1], *more, *found[result + 1 :]]
+@edited("message-id-duplicate", "a message doubled")
+def _message_doubled(found: list[Any]) -> list[Any]:
+    return [*found, deepcopy(found[-1])]
 
-    return _edit_messages(rows, thread_id, change)
+
+@edited("tool-call-repeated", "a call made again")
+def _called_again(found: list[Any]) -> list[Any]:
+    result = _tools(found)[-1]
+    both = found[result - 1 : result + 1]
+    more = [again(one, number) for number in range(4) for one in both]
+    return [*found[: result + 1], *more, *found[result + 1 :]]
 
 
 @fault_at("messages-emptied", "an update without messages", follows={"state-mismatch"})

@@ -14,12 +14,6 @@ from ckpt_backends.registry import open_store
 from tests.kit.agents.steps import talk
 from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
 
-ODD = [
-    *("a", "a:b", "a:b:c", "A", "a$b", "a$", "a*", "a[bc]", "a,b", "ab", "a?", "a\\b"),
-    "a:__empty__",
-]
-"""Thread ids of which a pattern, a split or an index might take one for another."""
-
 
 def client(url: str) -> Any:
     return redis.Redis.from_url(url, protocol=2)

@@ -7,11 +7,9 @@ resume needs.
 
 import re
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -19,19 +17,13 @@ from typing import Any
 import psycopg
 from langgraph.checkpoint.memory import InMemorySaver
 
-from tests.kit.command import FIXTURES
+from tests.kit.command import program
 from tests.kit.servers import mysql_connection
 
 Execute = Callable[[str, list[Any]], Any]
 MARKS = {"sqlite": "?", "postgresql": "%s", "mysql": "%s"}
+MAKER = program("fixtures/make/threetable.py")
 _NODE = re.compile(r"~__pregel_pull, (.+)", re.DOTALL)
-
-
-def maker() -> Any:
-    make = str(FIXTURES / "make")
-    if make not in sys.path:
-        sys.path.insert(0, make)
-    return import_module("threetable")
 
 
 def engine_of(url: str) -> str:
@@ -75,7 +67,7 @@ class ThreeTableSaver(InMemorySaver):
             with connected(url) as execute:
                 if self._engine == "sqlite":
                     execute("PRAGMA journal_mode = WAL", [])
-                maker().create(self._engine, execute)
+                MAKER.create(self._engine, execute)
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         configurable = config["configurable"]
@@ -107,7 +99,7 @@ class ThreeTableSaver(InMemorySaver):
                     where = f"WHERE thread_id = {mark} AND checkpoint_ns_hash = {mark}"
                     execute(f"DELETE FROM checkpoint_blobs {where}", [thread, key])
                 for table, row in rows:
-                    maker().insert(execute, table, row, mark)
+                    MAKER.insert(execute, table, row, mark)
         return super().put(config, checkpoint, metadata, new_versions)
 
     def put_writes(
@@ -132,12 +124,12 @@ class ThreeTableSaver(InMemorySaver):
         exactly = "BINARY " if self._engine == "mysql" else ""
         where = f"WHERE {exactly}thread_id = {MARKS[self._engine]}"
         with connected(self._url) as execute:
-            for table in maker().TABLES:
+            for table in MAKER.TABLES:
                 execute(f"DELETE FROM {table} {where}", [thread_id])
 
     def _hash(self, thread: str, ns: str, checkpoint_id: str) -> str | bytes:
         text = ns if self._latest else f"{thread}\0{ns}\0{checkpoint_id}"
-        found: str | bytes = maker().hashed(self._engine, text)
+        found: str | bytes = MAKER.hashed(self._engine, text)
         return found
 
     def _now(self) -> datetime:
