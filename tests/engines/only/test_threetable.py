@@ -321,6 +321,19 @@ def test_what_has_no_place_is_refused(file: Told) -> None:
     assert contents(shown["values"]) == [*SAID, LAST]
 
 
+def test_a_thread_goes_and_comes_back_row_for_row(empty: Told, tmp_path: Path) -> None:
+    empty.fill()
+    before = empty.everything()
+    receipt = empty.json("threads", "delete", THREAD, "--archive", tmp_path, "--yes")
+    rows = {"checkpoints": 4, "checkpoint_writes": 8, "checkpoint_blobs": 8}
+    assert receipt["removed"]["rows"] == rows
+    assert not any(empty.everything().values())
+    for added in (20, 0):
+        (done,) = empty.json("import", tmp_path, "--yes")
+        assert (done["added"], done["there"]) == (added, 20 - added)
+        assert empty.everything() == before
+
+
 def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
     file.fill(final=False)
     for number in range(8, 12):
