@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from ckpt_backends.registry import open_store
 from tests.kit.command import CommandResult, ckpt, first_now
@@ -350,3 +351,18 @@ def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
         assert [one.key.checkpoint_id for one in store.checkpoints(THREAD)] == listed
     done = file.json("rollback", THREAD, "ckpt_002", "--yes")
     assert file.json("threads", "list")[0]["head"] == done["checkpoint_id"]
+
+
+def test_encrypted_parts_are_read_with_the_key(file: Told) -> None:
+    file.fill(changes=True)
+    key, path = b"0123456789abcdef", Path(file.url).with_name("key")
+    cipher = EncryptedSerializer.from_pycryptodome_aes(key=key).cipher
+    for rowid, tag, data in file.run("SELECT rowid, type, blob_data FROM checkpoint_blobs"):
+        name, sealed = cipher.encrypt(data)
+        update = "UPDATE checkpoint_blobs SET type = ?, blob_data = ? WHERE rowid = ?"
+        file.run(update, f"{tag}+{name}", sealed, rowid)
+    path.write_bytes(key)
+    path.chmod(0o600)
+    shown = file.json("--aes-key-file", path, "show", THREAD)
+    assert contents(shown["values"]) == [*SAID, LAST]
+    assert "content" not in str(file.json("show", THREAD)["values"]["messages"])
