@@ -1,6 +1,5 @@
 """Servers that cannot be had, do not answer or go away, and URLs of which no secret is shown."""
 
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -138,18 +137,6 @@ def test_what_a_server_does_not_give(
     stranger = with_user(there, "nobody_here") if server != "dynamodb_url" else ""
     tls = there.replace("redis://", "rediss://")
     refused(url.format(there=there, stranger=stranger, tls=tls), code, says)
-
-
-@cases(
-    "url",
-    "postgresql://u:C4nary@{}/x?connect_timeout=2",
-    "mysql://u:C4nary@{}/x?connect_timeout=1",
-    "redis://:C4nary@{}/0?connect_timeout=1&socket_timeout=1",
-    "mongodb://u:C4nary@{}/x?serverSelectionTimeoutMS=300",
-)
-def test_a_server_that_does_not_answer(url: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        refused(url.format(f"127.0.0.1:{silent.getsockname()[1]}"), 4, "does not answer")
 
 
 def _end_postgres(url: str) -> Callable[[], object]:
