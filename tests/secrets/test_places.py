@@ -17,7 +17,9 @@ from ormsgpack import packb
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint
 from ckpt_backends.sqlite.store import SqliteStore
-from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.agents.steps import config_of
+from tests.kit.command import FIXTURES, SAMPLE, CommandResult, ckpt, copy_store
+from tests.kit.rows import change
 from tests.secrets.credentials import credentials
 
 TOKENS = [credentials(seed)["github-token"] for seed in range(8)]
@@ -36,27 +38,26 @@ def put(
             one = empty_checkpoint()
             one["channel_values"] = values
             one["channel_versions"] = dict.fromkeys(values, step + 1)
-            config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
-            if parent is not None:
-                config["configurable"]["checkpoint_id"] = parent
+            place = {} if parent is None else {"checkpoint_id": parent}
             metadata: Any = {"source": "loop", "step": step, "parents": {}}
-            parent = saver.put(config, one, metadata, {})["configurable"]["checkpoint_id"]
+            made = saver.put(config_of(thread, **place), one, metadata, {})
+            parent = made["configurable"]["checkpoint_id"]
             ids.append(parent)
     return ids
 
 
 def search(path: Path, *words: str, code: int = 1) -> list[dict[str, Any]]:
     """Return the findings of an answer that tells no token."""
-    answer = ckpt("-s", path, "secrets", "-o", "json", "--debug", *words)
-    assert answer.code == code, answer.err
-    hides(answer.out, answer.err)
-    found: list[dict[str, Any]] = json.loads(answer.out)
+    found: list[dict[str, Any]] = json.loads(hides(path, "-o", "json", *words, code=code).out)
     return found
 
 
-def hides(*texts: str) -> None:
-    for text in texts:
-        assert not any(token[-12:] in text for token in TOKENS)
+def hides(path: Path, *words: str, code: int = 1) -> CommandResult:
+    """Search; return the answer, which tells no token."""
+    answer = ckpt("-s", path, "secrets", "--debug", *words)
+    assert answer.code == code, answer.err
+    assert not any(token[-12:] in answer.out + answer.err for token in TOKENS)
+    return answer
 
 
 def test_each_secret_is_told_once_with_its_newest_checkpoint(path: Path) -> None:
@@ -88,11 +89,8 @@ def test_names_that_are_secrets_are_masked(path: Path) -> None:
     assert {one["path"] for one in found} == {"***", "b"}
     assert {one["value"] for one in found} == {None}
     for form in ("table", "tsv"):
-        answer = ckpt("-s", path, "secrets", "-o", form, "-v", "--debug")
-        hides(answer.out, answer.err)
-    answer = ckpt("-s", path, "secrets", f"user {TOKENS[0][:15]}", "--debug")
-    assert answer.code == 3
-    hides(answer.out, answer.err)
+        hides(path, "-o", form, "-v")
+    hides(path, f"user {TOKENS[0][:15]}", code=3)
 
 
 def test_records_of_an_older_state_quote_no_secret(path: Path, tmp_path: Path) -> None:
@@ -103,18 +101,13 @@ def test_records_of_an_older_state_quote_no_secret(path: Path, tmp_path: Path) -
         records.write_text(json.dumps({**record, **changed}))
         answer = ckpt("-s", path, "erase", "--values-from", records, "--debug")
         assert answer.code == 3
-        hides(answer.out, answer.err)
+        assert not any(token[-12:] in answer.out + answer.err for token in TOKENS)
 
 
 def test_a_channel_named_as_a_prefix_is_quoted(path: Path) -> None:
     put(path, "t", {"write:x": [TOKENS[0]], "metadata:y": TOKENS[0]})
     values = {one["value"].partition(":")[2] for one in search(path)}
     assert values == {'["write:x"][0]', '["metadata:y"]'}
-
-
-def change(path: Path, statement: str, *values: object) -> None:
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(statement, values)
 
 
 def test_bytes_that_cannot_be_decoded_are_searched(path: Path) -> None:

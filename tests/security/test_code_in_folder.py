@@ -88,13 +88,6 @@ def test_a_command_executes_nothing_of_the_folder(folder: Path, words: Sequence[
     assert done.returncode in {0, 1}, done.stderr
 
 
-def test_neither_does_the_module_that_is_run(folder: Path) -> None:
-    only_ours_can_see(folder)
-    done = run(sys.executable, "-m", "ckpt_cli", "-s", "store.db", "grep", "-F", "a", "--jobs", "2")
-    assert executed(folder) == ""
-    assert done.returncode == 0, done.stderr
-
-
 def test_neither_does_a_screen_that_is_served(folder: Path) -> None:
     async def begin() -> bytes:
         screen = await ScreenProcess.start(["-s", "store.db", "tui", "--serve"], 80, 24)
@@ -108,12 +101,13 @@ def test_neither_does_a_screen_that_is_served(folder: Path) -> None:
     assert executed(folder) == ""
 
 
-def test_workers_are_refused_where_python_ignores_the_environment(folder: Path) -> None:
+def test_neither_does_the_module_that_is_run(folder: Path) -> None:
+    """Workers are refused where Python ignores the environment, unless it is told otherwise."""
     words = ("-m", "ckpt_cli", "-s", "store.db", "grep", "-F", "a", "--jobs", "2")
     only_ours_can_see(folder)
-    refused = run(sys.executable, "-E", *words)
-    assert (refused.returncode, executed(folder)) == (2, ""), refused.stderr
-    assert run(sys.executable, "-E", "-P", *words).returncode == 0
+    for options, code in (((), 0), (("-E",), 2), (("-E", "-P"), 0)):
+        done = run(sys.executable, *options, *words)
+        assert (done.returncode, executed(folder)) == (code, ""), done.stderr
 
 
 def test_what_the_user_starts_keeps_his_environment(folder: Path) -> None:

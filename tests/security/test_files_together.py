@@ -1,15 +1,12 @@
 """Two `ckpt` processes that write the same file, or the same memory, at the same moment."""
 
 import json
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from langgraph.store.sqlite import SqliteStore
 
 from tests.kit.command import ckpt
+from tests.kit.rows import change
 from tests.kit.together import at_once, leftovers
 
 TIMES = [1, pytest.param(10, marks=pytest.mark.nightly)]
@@ -57,8 +54,7 @@ def test_a_plan_is_carried_out_once(sample: Path, tmp_path: Path, times: int) ->
         assert listed["ckpt_plan"]
         going = [json.loads(line)["action"] for line in plan.read_text().splitlines()[1:]]
         assert removed == going.count("remove"), both
-        with closing(sqlite3.connect(store)) as db:
-            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert change(store, "PRAGMA integrity_check") == [("ok",)]
 
 
 def memory_file(folder: Path) -> Path:
@@ -69,41 +65,27 @@ def memory_file(folder: Path) -> Path:
     return path
 
 
-def memory_table(folder: Path) -> Path:
-    """LangGraph's Store in a SQLite file."""
-    path = folder / "memory.db"
-    with SqliteStore.from_conn_string(str(path)) as store:
-        store.setup()
-        for n in range(5):
-            store.put(("users", "anna"), f"f{n}", {"content": f"fact {n}"})
-    return path
-
-
 def keys(memory: Path) -> set[str]:
     return {one["key"] for one in ckpt("-s", memory, "memory", "export", "-o", "json").json}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize("make", [memory_file, memory_table])
-def test_items_are_deleted_and_restored(
-    tmp_path: Path, make: Callable[[Path], Path], times: int
-) -> None:
+def test_items_are_deleted_and_restored(tmp_path: Path, times: int) -> None:
     for number in range(times):
         folder = tmp_path / str(number)
         folder.mkdir()
-        memory = make(folder)
+        memory = memory_file(folder)
         before = keys(memory)
         command = ["-s", str(memory), "memory"]
-        yes = ["--yes", *(["--write"] if make is memory_file else [])]
-        options = ["--archive", str(folder / "archive"), *yes]
+        options = ["--archive", str(folder / "archive"), "--yes", "--write"]
         both = at_once(*([*command, "delete", name, *options] for name in ("f0", "f1", "f1")))
         gone = before - keys(memory)
         first, *seconds = both
         assert ("f0" in gone) == (first.code == 0), both
         assert ("f1" in gone) == (0 in [one.code for one in seconds]), both
         archives = sorted(map(str, (folder / "archive").iterdir()))
-        restore = [*command, "import", *archives, *yes]
+        restore = [*command, "import", *archives, "--yes", "--write"]
         at_once(restore, restore)
         assert keys(memory) == before
         assert leftovers(folder) == []

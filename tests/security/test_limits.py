@@ -151,12 +151,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Fifty checkpoints of 6 MB each behind a small one."""
+    """Checkpoints of 6 MB each behind a small one: more than a run may take."""
     path = tmp_path_factory.mktemp("large") / "store.db"
     parent = None
     with closing(sqlite3.connect(path)) as db:
         db.executescript(UNSAFE + DDL)
-        for n in range(50):
+        for n in range(35):
             checkpoint_id = f"1f0a0000-0000-6000-8{n:03x}-000000000000"
             values = {"big": bytes([n]) * (6_000_000 if n else 1), "n": n}
             body = {**BODY, "channel_values": values, "channel_versions": dict.fromkeys(values, n)}

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import socket
-import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from ckpt_cli.config.trust import fault_of
 from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, CommandResult, ckpt
 from tests.kit.hostile.standin import standin
+from tests.kit.rows import change
 
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI", "GITHUB_TOKEN": "ghp_16C7e42F292c"}
 
@@ -54,6 +54,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write(folder: Path, text: str) -> Path:
     path = folder / "ckpt.toml"
+    path.write_text(text)
+    return path
+
+
+def own(text: str) -> Path:
+    """Write the file of the user."""
+    path = Path(os.environ["XDG_CONFIG_HOME"]) / "ckpt" / "ckpt.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
@@ -171,12 +179,11 @@ def test_what_trusts_by_itself(
 
     path = write(folder, hostile(listener.port))
     assert connects("--config", path)
-    own = tmp_path / "config" / "ckpt" / "ckpt.toml"
-    own.parent.mkdir(parents=True)
-    path.rename(own)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    mine = own(path.read_text())
+    path.unlink()
     assert connects()
-    monkeypatch.chdir(own.parent)
+    monkeypatch.chdir(mine.parent)
     assert connects()
     # The specification of XDG ignores a relative path, which would name a folder of a stranger.
     monkeypatch.chdir(tmp_path)
@@ -311,16 +318,14 @@ def test_a_file_that_others_can_write_is_refused(
     folder.parent.chmod(0o700)
     # A file further up is not used in its stead, nor is one of the user.
     (folder / "deep").mkdir()
-    own = Path(os.environ["XDG_CONFIG_HOME"]) / "ckpt" / "ckpt.toml"
-    own.parent.mkdir()
-    own.write_text(f"[stores.x]\nurl = '{folder}/agent.db'\n")
+    mine = own(f"[stores.x]\nurl = '{folder}/agent.db'\n")
     path.chmod(0o666)
     monkeypatch.chdir(folder / "deep")
     assert f"cannot use '{path}'" in ckpt("-s", "x", "threads", "list").err
     path.unlink()
     assert ckpt("-s", "x", "threads", "list").code == 0
-    own.parent.chmod(0o777)
-    assert f"cannot use '{own}'" in ckpt("-s", "x", "threads", "list").err
+    mine.parent.chmod(0o777)
+    assert f"cannot use '{mine}'" in ckpt("-s", "x", "threads", "list").err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -361,9 +366,7 @@ def test_a_malformed_file_is_an_error_of_one_line(folder: Path, text: str, says:
         assert answer.code == 2
         assert says in answer.err
     assert ckpt("-s", "agent.db", "threads", "list").code == 0
-
-
-def test_a_name_with_nul_is_an_error_of_one_line(folder: Path) -> None:
+    # A NUL in a name is told of its store alone.
     write(folder, 'default = "x"\n[stores.x]\nurl = "a\\u0000"\n')
     answer = ckpt("threads", "list")
     assert (answer.code, "NUL character" in answer.err) == (2, True)
@@ -371,9 +374,7 @@ def test_a_name_with_nul_is_an_error_of_one_line(folder: Path) -> None:
 
 
 def test_a_fifo_and_a_dangling_link_are_not_passed_over(folder: Path) -> None:
-    own = Path(os.environ["XDG_CONFIG_HOME"]) / "ckpt" / "ckpt.toml"
-    own.parent.mkdir()
-    own.write_text(f"default = 'x'\n[stores.x]\nurl = '{folder}/agent.db'\n")
+    own(f"default = 'x'\n[stores.x]\nurl = '{folder}/agent.db'\n")
     place = folder / "ckpt.toml"
     os.mkfifo(place)
     assert "it is a FIFO" in ckpt("threads", "list").err
@@ -456,21 +457,15 @@ def test_a_file_is_trusted_only_after_it_was_shown_and_a_person_agreed(
     assert ckpt("trust", "--yes", "-o", "json").json["status"] == "trusted"
 
 
-def test_an_untrusted_file_switches_no_finding_off(folder: Path, tmp_path: Path) -> None:
+def test_an_untrusted_file_switches_no_finding_off(folder: Path) -> None:
     store = folder / "agent.db"
-    shutil.copyfile(SAMPLE, store)
-    with sqlite3.connect(store) as connection:
-        connection.execute(
-            "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'weekly-digest'"
-        )
-    codes = sorted(
-        {one["code"] for one in ckpt("-s", store, "doctor", "-o", "json").json["findings"]}
-    )
-    ignored = ", ".join(f'"{one}"' for one in codes)
+    change(store, "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'weekly-digest'")
+    known = ckpt("-s", store, "doctor", "-o", "json").json["findings"]
+    codes = sorted({one["code"] for one in known})
     write(
         folder,
         '[stores.local]\nurl = "agent.db"\n'
-        f"[stores.local.doctor]\nignore = [{ignored}]\n"
+        f"[stores.local.doctor]\nignore = {json.dumps(codes)}\n"
         '[stores.local.secrets]\nignore = ["*"]\n'
         '[stores.local.reducers]\nmessages = "custom"\nnotes = "append"\n',
     )
