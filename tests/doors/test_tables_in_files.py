@@ -18,6 +18,8 @@ from ckpt_cli.api import sql as exporting
 from ckpt_cli.sql.tables import TABLES
 from tests.kit.command import SAMPLE, ckpt, copy_store
 
+TWO = ("--table", "threads", "--table", "writes")
+
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -134,7 +136,7 @@ def test_an_odd_record_of_a_run_is_refused(lake: Path, name: str, tmp_path: Path
 
 
 def test_a_finished_file_that_changed_is_written_again(lake: Path, tmp_path: Path) -> None:
-    written = export(lake, "csv")
+    written = export(lake, "csv", *TWO)
     one, two, three = (lake / "threads" / f"part-0000{n}.csv" for n in range(3))
     kept = [path.read_bytes() for path in (one, two, three)]
     changed = bytearray(kept[0])
@@ -143,7 +145,7 @@ def test_a_finished_file_that_changed_is_written_again(lake: Path, tmp_path: Pat
     two.rename(tmp_path / "elsewhere.csv")
     two.symlink_to(tmp_path / "elsewhere.csv")
     three.unlink()
-    again = export(lake, "csv")
+    again = export(lake, "csv", *TWO)
     assert [one["file"] for one in again] == [f"threads/part-0000{n}.csv" for n in range(3)]
     assert [path.read_bytes() for path in (one, two, three)] == kept
     assert not two.is_symlink()

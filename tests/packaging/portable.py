@@ -26,8 +26,6 @@ TESTS = (
         )
     ),
 )
-FEW = ("tests/commands/test_undo.py",)
-"""What shows quickest that reading, planning, changing and recording need none of it."""
 _MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "tty")
 _CALLS = (
     *("fork", "geteuid", "fchmod", "fchown", "getxattr", "setxattr", "listxattr"),

@@ -3,12 +3,12 @@
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.kit.command import ROOT
-from tests.packaging.portable import FEW
+from tests.kit.rows import rows_of
 from tests.unit.sources import texts
 
 _ONLY_HERE = re.compile(
@@ -30,14 +30,29 @@ def test_one_module_knows_what_systems_have() -> None:
     assert found == {"backends/ckpt_backends/platform.py"}
 
 
-@pytest.mark.parametrize(
-    "tests",
-    [
-        pytest.param(FEW, id="a change and its undo"),
-        pytest.param((), id="all that Windows runs", marks=pytest.mark.nightly),
-    ],
-)
-def test_it_works_without_what_only_some_systems_have(tests: Sequence[str]) -> None:
-    command = [sys.executable, "-m", "tests.packaging.portable", "--hidden", "-q", *tests]
+HIDDEN = """
+from tests.packaging.portable import hide
+hide()
+from ckpt_cli.__main__ import main
+main()
+"""
+
+
+def test_a_change_and_its_undo_need_nothing_that_only_some_systems_have(sample: Path) -> None:
+    def run(*words: str) -> None:
+        command = [sys.executable, "-c", HIDDEN, "-s", str(sample), *words, "--yes"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    before = rows_of(sample)
+    run("threads", "delete", "refund-4711", "--archive", str(sample.with_name("archive")))
+    assert rows_of(sample) < before
+    run("undo")
+    assert rows_of(sample) == before
+
+
+@pytest.mark.nightly
+def test_all_that_windows_runs_works_without_it() -> None:
+    command = [sys.executable, "-m", "tests.packaging.portable", "--hidden", "-q"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
