@@ -256,6 +256,12 @@ def test_input_messages_values_and_tokens_are_told(path: Path) -> None:
     assert hidden == ["budget, messages +1", "", "budget, messages +1"]
 
 
+def test_a_list_that_is_written_again_is_not_new(path: Path) -> None:
+    again = {"node": lambda state: {"messages": [*state["messages"], answer("Hi!")]}}
+    run(path, chain(Chat, again), HELLO)
+    assert told(path)[-1] == (1, "+1 ai: Hi!", 42)
+
+
 def test_large_writes_are_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = {"node": lambda _: {"messages": answer("much " * 40), "budget": 90}}
     run(path, chain(Chat, long), HELLO)

@@ -286,6 +286,12 @@ def test_values_are_told_as_far_as_states_tell(before: Any, after: Any, text: st
     assert told(state(before), state(after)) == text
 
 
+def test_the_items_that_a_step_appended_are_told_unless_others_changed() -> None:
+    notes = {"notes": ["a", "b"]}
+    assert step_changes(notes, notes, {"notes": ["a", "b", "c"]}).added == {"notes": ["c"]}
+    assert step_changes(notes, notes, {"notes": ["b", "a", "c"]}).added == {}
+
+
 def test_what_was_written_is_told_as_far_as_it_is_new_messages_first() -> None:
     known = state({"messages": [1, 2]})
     written = [[plain_message("old"), plain_message("older"), plain_message("new")]]
