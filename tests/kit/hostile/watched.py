@@ -20,8 +20,6 @@ from tests.kit.command import ROOT, CommandResult, ckpt, fork
 
 SECONDS = 60
 """What counts as a hang. Every timeout in the URLs of these tests is far shorter."""
-MEMORY = 400 << 20
-"""Bytes that a command may use, whatever a server sends; without a server it needs about 60 MiB."""
 CODES = {0, 1, 2, 3, 4, 5, 6, 7}
 """The documented exit codes. 70 is a bug of ckpt."""
 _MOST = 4 << 30
