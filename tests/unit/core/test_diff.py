@@ -287,7 +287,7 @@ def test_values_are_told_as_far_as_states_tell(before: Any, after: Any, text: st
 
 
 def test_the_items_that_a_step_appended_are_told_unless_others_changed() -> None:
-    notes = {"notes": ["a", "b"]}
+    notes: dict[str, Any] = {"notes": ["a", "b"]}
     assert step_changes(notes, notes, {"notes": ["a", "b", "c"]}).added == {"notes": ["c"]}
     assert step_changes(notes, notes, {"notes": ["b", "a", "c"]}).added == {}
 
