@@ -283,28 +283,6 @@ def test_hostile_values_are_decoded_or_named(fuzz: Fuzz) -> None:
     fuzz(stored, check, 300)
 
 
-def test_hostile_plan_files_are_read_or_refused(
-    sample: Path, monkeypatch: pytest.MonkeyPatch, fuzz: Fuzz
-) -> None:
-    monkeypatch.chdir(sample.parent)
-    made = sample.parent / "plan"
-    assert ckpt("-s", sample, "purge", "--older-than", "0s", "--plan-out", made).code == 0
-    lines = [json.loads(line) for line in made.read_text().splitlines()]
-    assert len(lines) > 1
-
-    def change(drawn: tuple[int, int, Any]) -> None:
-        number, place, value = drawn
-        changed = [dict(line) for line in lines]
-        line = changed[number % len(changed)]
-        key = sorted(line)[place % len(line)]
-        line[key] = value
-        made.write_text("".join(json.dumps(one) + "\n" for one in changed))
-        check(ckpt("-s", sample, "apply", made, "--dry-run"))
-
-    places = st.integers(0, 99)
-    fuzz(st.tuples(places, places, documents | leaves), change, 30)
-
-
 CELLS: list[Any] = [
     *(None, 0, -1, 2**62, 1.5, float("inf"), b"", b"\xff\x00\x1b[2J", "", "\x1b[31m\u202e", "~1"),
     *("x" * 100_000, "[" * 50_000, "1e999", b"\x91" * 5000, b"\xdf\xff\xff\xff\xff", b"\x80\x04."),
