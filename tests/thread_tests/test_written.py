@@ -155,6 +155,7 @@ def changing() -> Any:
     return chain(Drawn, {"draw": draw, "read": read, "fetch": fetch, "stamp": stamp})
 
 
+@pytest.mark.engines  # the check runs pytest twice
 def test_tests_that_do_not_pass_twice_are_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
