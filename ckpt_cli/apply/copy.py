@@ -174,14 +174,13 @@ class ThreadCopier:
         self._target.refresh()
         if not isinstance(error, errors.StoreChanged) or one.rest is not None:
             return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
-        if copy.sum_of(self._sides.stored(one.thread_id)) == one.exact_sum():
+        if self._stored_sum(one) == one.exact_sum():
             return one.copied()
         return CopiedThread(one.thread_id, CopyStep.SKIP, reason=error.message)
 
     def _verify(self, one: _Converted) -> None:
         """Read a thread back. Raises `Unreadable` if it is not what was sent."""
-        sides, thread_id = self._sides, one.thread_id
-        found, wanted = copy.sum_of(sides.stored(thread_id)), one.exact_sum()
+        found, wanted = self._stored_sum(one), one.exact_sum()
         if found != wanted:
             raise errors.Unreadable(
                 f"thread '{one.thread_id}' is not the same in the target: {found.checkpoints}"
@@ -189,6 +188,11 @@ class ThreadCopier:
                 f" {wanted.checkpoints}, {wanted.writes} and {wanted.values}",
                 hint="the source still has it; compare both with `ckpt doctor --deep`",
             )
+
+    def _stored_sum(self, one: _Converted) -> RecordsSum:
+        """What the target has of a thread; what was there before may have its keys in any order."""
+        stored = self._sides.stored(one.thread_id)
+        return copy.sum_of(stored, any_order=one.whole is not None)
 
 
 class _Converted:

@@ -150,11 +150,11 @@ def _held(record: Record) -> Record:
     return record._replace(expires_at=None, order="")
 
 
-def sum_of(records: Iterable[Record]) -> RecordsSum:
-    """Return the sum of records of any number."""
+def sum_of(records: Iterable[Record], *, any_order: bool = False) -> RecordsSum:
+    """Return the sum of records of any number, with digests as of `record_digest`."""
     total = RecordsSum()
     for record in records:
-        total.add(record, record_digest(record))
+        total.add(record, record_digest(record, any_order=any_order))
     return total
 
 
@@ -249,13 +249,13 @@ def compare_thread(sides: CopySides, thread_id: str) -> ThreadComparison:
     kept, total = RecordsSum(), RecordsSum()
     for record in sides.stored(thread_id):
         kept.add(record)
-        left[key_digest(record)] = record_digest(record)
+        left[key_digest(record)] = record_digest(record, any_order=True)
     missing: set[bytes] = set()
     conflict = ""
     replaced: list[Record] = []
     newest: dict[str, str] = {}
     for record in sides.converted(thread_id):
-        key, digest = key_digest(record), record_digest(record)
+        key, digest = key_digest(record), record_digest(record, any_order=True)
         total.add(record, digest)
         if record.kind is Kind.CHECKPOINT:
             newest[record.key.checkpoint_ns] = record.key.checkpoint_id

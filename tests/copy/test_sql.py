@@ -1,6 +1,7 @@
 """`ckpt copy` to and from SQLite, PostgreSQL and MySQL: new stores, rows, and refusals."""
 
 import json
+import operator
 import random
 import re
 import sqlite3
@@ -9,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import ormsgpack
 import psycopg
@@ -27,6 +28,7 @@ from ckpt_backends.sqlite.journals import bind
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
+from tests.kit.agents.small import chain, run, running
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt
 from tests.kit.schemas import postgres_schema
@@ -322,3 +324,37 @@ def _told(read: Callable[[], Iterable[Record]]) -> list[Record] | str:
         return list(read())
     except CannotHold as error:
         return error.message
+
+
+class Noted(TypedDict):
+    notes: Annotated[list[str], operator.add]
+    word: str
+    about: dict[str, int]
+
+
+@cases("server", "postgres", "mysql")
+def test_a_thread_that_went_on_on_a_server_comes_back_to_its_file(
+    server: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A server keeps no order of the keys of a checkpoint; that is no other checkpoint."""
+    file, url = tmp_path / "agent.db", request.getfixturevalue(f"{server}_url")
+    saver = {"postgres": PostgresSaver, "mysql": PyMySQLSaver}[server].from_conn_string
+    graph = chain(
+        Noted,
+        {
+            "write": lambda _: {"notes": ["wrote"], "word": "w", "about": {"zeal": 1, "a": 2}},
+            "add": lambda _: {"notes": ["added"]},
+        },
+    )
+    run(file, graph, {"notes": ["in"]})
+    assert ckpt("-s", file, "copy", "--all", "--to", url, "--create", "--yes").code == 0
+    config: Any = {"configurable": {"thread_id": "t"}}
+    with saver(url) as opened:
+        there = graph.compile(checkpointer=opened)
+        there.invoke({"notes": ["more"]}, config)
+        want = [(one.values, one.next, one.metadata) for one in there.get_state_history(config)]
+    back = ckpt("-s", url, "copy", "--all", "--to", file, "--yes", "-o", "json")
+    assert back.code == 0, back.err
+    with running(file, graph) as here:
+        got = [(one.values, one.next, one.metadata) for one in here.get_state_history(config)]
+    assert got == want

@@ -13,6 +13,8 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, TypeAlias, cast
 
+from ckpt_backends.codec.cursor import MAP, Cursor, write_header
+from ckpt_backends.codec.lossless import pack_lossless
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.declaration import Backend, backend_of, known_backends, load
 from ckpt_backends.errors import Unsupported
@@ -54,23 +56,32 @@ def record_size(record: Record) -> int:
 # Compares the records that were sent to a store with the records that are stored there.
 #
 # A digest covers everything that a saver reads of a record. JSON texts are compared by their
-# contents, because engines such as PostgreSQL store them parsed.
+# contents, because engines such as PostgreSQL store them parsed. These engines keep no order of
+# keys either, so a checkpoint that comes back from one is compared in any order of its keys.
 
 
 _BYTES = 16
 _EXACT = 1 << 53
 """Integers up to this size are equal as floats, too."""
+_UNORDERED = {
+    pack_lossless(name): levels
+    for name, levels in (("channel_values", 1), ("channel_versions", 1), ("versions_seen", 2))
+}
+"""The maps in a checkpoint in which the order of the keys says nothing, and on how many levels."""
 
 
-def record_digest(record: Record) -> bytes:
-    """The digest of everything in a record but its time of expiry."""
+def record_digest(record: Record, *, any_order: bool = False) -> bytes:
+    """The digest of everything in a record but its time of expiry; with `any_order`, the same for
+    every order of the keys of a checkpoint.
+    """
     digest = blake2b(digest_size=_BYTES)
     parent = "" if record.parent is None else f"={record.parent}"
     for text in (*record_key(record), parent, record.task_path, record.channel):
         _add(digest, text.encode("utf-8", "surrogatepass"))
     for value in (record.value, record.metadata):
+        is_body = any_order and record.kind is Kind.CHECKPOINT and value is record.value
         _add(digest, value.type.encode("utf-8", "surrogatepass"))
-        _add(digest, _canonical(value))
+        _add(digest, _canonical_body(value) if is_body else _canonical(value))
     return digest.digest()
 
 
@@ -88,6 +99,31 @@ def _canonical(value: TypedBytes) -> bytes:
         return json.dumps(found, sort_keys=True).encode("utf-8", "surrogatepass")
     except (ValueError, RecursionError):
         return value.data
+
+
+def _canonical_body(value: TypedBytes) -> bytes:
+    """The bytes of a checkpoint, the same for every order of its keys."""
+    if value.type != "msgpack":
+        return _canonical(value)
+    cursor = Cursor(value.data)
+    try:
+        keys = range(cursor.enter(MAP))
+        pairs = [(key := cursor.take(), _in_order(cursor, _UNORDERED.get(key, 0))) for _ in keys]
+    except ValueError:
+        return value.data
+    return _joined(pairs) + cursor.data[cursor.pos :]
+
+
+def _in_order(cursor: Cursor, levels: int) -> bytes:
+    """Take a value; a map with its keys in order, on some levels."""
+    if not levels or cursor.kind() != MAP:
+        return cursor.take()
+    keys = range(cursor.enter(MAP))
+    return _joined([(cursor.take(), _in_order(cursor, levels - 1)) for _ in keys])
+
+
+def _joined(pairs: list[tuple[bytes, bytes]]) -> bytes:
+    return write_header(MAP, len(pairs)) + b"".join(key + part for key, part in sorted(pairs))
 
 
 def _integer(text: str) -> int | float:
