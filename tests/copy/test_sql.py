@@ -338,7 +338,7 @@ def test_a_thread_that_went_on_on_a_server_comes_back_to_its_file(
 ) -> None:
     """A server keeps no order of the keys of a checkpoint; that is no other checkpoint."""
     file, url = tmp_path / "agent.db", request.getfixturevalue(f"{server}_url")
-    saver = {"postgres": PostgresSaver, "mysql": PyMySQLSaver}[server].from_conn_string
+    saver: Any = {"postgres": PostgresSaver, "mysql": PyMySQLSaver}[server]
     graph = chain(
         Noted,
         {
@@ -349,7 +349,7 @@ def test_a_thread_that_went_on_on_a_server_comes_back_to_its_file(
     run(file, graph, {"notes": ["in"]})
     assert ckpt("-s", file, "copy", "--all", "--to", url, "--create", "--yes").code == 0
     config: Any = {"configurable": {"thread_id": "t"}}
-    with saver(url) as opened:
+    with saver.from_conn_string(url) as opened:
         there = graph.compile(checkpointer=opened)
         there.invoke({"notes": ["more"]}, config)
         want = [(one.values, one.next, one.metadata) for one in there.get_state_history(config)]
