@@ -221,7 +221,8 @@ def page_data(
 
     `found` has them newest first; `rows` are their rows in the picture of the tree.
     """
-    places = {key: place for place, key in enumerate(report.chosen.keys)}
+    # A table without a primary key may have a checkpoint twice.
+    places = {key: place for place, key in enumerate(dict.fromkeys(report.chosen.keys))}
     records = [""] * len(places)
     texts = StateTexts()
     failures: list[FailedTask] = []
