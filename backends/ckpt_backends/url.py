@@ -91,10 +91,10 @@ class UrlParts(NamedTuple):
     @property
     def is_clear(self) -> bool:
         """Whether the URL was split safely: no part of a password can be in another part."""
-        if not self.hosts:
-            return "@" not in self.path or _is_local(self.scheme)
+        if not self.hosts and _is_local(self.scheme):
+            return True
         return (
-            all(re.fullmatch(_HOSTS, one) for one in self.hosts.split(","))
+            all(re.fullmatch(_HOSTS, one) for one in self.hosts.split(",") if self.hosts)
             and "@" not in self.path
             and all(re.fullmatch(_NAME, name) for name, _ in self.query)
         )

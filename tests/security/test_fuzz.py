@@ -151,6 +151,10 @@ def test_hostile_arguments(
 SECRET = "hunter2-correct-horse"
 
 
+def test_a_password_without_a_host_is_masked() -> None:
+    assert printable(f"postgresql:///:{SECRET}?@localhost/?password=x") == "postgresql://***"
+
+
 def test_no_part_of_a_hostile_url_is_a_secret_that_is_printed(fuzz: Fuzz) -> None:
     def check(parts: tuple[str, ...]) -> None:
         scheme, user, before, after, host, path, name = parts
