@@ -54,9 +54,13 @@ const answers = {
   },
   forget: async () => (await saver.deleteThread(at.configurable.thread_id)) ?? null,
   left: async () => {
+    const { thread_id } = at.configurable;
     const found = [];
-    for await (const one of saver.list({ configurable: { thread_id: at.configurable.thread_id } })) {
-      found.push(one.config.configurable.checkpoint_id);
+    for await (const one of saver.list({ configurable: { thread_id } })) {
+      // The search of Redis finds "T" for "t", too.
+      if (one.config.configurable.thread_id === thread_id) {
+        found.push(one.config.configurable.checkpoint_id);
+      }
     }
     const head = await saver.getTuple(at);
     return { listed: found.length, head: head?.config.configurable.checkpoint_id ?? null };
