@@ -91,10 +91,11 @@ class UrlParts(NamedTuple):
     @property
     def is_clear(self) -> bool:
         """Whether the URL was split safely: no part of a password can be in another part."""
-        if not self.hosts and _is_local(self.scheme):
+        hosts = self.hosts.split(",") if self.hosts else []
+        if not hosts and _is_local(self.scheme):
             return True
         return (
-            all(re.fullmatch(_HOSTS, one) for one in self.hosts.split(",") if self.hosts)
+            all(re.fullmatch(_HOSTS, one) for one in hosts)
             and "@" not in self.path
             and all(re.fullmatch(_NAME, name) for name, _ in self.query)
         )
