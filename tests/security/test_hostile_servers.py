@@ -377,9 +377,11 @@ def test_a_server_that_closes_early(ports: dict[str, int], layout: str, words: l
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_wrong_answers_at_any_time(ports: dict[str, int], layout: str, chance: Chance) -> None:
     """One answer of a whole conversation is wrong, then all that answer the same command."""
-    wrong = WRONG_MONGODB if layout == "mongodb" else WRONG_REDIS
+    wrong = WRONG["mongodb" if layout == "mongodb" else "redis"]
+    # No agent stores sessions in MongoDB, so its server is not asked for any.
+    lines = [one for one in ON_SERVER[:-2] if layout != "mongodb" or one[-1] != "sessions"]
     for dice in chance.rounds(20):
-        words, seen = dice.choice(ON_SERVER[:-2]), list[str]()
+        words, seen = dice.choice(lines), list[str]()
 
         def see(_: int, request: Any, said: bytes, seen: list[str] = seen) -> bytes:
             seen.append(name_of(request))
@@ -387,6 +389,7 @@ def test_wrong_answers_at_any_time(ports: dict[str, int], layout: str, chance: C
 
         with tampering(ports, layout, see) as url:
             asked(url, *words)
+        assert seen, f"nothing is asked by {words}"
         places: list[int | str] = [dice.randrange(len(seen)) for _ in range(5)]
         for place in [*places, *sorted(set(seen))]:
             change = wrong_at(place, wrong[dice.choice(sorted(wrong))])

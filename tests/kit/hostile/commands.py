@@ -69,7 +69,7 @@ ON_SERVER = [
     *each("stores", ""),
     *each("stats", ""),
     *each("interrupts", ""),
-    *each("memory", "list", "sessions", "show a b"),
+    *each("memory", "list", "sessions", "show a"),
     *each("rollback", "trip ~1 --yes"),
     *each("threads", "delete trip --yes"),
 ]
