@@ -47,14 +47,18 @@ def test_plain_values_stay_plain_unless_told(store: Path, old_key: Path, new_key
         assert not any(tag.endswith("+aes") for tag in types_of(str(store), name))
     assert {"msgpack", "msgpack+aes"} < types_of(str(store), "aes-after-plain")
     plain = change(store, "SELECT checkpoint FROM checkpoints WHERE type NOT LIKE '%+aes'")
-    assert all(one[-60:] in store.read_bytes() for (one,) in plain)
+    assert all(one[:60] in store.read_bytes() for (one,) in plain)
     done = ckpt(*words, "--new-key-file", new_key, "--encrypt").json
     assert (done["rekeyed"], done["done_before"]) == (48, 90)
     for name in THREADS | PLAIN:
         assert all(tag.endswith("+aes") for tag in types_of(str(store), name))
-    # Nothing of the plain values stays in the file.
-    left = b"".join(one.read_bytes() for one in store.parent.glob(f"{store.name}*"))
-    assert [one for (one,) in plain if one[-60:] in left] == []
+    encrypted = change(store, "SELECT checkpoint FROM checkpoints")
+    words = ("-s", store, "--aes-key-file", new_key, "rekey", "--all", "--yes", "--decrypt")
+    for before in (plain, encrypted):
+        # Nothing of what was replaced stays in the file, not even where it is not used.
+        left = b"".join(one.read_bytes() for one in store.parent.glob(f"{store.name}*"))
+        assert [one for (one,) in before if one[:60] in left] == []
+        assert before is encrypted or ckpt(*words).code == 0
 
 
 @cases(
