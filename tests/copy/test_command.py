@@ -5,6 +5,7 @@ import sqlite3
 from itertools import count
 from pathlib import Path
 from threading import Event, Semaphore, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +74,20 @@ def test_all_threads_are_copied_once_and_as_planned(
         again = copy(source, target, "--all", "--yes").json
         assert again == {**first, "added": 0, "present": rows}
     assert source.read_bytes() == before
+
+
+def test_a_large_thread_is_not_read_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server gives several small ones in one answer, which is held in memory."""
+    sizes, together = {"a": 4, "b": 6, "large": 11, "c": 5, "d": 1}, list[list[str]]()
+    store: Any = SimpleNamespace(
+        batches_parts=True,
+        sizes=lambda names: (SimpleNamespace(bytes=sizes[one]) for one in names),
+        records_of=lambda names: together.append([*names]) or (),
+    )
+    monkeypatch.setattr(copy_between, "_TOGETHER", 10)
+    found = list(copy_between._read_together(store, [*sizes]))
+    assert found == [(name, None if name == "large" else []) for name in sizes]
+    assert together == [["a", "b"], ["c", "d"]]
 
 
 def test_threads_are_named_in_one_way_and_not_copied_to_their_own_store(

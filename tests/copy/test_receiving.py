@@ -44,7 +44,7 @@ def url_of(place: Harness) -> str:
 
 
 LAYOUTS = [
-    pytest.param(one, marks=() if one == "langgraph-dev" else pytest.mark.engines)
+    pytest.param(one, marks=() if one in {"sqlite", "langgraph-dev"} else pytest.mark.engines)
     for one in PYTHON
     if one.partition("-")[0] != "three" and form_of(one).receives
 ]
@@ -72,7 +72,10 @@ def test_what_is_received_is_read_back_record_for_record(scenes: Path, place: Ha
 @pytest.mark.parametrize(
     "place", [one for one in LAYOUTS if one.values != ("kagent",)], indirect=True
 )
-def test_a_thread_that_went_on_gets_the_rest_and_only_that(scenes: Path, place: Harness) -> None:
+def test_a_thread_that_went_on_gets_the_rest_and_only_that(
+    scenes: Path, place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckpt_backends.sql.write._ROWS", 1)  # each row is sent at once
     thread, url = "fanout-send", url_of(place)
     records = records_for(scenes, place.name, thread)
     early, late = half(records)
@@ -81,6 +84,14 @@ def test_a_thread_that_went_on_gets_the_rest_and_only_that(scenes: Path, place: 
     again = next(one for one in writes if [other.key for other in writes].count(one.key) > 1)
     early.remove(again)
     late.append(again)
+
+    def stopping() -> Iterator[Record]:
+        yield from early
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        receive(url, Arrival(thread, stopping()))
+    check_stored(url, thread, [])
     receive(url, Arrival(thread, early))
     newest = newest_of(early)
     for heads in ({}, {"": "another"}):
