@@ -1,108 +1,107 @@
 """What `ckpt purge` and `ckpt gc` take, refuse and say."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from ckpt_backends.postgres import connect as catalog
-from tests.kit.agents.small import saver_of
-from tests.kit.agents.steps import fill, talk
-from tests.kit.command import ckpt, first_now
+from ckpt_cli.apply import purge
+from tests.kit.agents.steps import fill
+from tests.kit.cases import cases
+from tests.kit.command import ckpt
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.rows import change
 from tests.kit.servers import Server, postgres_database
 from tests.kit.terminal import ckpt_in_terminal
 
 
-@pytest.fixture
-def store(sample: Path) -> Path:
-    return sample
-
-
-def ids(store: Path) -> set[str]:
-    listed = ckpt("-s", store, "threads", "list", "--all", "-o", "json").json
+def ids(sample: Path) -> set[str]:
+    listed = ckpt("-s", sample, "threads", "list", "--all", "-o", "json").json
     return {one["thread_id"] for one in listed}
 
 
-def test_conditions_join(store: Path) -> None:
-    words = ["-s", str(store), "purge", "--dry-run", "-o", "json", "--older-than", "1m"]
-    every = {one["thread_id"] for one in ckpt(*words).json["threads"]}
-    assert "weekly-digest" in every
-    some = {one["thread_id"] for one in ckpt(*words, "--match", "*-report").json["threads"]}
-    assert some == {"nightly-report"}
-    words += ["--include-error"]
-    failed = {one["thread_id"] for one in ckpt(*words, "--status", "error").json["threads"]}
-    assert failed == {"invoice-import"}
-    assert ckpt(*words, "--where", "metadata.source=nothing").json["threads"] == []
+@cases(
+    "words reasons",
+    ("purge --older-than 1m --match *-report", {"nightly-report": "idle for "}),
+    ("purge --older-than 1m --include-error --status error", {"invoice-import": "error; idle"}),
+    ("purge --older-than 1m --where metadata.source=nothing", {}),
+    ("purge --match *-report --status done", {"nightly-report": "matches --match and --status"}),
+    (
+        "purge --match *-report --status done --keep-last 2",
+        {"nightly-report": "keeps 2 of 6: newest"},
+    ),
+    (
+        "threads delete nightly-report --match *-report --match *-digest",
+        {"nightly-report": "given by id", "weekly-digest": "matches --match"},
+    ),
+)
+def test_a_plan_says_why_each_thread_goes(
+    sample: Path, words: str, reasons: dict[str, str]
+) -> None:
+    found = ckpt("-s", sample, *words.split(), "--dry-run", "-o", "json").json["threads"]
+    assert {one["thread_id"] for one in found} == reasons.keys()
+    assert all(reasons[one["thread_id"]] in one["reason"] for one in found)
 
 
-def test_what_is_protected_stays_and_says_so(store: Path) -> None:
+def test_what_is_protected_stays_and_says_so(sample: Path) -> None:
     words = ["purge", "--older-than", "1m", "--protect", "trip-*", "--yes", "-o", "json"]
-    found = ckpt("-s", store, *words).json
+    found = ckpt("-s", sample, *words).json
     assert {"thread_id": "trip-to-kyoto", "reason": "matches --protect"} in found["skipped"]
-    assert "trip-to-kyoto" in ids(store)
-    assert "weekly-digest" not in ids(store)
+    assert "trip-to-kyoto" in ids(sample)
+    assert "weekly-digest" not in ids(sample)
 
 
 def test_expired_goes_by_the_retention_of_the_profile(
-    store: Path, monkeypatch: pytest.MonkeyPatch
+    sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(store.parent)
-    config = store.parent / "ckpt.toml"
-    config.write_text('[stores.a]\nurl = "store.db"\nretention = "900d"\n')
-    assert ckpt("trust", "--yes").code == 0
-    assert ckpt("-s", "a", "purge", "--expired", "--yes", "-o", "json").json["threads"] == []
-    config.write_text('[stores.a]\nurl = "store.db"\nretention = "1m"\n')
-    assert ckpt("trust", "--yes").code == 0
-    assert ckpt("-s", "a", "purge", "--expired", "--yes", "-o", "json").json["threads"] != []
-
-
-def test_the_former_option_leads_to_apply(store: Path) -> None:
-    former = ckpt("-s", store, "purge", "--plan", "plan", "--yes")
-    assert (former.code, "hint: use `ckpt apply FILE`" in former.err) == (2, True)
+    monkeypatch.chdir(sample.parent)
+    for retention, goes in (("900d", False), ("1m", True)):
+        text = f'[stores.a]\nurl = "{sample.name}"\nretention = "{retention}"\n'
+        Path("ckpt.toml").write_text(text)
+        assert ckpt("trust", "--yes").code == 0
+        found = ckpt("-s", "a", "purge", "--expired", "--yes", "-o", "json").json
+        assert bool(found["threads"]) == goes
 
 
 def test_a_plan_is_carried_out_at_another_pace_and_to_an_archive(
-    store: Path, tmp_path: Path
+    sample: Path, tmp_path: Path
 ) -> None:
     """What is given to `apply` holds in place of what the plan says."""
-    plan, archive, before = tmp_path / "plan", tmp_path / "archive", ids(store)
+    plan, archive, before = tmp_path / "plan", tmp_path / "archive", ids(sample)
     words = ["purge", "--match", "*", "--include-pending", "--include-error"]
-    assert ckpt("-s", store, *words, "--archive", tmp_path / "a", "--plan-out", plan).code == 0
-    run = ["-s", str(store), "apply", str(plan), "--yes", "--batch", "1", "--sleep", "0"]
+    assert ckpt("-s", sample, *words, "--archive", tmp_path / "a", "--plan-out", plan).code == 0
+    run = ["-s", str(sample), "apply", str(plan), "--yes", "--batch", "1", "--sleep", "0"]
     run += ["--archive", str(archive)]
     stopped = ckpt(*run, "--max-duration", "0s")
-    assert (stopped.code, ids(store)) == (7, before)
+    assert (stopped.code, ids(sample)) == (7, before)
     assert "--max-duration reached" in stopped.err
     assert "hint: run the same command again with --skip-changed" in stopped.err
     done = ckpt(*run, "--summary")
     assert done.code == 0, done.err
     assert len(done.out.splitlines()) == 1
     assert {"removed", "7"} <= set(done.out.replace(",", "").split()), done.out
-    assert len(list(archive.iterdir())) == len(before - ids(store)) == 7
+    assert len(list(archive.iterdir())) == len(before - ids(sample)) == 7
     assert not (tmp_path / "a").exists()
 
 
 def test_a_plan_of_another_command_takes_no_option_of_a_removal(
-    store: Path, tmp_path: Path
+    sample: Path, tmp_path: Path
 ) -> None:
     plan = tmp_path / "plan"
     words = ["rollback", "trip-to-kyoto", "--steps", "1", "--plan-out", str(plan)]
-    assert ckpt("-s", store, *words).code == 0
+    assert ckpt("-s", sample, *words).code == 0
     for option in (["--skip-changed"], ["--batch", "1"], ["--sleep", "0"], ["--archive", "x"]):
-        refused = ckpt("-s", store, "apply", plan, *option, "--yes")
+        refused = ckpt("-s", sample, "apply", plan, *option, "--yes")
         said = f"{option[0]} is for plans that remove threads"
         assert (refused.code, said in refused.err) == (2, True), refused.err
 
 
-def test_the_file_keeps_its_size_unless_it_is_vacuumed(store: Path) -> None:
-    words = ["-s", str(store), "purge", "--match", "trip-*", "--include-pending", "--yes"]
+def test_the_file_keeps_its_size_unless_it_is_vacuumed(sample: Path) -> None:
+    words = ["-s", str(sample), "purge", "--match", "trip-*", "--include-pending", "--yes"]
     unused = ckpt(*words, "--older-than", "900d", "-q")
     assert (unused.code, unused.out, unused.err) == (0, "", "")
     said = ckpt(*words).err
@@ -111,15 +110,15 @@ def test_the_file_keeps_its_size_unless_it_is_vacuumed(store: Path) -> None:
     assert "keeps its size" not in ckpt(*words[:3], "--match", "*-[rd]*", "--vacuum", "--yes").err
 
 
-def test_a_dry_run_ends_with_the_sum_and_shows_some_threads_on_a_terminal(store: Path) -> None:
+def test_a_dry_run_ends_with_the_sum_and_shows_some_threads_on_a_terminal(sample: Path) -> None:
     change(
-        store,
+        sample,
         "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 29)"
         " INSERT INTO checkpoints SELECT 't' || n, checkpoint_ns, checkpoint_id,"
         " parent_checkpoint_id, type, checkpoint, metadata FROM n JOIN checkpoints"
         " WHERE thread_id = 'weekly-digest'",
     )
-    words = ["-s", str(store), "purge", "--match", "*", "--dry-run"]
+    words = ["-s", str(sample), "purge", "--match", "*", "--dry-run"]
     every = len(ckpt(*words, "-o", "json").json["threads"])
     assert every > 30
     assert len(ckpt(*words, "-o", "tsv").out.splitlines()) == every + 1
@@ -133,19 +132,19 @@ def test_a_dry_run_ends_with_the_sum_and_shows_some_threads_on_a_terminal(store:
         assert any(one.startswith("Would keep ") for one in lines)
 
 
-def test_an_archive_that_cannot_be_written_keeps_everything(store: Path, tmp_path: Path) -> None:
-    before, file = ids(store), tmp_path / "file"
+def test_an_archive_that_cannot_be_written_keeps_everything(sample: Path, tmp_path: Path) -> None:
+    before, file = ids(sample), tmp_path / "file"
     file.write_text("")
-    assert ckpt("-s", store, "purge", "--match", "*", "--archive", file, "--yes").code == 4
-    refused = ckpt("-s", store, "purge", "--match", "*", "--archive", file / "in it", "--yes")
+    assert ckpt("-s", sample, "purge", "--match", "*", "--archive", file, "--yes").code == 4
+    refused = ckpt("-s", sample, "purge", "--match", "*", "--archive", file / "in it", "--yes")
     assert (refused.code, "hint: give a folder" in refused.err) == (4, True)
-    assert ids(store) == before
+    assert ids(sample) == before
 
 
-def test_names_come_from_a_file(store: Path, tmp_path: Path) -> None:
+def test_names_come_from_a_file(sample: Path, tmp_path: Path) -> None:
     names = tmp_path / "names"
     names.write_text("weekly-digest\n\nno such thread\n")
-    words = ["-s", str(store), "threads", "delete", "--from", str(names), "-o", "json"]
+    words = ["-s", str(sample), "threads", "delete", "--from", str(names), "-o", "json"]
     for how in ("--dry-run", "--yes"):
         answer = ckpt(*words, how)
         assert answer.code == 7
@@ -153,38 +152,24 @@ def test_names_come_from_a_file(store: Path, tmp_path: Path) -> None:
         found = json.loads(answer.out)
         assert [one["thread_id"] for one in found["threads"]] == ["weekly-digest"]
         assert found["skipped"] == [{"thread_id": "no such thread", "reason": "not found"}]
-    assert "weekly-digest" not in ids(store)
-    assert ckpt("-s", store, "threads", "delete", "no such thread", "--yes").code == 3
-    assert ckpt("-s", store, "threads", "delete", "--yes").code == 2
+    assert "weekly-digest" not in ids(sample)
+    assert ckpt("-s", sample, "threads", "delete", "no such thread", "--yes").code == 3
+    assert ckpt("-s", sample, "threads", "delete", "--yes").code == 2
     names.write_text("")
-    assert ckpt("-s", store, "threads", "delete", "--from", names, "--yes").code == 0
+    assert ckpt("-s", sample, "threads", "delete", "--from", names, "--yes").code == 0
 
 
-def test_a_plan_says_why_each_thread_goes(store: Path) -> None:
-    words = ["threads", "delete", "nightly-report", "--match", "*-report", "--match", "*-digest"]
-    found = ckpt("-s", store, *words, "--dry-run", "-o", "json").json["threads"]
-    assert {one["thread_id"]: one["reason"] for one in found} == {
-        "nightly-report": "given by id",
-        "weekly-digest": "matches --match",
-    }
-    words = ["purge", "--match", "*-report", "--status", "done", "--dry-run"]
-    (one,) = ckpt("-s", store, *words, "-o", "json").json["threads"]
-    assert one["reason"] == "matches --match and --status"
-    (one,) = ckpt("-s", store, *words, "--keep-last", "2", "-o", "json").json["threads"]
-    assert one["reason"] == "keeps 2 of 6: newest"
-
-
-def test_an_import_leaves_alone_what_has_different_contents(store: Path, tmp_path: Path) -> None:
+def test_an_import_leaves_alone_what_has_different_contents(sample: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
-    words = ["-s", str(store), "import", str(kept)]
+    words = ["-s", str(sample), "import", str(kept)]
     empty = ckpt(*words, "--yes")
     assert (empty.code, "no bundles" in empty.err) == (3, True)
     names = ["weekly-digest", "nightly-report"]
-    assert ckpt("-s", store, "export", *names, "--to", kept).code == 0
+    assert ckpt("-s", sample, "export", *names, "--to", kept).code == 0
     for damaged, code in ((names[:1], 7), (names, 6)):
         for name in damaged:
-            change(store, "UPDATE checkpoints SET metadata = x'7b7d' WHERE thread_id = ?", name)
+            change(sample, "UPDATE checkpoints SET metadata = x'7b7d' WHERE thread_id = ?", name)
         for how in ("--dry-run", "--yes"):
             answer = ckpt(*words, how)
             assert (answer.code, "exists with different contents" in answer.err) == (code, True)
@@ -192,28 +177,18 @@ def test_an_import_leaves_alone_what_has_different_contents(store: Path, tmp_pat
 
 
 @pytest.mark.usefixtures("heeded_signals")
-@pytest.mark.parametrize("number", first_now([signal.SIGTERM, signal.SIGHUP]))
-def test_a_signal_ends_it_between_two_batches(tmp_path: Path, number: signal.Signals) -> None:
-    store = tmp_path / "store.db"
-    with saver_of(store) as saver:
-        talk(saver, *(f"t{thread}" for thread in range(20)))
-    words = ["purge", "--match", "*", "--batch", "1", "--sleep", "2", "--yes", "-o", "json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ckpt_cli", "-s", str(store), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while len(ids(store)) == 20 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 7, err
-    assert number.name in err
-    report = json.loads(out)
-    assert 0 < report["removed"]["threads"] == 20 - report["left"] < 20
-    assert report["left"] == len(ids(store))
+@cases("number", signal.SIGTERM, signal.SIGHUP)
+def test_a_signal_ends_it_between_two_batches(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    before = ids(sample)
+    monkeypatch.setattr(purge.time, "sleep", lambda _: os.kill(os.getpid(), number))
+    words = ("purge", "--match", "*", "--batch", "1", "--sleep", "2", "--yes", "-o", "json")
+    done = ckpt("-s", sample, *words)
+    assert (done.code, number.name in done.err) == (7, True), done.err
+    report = json.loads(done.out)
+    assert report["removed"]["threads"] == 2 == len(before - ids(sample))
+    assert report["left"] == 3
 
 
 def test_a_locked_table_is_waited_for_and_then_left(

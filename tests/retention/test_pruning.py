@@ -4,11 +4,13 @@ Checkpoints of earlier savers lean on their parents for more.
 """
 
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from ckpt_backends.testing.chance import Chance
+from ckpt_backends.testing.library import config_of_thread, graph_of
 from ckpt_backends.testing.official import (
     ScenarioStore,
     ScenarioThread,
@@ -21,7 +23,8 @@ from ckpt_backends.testing.official import (
 from ckpt_backends.testing.trials import NAMES, PLAIN, SAMPLE
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.generated import GENERATED, generate, other
-from tests.kit.travelling import tiered
+from tests.kit.opening import empty_store
+from tests.kit.travelling import HARNESSES, tiered
 
 POLICIES: dict[str, list[str]] = {
     "last-1": ["--keep-last", "1"],
@@ -147,3 +150,39 @@ def test_sends_that_stand_on_the_parent_stay(tmp_path: Path) -> None:
         assert ckpt("-s", store, "purge", "--keep-last", str(number), "--yes").code == 0
         left = ckpt("-s", store, "history", "fanout-send", "-o", "json").json
         assert [one["step"] for one in left] == steps
+
+
+AT_WORK = sorted(HARNESSES.keys() - {"langgraph-dev", "dynamodb"})
+"""What can be written while an agent works, but for the slowest server."""
+
+
+@pytest.mark.engines
+@pytest.mark.in_ci("redis]")
+@pytest.mark.parametrize("name", AT_WORK)
+def test_an_agent_at_work_loses_no_checkpoint(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """It writes on while its thread is purged over and over: what it reads is always whole."""
+    stop, lengths = Event(), list[int]()
+    with empty_store(HARNESSES[name], request, tmp_path) as place:
+        graph = graph_of(place.kept_saver)
+
+        def work() -> None:
+            while not stop.is_set():
+                found = graph.invoke({"items": ["more"]}, config_of_thread("busy"))
+                lengths.append(len(found["items"]))
+
+        for thread in ("busy", *(f"old-{number}" for number in range(10))):
+            graph.invoke({"items": ["in"]}, config_of_thread(thread))
+        agent = Thread(target=work)
+        agent.start()
+        try:
+            for policy in (["--keep-last", "2"], ["--older-than", "1s"], ["--keep-last", "1"]) * 3:
+                done = ckpt("-s", place.url, "purge", *policy, "--yes", "-o", "json")
+                assert done.code == 0, done.err
+        finally:
+            stop.set()
+            agent.join()
+        assert lengths == [3 * (2 + turn) for turn in range(len(lengths))] != []
+        state = graph.get_state(config_of_thread("busy"))
+        assert len(state.values["items"]) == lengths[-1]
