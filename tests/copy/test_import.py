@@ -2,17 +2,14 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ckpt_backends.archive import check_bundle, write_bundle
 from ckpt_backends.declaration import known_backends
@@ -31,8 +28,7 @@ from tests.kit.command import CommandResult, ckpt
 from tests.kit.differing import difference
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.killing import run_and_kill, seconds_of
-from tests.kit.official import Source, what_follows, what_is_read
+from tests.kit.official import Source, what_is_read
 from tests.kit.pairs import PYTHON, Places, Sources, count_alike, creating
 
 _KINDS = {one.name: one for one in HARNESSES}
@@ -51,36 +47,24 @@ def imported(archives: Path, harness: Harness, *words: str) -> CommandResult:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        ("postgres", "sqlite"),
-        *(
-            pytest.param("sqlite", one, marks=pytest.mark.nightly)
-            for one in ("postgres", "mysql", "redis", "langgraph-dev")
-        ),
-        pytest.param("sqlite", "mongodb", marks=pytest.mark.engines),
-    ],
+    [("postgres", "sqlite"), pytest.param("sqlite", "mongodb", marks=pytest.mark.engines)],
 )
 def test_a_fresh_store_of_another_layout_holds_the_same_threads(
     one: str, other: str, sources: Sources, places: Places, tmp_path: Path
 ) -> None:
+    """What is converted how, the tests of copies prove for each pair of layouts."""
     source = sources(_KINDS[one], FEW)
     archives = exported(source, tmp_path / "archives")
-    exact = count_alike(one, other)
     with places(_KINDS[other]) as target:
         words = creating(target)
-        planned = imported(archives, target, *words, "--dry-run")
-        assert planned.code == 0, planned.err
-        done = imported(archives, target, *words)
-        assert done.code == 0, done.err
+        planned, done = (imported(archives, target, *words, *more) for more in (["--dry-run"], []))
         added = {row["thread_id"]: row["added"] for row in done.json}
         assert added == {row["thread_id"]: row["added"] for row in planned.json}
         for name, wanted in source.read.items():
+            exact = count_alike(one, other)
             assert difference(what_is_read(target, name), wanted, name, exact=exact) == ""
-        again = imported(archives, target)
-        assert again.code == 0, again.err
-        assert all(row["added"] == 0 and row["there"] for row in again.json)
-        for name, wanted in source.resumed.items():
-            assert what_follows(target, name, name, source.inputs[name]) == wanted
+        again = imported(archives, target).json
+        assert all(row["added"] == 0 and row["there"] for row in again)
 
 
 @pytest.fixture(scope="module")
@@ -146,74 +130,32 @@ def test_nothing_is_made_for_an_archive_that_is_refused(
         assert (refused.code, f"its layout is '{layout}'" in refused.err) == (5, True), refused.err
 
 
-def spoiled(cell: Cell, place: int, byte: int) -> Cell:
-    if cell is None or isinstance(cell, int | float) or not cell:
-        return byte
-    at = place % len(cell)
-    if isinstance(cell, bytes):
-        return cell[:at] + (b"" if byte == 0 else bytes([byte]) + cell[at + 1 :])
-    return cell[:at] + ("" if byte == 0 else chr(byte) + cell[at + 1 :])
-
-
-REPLACED = st.sampled_from(
-    [
-        *(None, 0, -1, 2**62, 1.5, True, "", "{}", "[]", "null", '{"id": 1}', "\x00"),
-        *('{"channel_values": 7}', "[" * 3000, b"", b"\xff", b"\xc1", b"\x91" * 3000),
-        b"\xdd\xff\xff\xff\xff",
-    ]
+DAMAGES: tuple[Cell, ...] = (
+    *(None, -1, 2**62, 1.5, "", "[]", '{"id": 1}', "\x00", '{"channel_values": 7}', "[" * 3000),
+    *(b"", b"\xff", b"\x91" * 3000, b"\xdd\xff\xff\xff\xff"),
 )
-"""Cells in the place of others; True removes one."""
-SPOILED = st.tuples(st.integers(0, 9999), st.sampled_from([0, 1, 34, 44, 91, 125, 127, 128, 255]))
 
 
-@pytest.mark.in_ci("postgres")
 @pytest.mark.parametrize(
     "layout",
-    [
-        "postgres",
-        *(
-            pytest.param(one, marks=pytest.mark.engines)
-            for one in ("mongodb", "redis", "langgraph-dev", "kaflow")
-        ),
-    ],
+    ["postgres", *(pytest.param(one, marks=pytest.mark.engines) for one in ("redis", "kaflow"))],
 )
 def test_damage_in_each_cell_ends_in_a_clear_error(
-    layout: str, sources: Sources, tmp_path_factory: pytest.TempPathFactory
+    layout: str, sources: Sources, tmp_path: Path
 ) -> None:
-    folder = tmp_path_factory.mktemp("damaged")
     source = sources(_KINDS[layout], FEW)
     name = next(one for one in ("interrupt-parallel", "chat") if one in source.read)
-    (archive,) = exported(source, folder / "archives").glob(f"{name}-*")
-    bundle = check_bundle(archive)
-    rows = list(bundle.rows())
-    places = st.sampled_from(
-        [(number, name) for number, row in enumerate(rows) for name in row.cells]
-    )
-
-    def check(damage: list[tuple[tuple[int, str], Any]]) -> None:
-        changed = list(rows)
-        for (number, name), how in damage:
-            cells = changed[number].cells
-            if name not in cells:
-                continue
-            made: dict[str, Cell] = {**cells}
-            made[name] = spoiled(cells[name], *how) if isinstance(how, tuple) else how
-            if how is True:
-                del made[name]
-            changed[number] = Row(changed[number].table, made)
-        path, target = folder / "one.ckpt.gz", folder / "one.db"
-        target.unlink(missing_ok=True)
-        write_bundle(path, bundle.header, changed)
-        done = restored(path, str(target), "--allow-pickle")
-        done.ends_cleanly(0, 4, 5, 6)
-
-    settings(
-        max_examples=20,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )(given(st.lists(st.tuples(places, REPLACED | SPOILED), min_size=1, max_size=2))(check))()
+    (archive,) = exported(source, tmp_path / "archives").glob(f"{name}-*")
+    rows = list(check_bundle(archive).rows())
+    places = {(row.table, cell): number for number, row in enumerate(rows) for cell in row.cells}
+    for number, ((table, cell), at) in enumerate(places.items()):
+        left = {one: found for one, found in rows[at].cells.items() if one != cell}
+        for made in (left, *({**left, cell: one} for one in DAMAGES[number % 3 :: 3])):
+            target = tmp_path / "one.db"
+            target.unlink(missing_ok=True)
+            damaged = [*rows[:at], Row(table, made), *rows[at + 1 :]]
+            done = restored(changed(archive, tmp_path, damaged), str(target), "--allow-pickle")
+            done.ends_cleanly(0, 4, 5, 6)
 
 
 THREADS = [f"t{number}" for number in range(30)]
@@ -249,26 +191,6 @@ def stored(target: Harness) -> dict[str, RecordsSum]:
     return found
 
 
-def kill_and_finish(
-    source: Harness, target: Harness, kill: Callable[[list[str | Path]], object]
-) -> int:
-    """Kill a copy to an empty place, and run it again. Return how many threads it had brought."""
-    words = words_for(source, target)
-    kill(words)
-    whole = {one: sum_of(records_for(source.url, target.name, one)) for one in THREADS}
-    found = stored(target)
-    assert found.items() <= whole.items()
-    again = finished(words)
-    assert again["verified"]
-    assert (again["threads"], again["skipped"]) == (len(THREADS), [])
-    assert stored(target) == whole
-    return len(found)
-
-
-def words_for(source: Harness, target: Harness) -> list[str | Path]:
-    return ["-s", source.url, "copy", "--all", "--to", target.url, "--yes", *creating(target)]
-
-
 def finished(words: list[str | Path]) -> Any:
     """Run a copy until it has copied everything.
 
@@ -296,19 +218,26 @@ def finished(words: list[str | Path]) -> Any:
 def test_a_killed_copy_is_finished_by_the_next_run(
     name: str, at_random: bool, source: SqliteHarness, places: Places, chance: Chance
 ) -> None:
-    is_timed = at_random and name not in ONE_BY_ONE  # at any moment of a transaction
-    with places(PYTHON[name]) as target:
-        words = words_for(source, target)
-        longest = seconds_of(words) if is_timed else 0
-        calls = range(4) if is_timed else calls_of(words, SINCE)
     brought = set()
-    rounds = chance.rounds(at_least=4) if at_random else map(Random, range(3))
+    whole = {one: sum_of(records_for(source.url, name, one)) for one in THREADS}
+    rounds = chance.rounds(at_least=4) if at_random else map(Random, range(4))
+    calls = None
     for number, dice in enumerate(rounds, 1):
-        call = dice.choice(calls) if at_random else calls[len(calls) * number // 4]
-        kill: Any = partial(kill_at, call=call, since=SINCE)
-        if is_timed:
-            kill = partial(run_and_kill, dice=dice, longest=longest)
         with places(PYTHON[name]) as target:
-            brought.add(kill_and_finish(source, target, kill))
+            words = ["-s", source.url, "copy", "--all", "--to", target.url, "--yes"]
+            words += creating(target)
+            if calls is None:
+                calls = calls_of(words, SINCE)
+                continue
+            kill_at(
+                words, dice.choice(calls) if at_random else calls[len(calls) * number // 5], SINCE
+            )
+            found = stored(target)
+            assert found.items() <= whole.items()
+            brought.add(len(found))
+            again = finished(words)
+            assert again["verified"]
+            assert (again["threads"], again["skipped"]) == (len(THREADS), [])
+            assert stored(target) == whole
     assert brought - {len(THREADS)}
     assert name not in ONE_BY_ONE or brought - {0, len(THREADS)}
