@@ -2,22 +2,19 @@
 
 import json
 import sqlite3
-from itertools import count
+from itertools import product
 from pathlib import Path
-from threading import Event, Semaphore, Thread
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
-from ckpt_backends.testing.library import config_of_thread, graph_of
+from ckpt_backends.testing.library import config_of_thread
 from ckpt_backends.testing.scenarios import graphs
 from ckpt_backends.testing.scenarios.running import START_ITEMS, ScenarioRun
 from ckpt_cli.plans import copy as copy_between
-from tests.kit.agents.small import saver_of
-from tests.kit.command import SAMPLE, CommandResult, ckpt, copy_store, first_now
+from tests.kit.command import SAMPLE, CommandResult, ckpt, copy_store
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.hostile.corpus import build_odd_store, build_store, hostile_rows
 from tests.kit.hostile.watched import FORBIDDEN
@@ -166,130 +163,43 @@ def test_what_cannot_be_read_back_is_told(
     assert (done.code, "not the same in the target" in done.err) == (4, True)
 
 
-def work(path: Path, stop: Event, turns: Semaphore) -> None:
-    with saver_of(path) as saver:
-        for turn in count():
-            if stop.is_set():
-                break
-            graph_of(saver).invoke({"items": [f"turn {turn}"]}, config_of_thread(f"t{turn % 7}"))
-            turns.release()
-
-
-def copied_all(source: Path, target: str, *words: str) -> Any:
-    done = ckpt("-s", source, "copy", "--all", "--to", target, "--yes", "-o", "json", *words)
-    assert done.code == 0, done.err
-    assert done.json["verified"]
-    return done.json
-
-
-def test_an_agent_moves_to_another_file(tmp_path: Path) -> None:
-    """Copy several times while the agent works, and once after it has stopped."""
-    source, target = tmp_path / "agent.db", str(tmp_path / "new.db")
-    stop, turns = Event(), Semaphore(0)
-    agent = Thread(target=work, args=(source, stop, turns))
-    agent.start()
-    try:
-        for _ in range(20):
-            assert turns.acquire(timeout=60)
-        assert copied_all(source, target, "--create")["threads"] == 7
-        for _ in range(3):
-            assert turns.acquire(timeout=60)
-            assert copied_all(source, target)["added"] > 0
-        assert agent.is_alive()
-    finally:
-        stop.set()
-        agent.join()
-    copied_all(source, target)
-    assert copied_all(source, target)["added"] == 0
-    with saver_of(source) as here, saver_of(target) as there:
-        for thread in (config_of_thread(f"t{number}") for number in range(7)):
-            old, new = (
-                [(one.config, one.values) for one in graph_of(saver).get_state_history(thread)]
-                for saver in (here, there)
-            )
-            assert old == new
-
-
 @pytest.mark.parametrize("build", [graphs.ask_parallel, graphs.ask_twice])
-def test_questions_that_are_answered_between_two_copies(build: Any, tmp_path: Path) -> None:
+def test_questions_that_are_answered_between_two_copies(
+    build: Any, target: Path, tmp_path: Path
+) -> None:
     """LangGraph replaces the answers that are stored with a checkpoint when one more comes."""
-    target = tmp_path / "new.db"
-    with SqliteHarness(tmp_path) as source, quiet():
-        run = ScenarioRun(build(source.kept_saver), config_of_thread("asking"))
+    with SqliteHarness(tmp_path) as place, quiet():
+        run = ScenarioRun(build(place.kept_saver), config_of_thread("asking"))
         run.invoke(START_ITEMS)
-        copied_all(source.path, str(target), "--create")
+        assert copy(place.path, target, "--all", "--create", "--yes").json["verified"]
         while run.state().next:
             run.answer_first("yes")
-            copied_all(source.path, str(target))
+            assert copy(place.path, target, "--all", "--yes").json["verified"]
         with SqliteHarness.at(str(target)) as there:
             state = build(there.kept_saver).get_state(run.config)
-            assert state.values == run.state().values
-            assert state.next == ()
+            assert (state.values, state.next) == (run.state().values, ())
 
 
-ENGINES = ("postgres", "mysql", "mongodb", "redis")
-
-LACKING = {
-    *("write: no type", "write: no value", "write: neither"),
-    *("body: no type", "body: no body", "body: neither", "metadata: empty", "metadata: none"),
-}
-"""Rows without a type, a value or metadata, which become empty ones."""
+SERVERS = ("postgres", "mysql", "mongodb", "redis")
 
 
-def check(answer: CommandResult, marker: Path) -> None:
-    answer.ends_cleanly(0, 4, 5, 7)
-    for text in (answer.out, answer.err):
-        assert FORBIDDEN.search(text) is None
-    assert not marker.exists()
-
-
-def copy_hostile(source: Path, target: str, marker: Path, *words: str) -> CommandResult:
-    answer = ckpt("-s", source, "copy", "--all", "--to", target, "--yes", *words)
-    check(answer, marker)
-    return answer
-
-
-@pytest.mark.parametrize("step", first_now([7, 1]))
-def test_the_same_layout_takes_hostile_threads_as_they_are(step: int, tmp_path: Path) -> None:
-    marker, source, target = tmp_path / "ran", tmp_path / "source.db", tmp_path / "target.db"
-    threads = build_store(source, hostile_rows(marker)[::step])
-    done = copy_hostile(source, str(target), marker, "--create", "-o", "json")
-    assert done.code == 0
-    with open_store(str(source)) as here, open_store(str(target)) as there:
-        for thread_id in threads:
-            if thread_id.removeprefix("hostile ") in LACKING:
-                continue
-            rows = [
-                sorted(repr(sorted(row.cells.items())) for row in store.rows(thread_id))
-                for store in (here, there)
-            ]
-            assert rows[0] == rows[1]
-    assert ckpt("-s", source, "copy", "--all", "--to", target, "--yes").code == 0
-
-
-@pytest.mark.parametrize("form", first_now(["table", "json", "tsv"]))
-def test_rows_of_wrong_types_are_copied_or_skipped(tmp_path: Path, form: str) -> None:
-    build_odd_store(tmp_path / "odd.db")
-    target = tmp_path / "target.db"
-    copy_hostile(tmp_path / "odd.db", str(target), tmp_path / "ran", "--create", "-o", form)
-    copy_hostile(tmp_path / "odd.db", str(target), tmp_path / "ran", "--dry-run", "-o", form)
-
-
-def _marks(name: str) -> list[pytest.MarkDecorator]:
-    # Documents of Redis are JSON, of which hostile rows have 100 MB: 40 seconds.
-    return [pytest.mark.engines, *([pytest.mark.nightly] if name == "redis" else [])]
-
-
-@pytest.mark.in_ci("postgres")
+@pytest.mark.in_ci("sqlite", "langgraph-dev", "postgres")
 @pytest.mark.parametrize(
-    "name", ["langgraph-dev", *(pytest.param(one, marks=_marks(one)) for one in ENGINES)]
+    "name",
+    ["sqlite", "langgraph-dev", *(pytest.param(one, marks=pytest.mark.engines) for one in SERVERS)],
 )
-def test_other_layouts_take_what_they_can_hold(name: str, places: Places, tmp_path: Path) -> None:
-    marker, source = tmp_path / "ran", tmp_path / "source.db"
+def test_hostile_threads_and_rows_of_wrong_types_are_copied_or_skipped(
+    name: str, places: Places, tmp_path: Path
+) -> None:
+    marker, source, odd = tmp_path / "ran", tmp_path / "source.db", tmp_path / "odd.db"
     rows = hostile_rows(marker)
-    # Every row goes to two of the engines.
-    share = rows[::7] if name == "langgraph-dev" else rows[ENGINES.index(name) % 2 :: 2]
-    build_store(source, share)
+    # Every row goes to two of the servers.
+    build_store(source, rows[SERVERS.index(name) % 2 :: 2] if name in SERVERS else rows[::7])
+    build_odd_store(odd)
     with places(PYTHON[name]) as target:
-        copy_hostile(source, target.url, marker, *creating(target), "-o", "table")
-        copy_hostile(source, target.url, marker, "-o", "json")
+        for path, form in product((source, odd), ("table", "json")):
+            words = ("copy", "--all", "--to", target.url, "--yes", *creating(target), "-o", form)
+            answer = ckpt("-s", path, *words)
+            answer.ends_cleanly(0, 4, 5, 7)
+            assert FORBIDDEN.search(answer.out + answer.err) is None
+            assert not marker.exists()
