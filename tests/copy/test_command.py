@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,16 +76,18 @@ def test_all_threads_are_copied_once_and_as_planned(
 
 def test_a_large_thread_is_not_read_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server gives several small ones in one answer, which is held in memory."""
-    sizes, together = {"a": 4, "b": 6, "large": 11, "c": 5, "d": 1}, list[list[str]]()
-    store: Any = SimpleNamespace(
-        batches_parts=True,
-        sizes=lambda names: (SimpleNamespace(bytes=sizes[one]) for one in names),
-        records_of=lambda names: together.append([*names]) or (),
-    )
+    sizes, together = {"a": 4, "b": 6, "large": 11, "c": 5, "d": 1}, list[tuple[str, ...]]()
+
+    def records_of(names: list[str]) -> Iterator[Any]:
+        together.append((*names,))
+        return iter(())
+
+    sizes_of = lambda names: (SimpleNamespace(bytes=sizes[one]) for one in names)  # noqa: E731
+    store: Any = SimpleNamespace(batches_parts=True, sizes=sizes_of, records_of=records_of)
     monkeypatch.setattr(copy_between, "_TOGETHER", 10)
     found = list(copy_between._read_together(store, [*sizes]))
     assert found == [(name, None if name == "large" else []) for name in sizes]
-    assert together == [["a", "b"], ["c", "d"]]
+    assert together == [("a", "b"), ("c", "d")]
 
 
 def test_threads_are_named_in_one_way_and_not_copied_to_their_own_store(

@@ -191,7 +191,7 @@ def stored(target: Harness) -> dict[str, RecordsSum]:
     return found
 
 
-def finished(words: list[str | Path]) -> Any:
+def finished(words: list[str]) -> Any:
     """Run a copy until it has copied everything.
 
     MongoDB ends the transaction of a killed client a minute later; until then, another one that

@@ -53,12 +53,12 @@ def test_plain_values_stay_plain_unless_told(store: Path, old_key: Path, new_key
     for name in THREADS | PLAIN:
         assert all(tag.endswith("+aes") for tag in types_of(str(store), name))
     encrypted = change(store, "SELECT checkpoint FROM checkpoints")
-    words = ("-s", store, "--aes-key-file", new_key, "rekey", "--all", "--yes", "--decrypt")
+    decrypt = ("-s", store, "--aes-key-file", new_key, "rekey", "--all", "--yes", "--decrypt")
     for before in (plain, encrypted):
         # Nothing of what was replaced stays in the file, not even where it is not used.
         left = b"".join(one.read_bytes() for one in store.parent.glob(f"{store.name}*"))
         assert [one for (one,) in before if one[:60] in left] == []
-        assert before is encrypted or ckpt(*words).code == 0
+        assert before is encrypted or ckpt(*decrypt).code == 0
 
 
 @cases(

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from ckpt_backends.postgres import connect as catalog
-from ckpt_cli.apply import purge
 from tests.kit.agents.steps import fill
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
@@ -182,7 +181,7 @@ def test_a_signal_ends_it_between_two_batches(
     sample: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     before = ids(sample)
-    monkeypatch.setattr(purge.time, "sleep", lambda _: os.kill(os.getpid(), number))
+    monkeypatch.setattr("ckpt_cli.apply.purge.time.sleep", lambda _: os.kill(os.getpid(), number))
     words = ("purge", "--match", "*", "--batch", "1", "--sleep", "2", "--yes", "-o", "json")
     done = ckpt("-s", sample, *words)
     assert (done.code, number.name in done.err) == (7, True), done.err

@@ -200,7 +200,7 @@ def test_the_era_resumes_every_rollback_as_its_own_travel(
             forget_after(path, theirs, target)
         job = {"thread": thread, "target": target, "ours": ours, "theirs": theirs}
         jobs.append({**job, "configurable": answers[thread, target]["configurable"]})
-    outcomes = resume(python and era_python(python), path, jobs)
+    outcomes = resume(era_python(python) if python else None, path, jobs)
     assert len(outcomes) == len(jobs) > 10
     wrong = []
     for one in outcomes:
