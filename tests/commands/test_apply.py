@@ -1,5 +1,6 @@
 """`apply` carries out a saved plan exactly as the command would have done it, or not at all."""
 
+import hashlib
 import json
 import shlex
 import shutil
@@ -12,13 +13,14 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.changes import CHANGES
 from ckpt_cli.app import root
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 from ckpt_cli.core.forking import seeded
-from ckpt_cli.plans.saved_plan import rows_digest
 from ckpt_cli.session import Session
 from tests.commands.words import refusals
 from tests.kit.command import SAMPLE, CommandResult, ckpt
@@ -268,14 +270,6 @@ def test_a_command_that_fails_leaves_no_plan(words: str, code: int) -> None:
     assert list(Path().glob(".*.part")) == []
 
 
-def test_the_digest_of_rows_depends_on_each_cell_and_on_no_order() -> None:
-    with open_store("store.db") as store:
-        found = list(store.rows(KYOTO))
-    assert rows_digest(found) == rows_digest(reversed(found))
-    assert rows_digest(found) != rows_digest(found[1:])
-    assert rows_digest(found) != rows_digest([*found[1:], found[1]])
-
-
 COMMANDS: dict[str, Any] = dict(root().walk())
 CHANGING = [
     name
@@ -309,6 +303,121 @@ def test_its_plan_holds_no_key_or_server(name: str) -> None:
         "user_key",  # the same: where threads name their user
         "memory",  # only shows what came from removed threads
     }
+
+
+# A plan may be damaged or come from a stranger: it is refused, or it is only what it shows
+
+
+STEPS = Case(f"rollback {KYOTO} --steps 2")
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+documents = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def seal(*records: dict[str, Any]) -> None:
+    """Write a plan of these lines, its end as it has to be."""
+    lines = [json.dumps(one, separators=(",", ":")) + "\n" for one in records]
+    sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
+    end = json.dumps({"facts": len(lines) - 1, "sha256": sha256}, separators=(",", ":"))
+    PLAN.write_text("".join(lines) + end + "\n")
+
+
+def change(place: str, **values: Any) -> None:
+    """Change the header, or a part of it, and leave a plan that is not damaged otherwise."""
+    head, *facts, _ = map(json.loads, PLAN.read_text().splitlines())
+    (head[place] if place else head).update(values)
+    seal(head, *facts)
+
+
+def refused(*words: str) -> str:
+    before = Path("store.db").read_bytes()
+    answer = apply(STEPS, "--yes", *words)
+    assert answer.code in {2, 4, 6}, answer.err
+    assert Path("store.db").read_bytes() == before
+    return answer.err
+
+
+def test_a_plan_that_is_cut_off_or_edited_is_not_carried_out(monkeypatch: Any) -> None:
+    planned(STEPS)
+    text = PLAN.read_bytes()
+    lines = text.splitlines(keepends=True)
+    edited = text.replace(b'"steps":2', b'"steps":3')
+    for damaged in (b"", text[:-2], edited, text + lines[1], lines[0] + lines[2], b"[" * 100_000):
+        PLAN.write_bytes(damaged)
+        refused()
+    # Other options give another plan, and no variable is expanded.
+    PLAN.write_bytes(text)
+    change("options", steps=3)
+    assert "changed since" in refused()
+    monkeypatch.setenv("NAME", KYOTO)
+    change("options", thread="${NAME}")
+    assert "${NAME}" in refused()
+    PLAN.write_bytes(text)
+    assert apply(STEPS).code == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        *(("", "action", one) for one in ("purge", "threads list", "apply")),
+        ("", "kind", "removal"),
+        *(("", "made_at", one) for one in ("2026-01-01", "0001-01-01T00:00:00Z")),
+        ("", "options", []),
+        ("", "again", ["new_key_file"]),
+        ("", "seed", None),
+        ("options", "steps", {}),
+        ("options", "thread", [["a"]]),
+        ("options", "yes", True),
+        *(("options", one, "/tmp/x") for one in ("plan_out", "audit")),
+        ("options", "aes_key_file", "/etc/hostname"),
+        ("options", "store", "postgresql://stranger/db"),
+        ("options", "nothing", 1),
+    ],
+)
+def test_a_header_that_no_command_writes_is_refused(place: str, name: str, value: Any) -> None:
+    planned(STEPS)
+    change(place, **{name: value})
+    refused()
+
+
+def test_a_plan_is_for_its_store_only() -> None:
+    planned(STEPS)
+    text = PLAN.read_bytes()
+    for path in ("postgresql://stranger.invalid/db", "agent.db", "/x?layout=y", "/x\0"):
+        change("", path=path)
+        answer = ckpt("apply", PLAN, "--yes")
+        assert (answer.code, "no store given" in answer.err) == (2, True), answer.err
+    planned(Case(f"copy {KYOTO} --to b.db --create"))
+    change("target", path="", store="redis://stranger.invalid")
+    assert "named again" in refused()
+    assert "made for the store" in refused("--to", "c.db")
+    PLAN.write_bytes(text)
+    shutil.copyfile("store.db", "other.db")
+    before = content()
+    answer = ckpt("-s", "other.db", "apply", PLAN, "--yes")
+    assert (answer.code, content()) == (2, before)
+    assert "it was made for the store" in answer.err
+    Path("link.db").symlink_to("store.db")
+    assert ckpt("-s", "link.db", "apply", PLAN, "--yes").code == 0
+
+
+def test_hostile_plans_are_used_or_refused() -> None:
+    *lines, _ = planned(STEPS)
+    before = Path("store.db").read_bytes()
+
+    def check(drawn: tuple[int, int, Any]) -> None:
+        number, place, value = drawn
+        changed = [dict(line) for line in lines]
+        line = changed[number % len(lines)]
+        line[sorted(line)[place % len(line)]] = value
+        seal(*changed)
+        apply(STEPS, "--dry-run").ends_cleanly(0, 2, 3, 4, 5, 6)
+        assert Path("store.db").read_bytes() == before
+
+    given(st.tuples(st.integers(0, 99), st.integers(0, 99), documents))(check)()
 
 
 test_wrong_words_are_refused = refusals(

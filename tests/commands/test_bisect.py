@@ -4,21 +4,17 @@ import json
 import operator
 import sqlite3
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langgraph.types import Command
 
 import ckpt_cli
 from tests.commands.words import refusals
-from tests.kit.agents.small import chain, run, running
+from tests.kit.agents.small import chain, run
 from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
-
-CONFIG: Any = {"configurable": {"thread_id": "job"}}
 
 
 class Plan(TypedDict, total=False):
@@ -50,77 +46,22 @@ def bisect(path: Path, *words: str) -> CommandResult:
     return ckpt("-s", path, "bisect", "job", *words)
 
 
-def first_turn(history: list[Any], holds: Callable[[Any], bool]) -> Any:
-    """Return the first snapshot that holds after one that does not, or else the first."""
-    found = [one for n, one in enumerate(history) if holds(one)]
-    after = [one for one in found if not all(map(holds, history[: history.index(one)]))]
-    return next(iter([*after, *found]), None)
-
-
-def lineage(agent: Any) -> list[Any]:
-    """Return the snapshots that lead to the newest one, oldest first."""
-    history = list(agent.get_state_history(CONFIG))
-    by_id = {_id(one): one for one in history}
-    found = history[:1]
-    while found[-1].parent_config is not None:
-        found.append(by_id[found[-1].parent_config["configurable"]["checkpoint_id"]])
-    return found[::-1]
-
-
-def _id(snapshot: Any) -> str | None:
-    found: str | None = snapshot and snapshot.config["configurable"]["checkpoint_id"]
-    return found
-
-
-CONDITIONS: dict[str, Callable[[Any], bool]] = {
-    "values.plan = null": lambda one: one.values.get("plan") is None,
-    "values.plan = b": lambda one: one.values.get("plan") == "b",
-    "values.count > 2": lambda one: one.values.get("count", 0) > 2,
-    "values.log[-1] = a": lambda one: one.values.get("log", [None])[-1:] == ["a"],
-    "step >= 3": lambda one: one.metadata["step"] >= 3,
-    "source in (update, fork)": lambda one: one.metadata["source"] in {"update", "fork"},
-    "next = work and values.plan = a": lambda one: (
-        "work" in one.next and one.values.get("plan") == "a"
-    ),
-    "status = done or values.count = 1": lambda one: one.next == () or one.values.get("count") == 1,
-}
-ACTS: list[list[str] | str] = [["a", "b"], "update", ["none"], "copy", ["b"], "back", ["a"]]
-
-
-def act(agent: Any, what: list[str] | str) -> None:
-    history = list(agent.get_state_history(CONFIG))
-    if isinstance(what, list):
-        agent.invoke({"log": what}, CONFIG)
-    elif what == "update":
-        agent.update_state(CONFIG, {"plan": "b"}, as_node="work")
-    elif what == "copy":
-        agent.update_state(history[len(history) // 2].config, None, as_node="__copy__")
-    else:
-        agent.invoke(Command(update={"plan": "a"}), history[len(history) // 2].config)
-
-
-def test_it_finds_what_the_official_history_shows(path: Path) -> None:
-    with running(path, GRAPH) as agent:
-        for one in ACTS:
-            act(agent, one)
-        history = lineage(agent)
-    with ckpt_cli.open(path) as store:
-        thread = store["job"]
-        for condition, holds in CONDITIONS.items():
-            expected = first_turn(history, holds)
-            found = thread.bisect(condition)
-            assert found["checkpoint_id"] == _id(expected), condition
-            before = [] if expected is None else history[: history.index(expected)]
-            assert found["from_start"] == (expected is not None and all(map(holds, before)))
-            assert found["tried"] == (
-                len(history) if expected is None or found["from_start"] else len(before) + 1
-            )
-            halved = thread.bisect(condition, binary=True)
-            if holds(history[0]) or not holds(history[-1]):
-                continue
-            place = [_id(one) for one in history].index(halved["checkpoint_id"])
-            assert holds(history[place])
-            assert not holds(history[place - 1])
+@cases(
+    "condition step from_start",
+    ("values.plan = null", 7, False),
+    ("values.log[-1] = a", 0, False),
+    ("step >= 3", 3, False),
+    ("source in (update, fork)", None, False),
+    ("next = work and values.plan = a", 3, False),
+    ("status = done or values.count = 1", 1, False),
+)
+def test_it_finds_where_a_condition_begins_to_hold(
+    job: Path, condition: str, step: int | None, from_start: bool
+) -> None:
+    found = bisect(job, condition, "-o", "json").json
+    assert (found["step"], found["from_start"]) == (step, from_start)
+    if step and "status" in condition:
+        assert (found["before"]["status"], found["after"]["status"]) == (["pending"], ["done"])
 
 
 def test_the_answer_names_what_made_it_so_or_that_nothing_did(job: Path) -> None:

@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.types import interrupt
 
 from tests.commands.words import refusals
-from tests.kit.agents.small import Log, beside, run
 from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
 
@@ -35,12 +33,6 @@ WAITS = ("write", "extract_lines", "lines[1].item")
 def test_it_is_found_once(words: list[str], place: tuple[str | None, ...]) -> None:
     (hit,) = grep(SAMPLE, *words)
     assert (hit["in"], hit["node"], hit["path"]) == place
-
-
-def test_a_write_that_an_input_dropped_is_found(path: Path) -> None:
-    nodes = {"fine": lambda _: {"log": ["fine"]}, "ask": lambda _: {"log": [interrupt("sure?")]}}
-    run(path, beside(Log, nodes), {"log": []}, {"log": ["again"]})
-    assert [(hit["in"], hit["node"]) for hit in grep(path, "fine")] == [("write", "fine")]
 
 
 def test_it_exits_as_grep_does_and_a_table_says_where_a_text_stands() -> None:

@@ -124,7 +124,9 @@ def test_the_wait_for_an_answer_is_apart_from_work(job: Job) -> None:
 
 def test_the_keys_tell_the_same_as_the_bodies(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = chain(Log, {"dig": napping("dig", 0), "ask": napping("ask", 0, asks=True)})
-    graph = job.compiled({"work": inner.compile(), "after": napping("after", 0)})
+    # A stateful subgraph keeps its steps from call to call.
+    inner = inner.compile(checkpointer=True)
+    graph = job.compiled({"work": inner, "after": napping("after", 0)})
     job.run(graph)
     assert "work > ask" in job.shown()
     questions = graph.get_state(CONFIG).interrupts
@@ -132,50 +134,33 @@ def test_the_keys_tell_the_same_as_the_bodies(job: Job, monkeypatch: pytest.Monk
     assert "answered in " in job.shown()
     graph.update_state(CONFIG, {"log": ["by hand"]})
     job.run(graph)
+    job.run(graph, Command(resume="yes"))
     bodies = job.measured()
     monkeypatch.setattr(step_times, "_SMALL", 0)
     assert job.measured() == bodies
     assert {"human", "idle", "run"} <= {one["kind"] for one in bodies["steps"]}
-
-
-def test_a_stateful_subgraph_is_inside_the_step_that_called_it(job: Job) -> None:
-    graph = job.compiled({"keep": chain(Log, {"dig": napping("dig")}).compile(checkpointer=True)})
-    for _ in range(2):
-        job.run(graph)
-    found = job.measured()
     outer, digs = (
-        [one for one in found["steps"] if one["nodes"] == [name]] for name in ("keep", "dig")
+        [one for one in bodies["steps"] if one["nodes"] == [name]] for name in ("work", "dig")
     )
     for one, around in zip(digs, outer, strict=True):
         assert around["started_at"] <= one["started_at"] < one["ended_at"] <= around["ended_at"]
-    assert found["nodes"]["keep > dig"]["runs"] == len(digs) == 2
+    assert bodies["nodes"]["work > dig"]["runs"] == len(digs) == 2
 
 
-def test_a_pause_before_a_call_and_a_retry_are_told(job: Job) -> None:
-    inner, tries = chain(Log, {"work": napping("work")}).compile(), iter([1, 0])
+def test_a_retry_names_the_node_that_ran_again_and_its_pause_is_idle(job: Job) -> None:
+    inner, tries = chain(Log, {"work": napping("work", 0)}).compile(), iter([1, 0])
 
-    def call(state: Any) -> Any:
-        if next(tries):
-            raise KeyboardInterrupt
-        return {"log": inner.invoke(state)["log"][-1:]}
+    def fails(state: Any) -> Any:
+        return {"log": inner.invoke(state)["log"][-1:] * (1 // (1 - next(tries)))}
 
-    graph = job.compiled({"call": call})
-    with pytest.raises(KeyboardInterrupt):
-        job.run(graph)
-    job.run(graph, None)
-    inside = [one for one in job.measured()["steps"] if one["depth"]]
-    assert [one["kind"] for one in inside] == ["idle", "run", "run"]
-
-
-def test_a_retry_names_the_node_that_ran_again(job: Job) -> None:
-    """What the other one had stored was applied."""
-    tries = iter([1, 0])
-    nodes = {"fine": lambda _: {}, "fails": lambda _: {"log": [str(0 / (1 - next(tries)))]}}
-    graph = beside(Log, nodes).compile(checkpointer=job.saver)
+    # What the other one had stored was applied.
+    graph = beside(Log, {"fine": lambda _: {}, "fails": fails}).compile(checkpointer=job.saver)
     with pytest.raises(ZeroDivisionError):
         job.run(graph)
     job.run(graph, None)
     assert "fails failed, run again" in job.shown()
+    inside = [one for one in job.measured()["steps"] if one["depth"]]
+    assert [one["kind"] for one in inside] == ["idle", "run", "run"]
 
 
 test_wrong_words_are_refused = refusals(
