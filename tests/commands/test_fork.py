@@ -1,4 +1,4 @@
-"""`fork` on the command line; see test_undo.py, and tests/travel for how threads go on."""
+"""`fork` on the command line; see tests/operations and tests/travel."""
 
 from tests.commands.words import refusals
 

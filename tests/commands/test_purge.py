@@ -1,4 +1,4 @@
-"""`purge` on the command line; see test_undo.py, and tests/retention for what it removes."""
+"""`purge` on the command line; see tests/operations and tests/retention."""
 
 from tests.commands.words import refusals
 

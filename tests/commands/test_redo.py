@@ -1,4 +1,4 @@
-"""`redo` on the command line; see test_undo.py, and tests/operations for what it makes again."""
+"""`redo` on the command line; what it makes again is tested in tests/operations."""
 
 from tests.commands.words import refusals
 

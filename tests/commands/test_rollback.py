@@ -1,4 +1,4 @@
-"""`rollback` on the command line; see test_undo.py, and tests/travel for how threads go on."""
+"""`rollback` on the command line; see tests/operations and tests/travel."""
 
 from tests.commands.words import refusals
 

@@ -28,7 +28,7 @@ _FAST_TIER = ("-q", "-n", "auto", "--dist", "loadgroup")
 _CLASSIFIER = "Programming Language :: Python :: 3."
 _PINNED_TESTS = (
     "--deselect",
-    "tests/screen/test_colours.py::test_the_screen_looks_as_in_its_picture",
+    "tests/screen/test_panes.py::test_the_screen_looks_as_in_its_picture",
 )
 """The pictures of the screen are right for one release of Textual."""
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from inspect import iscoroutinefunction, signature
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +12,11 @@ from ckpt_backends.testing.screen import Seat, sitting
 
 
 @pytest.fixture
-def store(sample: Path) -> Path:
-    """The store that `seat` shows."""
-    return sample
-
-
-@pytest.fixture
-def seat(request: pytest.FixtureRequest, store: Path) -> AbstractAsyncContextManager[Seat]:
-    """A seat, with the options of the marker `screen`."""
+def seat(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[Seat]:
+    """A seat, with the options of the marker `screen`: `on` is the fixture that it shows."""
     marker = request.node.get_closest_marker("screen")
-    return sitting(store, **({} if marker is None else marker.kwargs))
+    options = {"on": "sample", **({} if marker is None else marker.kwargs)}
+    return sitting(request.getfixturevalue(options.pop("on")), **options)
 
 
 @pytest.hookimpl(tryfirst=True)

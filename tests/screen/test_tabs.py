@@ -2,28 +2,41 @@
 
 import json
 import shlex
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import interrupt
 
+from ckpt_backends.errors import CkptError, Unreadable
+from ckpt_backends.sqlite.store import SqliteStore
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.screen import Seat, sitting
 from ckpt_backends.url import parse_url
+from ckpt_cli.queries.doctor import examine
 from ckpt_cli.queries.timeline import read_steps
 from ckpt_cli.reading.graphs import GraphPaths
 from ckpt_cli.reading.store import Opening
+from ckpt_cli.tui import context
+from ckpt_cli.tui.context import CheckRules
 from ckpt_cli.tui.panes.inspector import tab_labels
 from ckpt_cli.tui.tabs import thread as thread_tabs
+from ckpt_cli.tui.tabs.checkpoint import SidesRows
 from ckpt_cli.tui.tabs.content import TABS
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, chain, running
-from tests.kit.command import ckpt
+from tests.kit.agents.two_questions import CONFIG, Two, asked
+from tests.kit.command import SAMPLE, ckpt, ids_of
 from tests.kit.probing import document_of
 from tests.kit.savers.three_table import MAKER, connected
+from tests.screen.stores import stored
 
 pytestmark = pytest.mark.engines
 
@@ -165,3 +178,234 @@ async def test_the_timeline_follows_the_cursor_and_is_read_once(
         assert signed(seat).split()[2] == "book"
         assert rows.document is not shown
         assert read.call_count == 1
+
+
+# Comparing two checkpoints: by the tab, side by side, and by the command line
+
+
+@pytest.mark.screen(size=(200, 40))
+async def test_steps_are_named_alike_in_both_kinds_of_diff_and_changes_are_a_key_away(
+    seat: Seat,
+) -> None:
+    inspector = seat.main.inspector
+    await seat.press("enter")
+    assert str(inspector.border_title) == "step 12 · reply · f169"
+    await seat.press("k", "k", "m", "2")
+    assert str(inspector.border_title) == "step 8 · input · d8ee"
+    await seat.press("escape", "G")
+    assert str(inspector.border_title) == "step 8 · input · d8ee → step 12 · reply · f169"
+    assert seat.sees("--- step 8 · input · d8ee", "+++ step 12 · reply · f169")
+    await seat.press("d")
+    left, right = seat.lines[1].split("│")
+    assert left.split() == ["step", "8", "·", "input", "·", "d8ee"]
+    assert right.split() == ["step", "12", "·", "reply", "·", "f169"]
+    assert seat.sees("Diff of trip-to-kyoto", "itinerary")
+    await seat.press("escape", "2")
+    printed = ckpt(*shlex.split(seat.main.command_lines()[0])[1:], "-o", "table").out.splitlines()
+    assert printed[0].endswith("step 8")
+    assert printed[1].endswith("step 12")
+    # On the mark, the base is the parent.
+    await seat.press("escape", "k", "k")
+    assert seat.sees("--- step 7", "+++ step 8 · input · d8ee")
+    await seat.press("G")
+    # Only the bytes are about the full id.
+    await seat.press("9")
+    assert str(inspector.border_title) == "step 12 · reply · f169"
+    assert seat.place.checkpoint_id in seat.text
+    (seat.tree.cursor,) = seat.picture.inner
+    await seat.press("escape", "enter", "2")
+    assert seat.place.checkpoint_ns
+    assert seat.sees("--- step 8 · input · d8ee", "+++ planner > step ")
+    # The command compares inside one namespace.
+    assert not any(" diff " in one for one in seat.main.command_lines())
+    await seat.press("1")
+    assert str(inspector.border_title).startswith("planner > step ")
+    await seat.press("escape", "escape", "G", "m", "g", "d")
+    await changes_are_a_key_away(seat)
+
+
+async def changes_are_a_key_away(seat: Seat) -> None:
+    """Side by side, and then in the tab."""
+    await seat.see("right_square_bracket", "change 1 of 8", "- Booking")
+    await seat.press(*["right_square_bracket"] * 7)
+    assert seat.sees("change 8 of 8", "offers")
+    # There is no change after the last one.
+    await seat.see("right_square_bracket left_square_bracket", "change 7 of 8", "messages")
+    await seat.press("escape", "2", "escape")
+    document = seat.document
+    changes = document.document.changes
+    assert len(changes) > 2
+    for at in changes:
+        *_, (_, style) = document.lines[at].spans
+        if style in {"added", "removed"}:
+            # The tint goes to the end of the line.
+            assert len(document.lines[at].text) >= document.width
+    # The tree has the focus.
+    await seat.press("n")
+    assert document.cursor == changes[0]
+    await seat.press("n", "n", "N")
+    assert document.cursor == changes[1]
+    assert str(seat.main.inspector.border_title).endswith(f": change 2 of {len(changes)}")
+    path = document.path
+    await seat.press("escape", "k")
+    assert document.path == path
+    # A search in the pane takes the keys.
+    await seat.press("2")
+    await seat.search("step")
+    await seat.press("n")
+    assert document.cursor < 2
+
+
+async def test_long_lists_are_compared_by_items_and_texts_by_words(tmp_path: Path) -> None:
+    long = " ".join(["word"] * 15)
+    items = [{"n": n, "m": n} for n in range(3000)]
+    notes = (
+        "Arrive on Monday at noon, and stay for two nights at the Kanra hotel.",
+        "Arrive on Wednesday at noon, and stay for two nights at the Gracery hotel.",
+    )
+    before, after = ({"note": one} for one in notes)
+    store = stored(tmp_path / "agent.db", {"items": items, **before}, {"items": [long], **after})
+    async with sitting(store, size=(160, 30)) as seat:
+        await seat.press("enter", "d")
+        beside = list(seat.app.screen.query_one(SidesRows).lines)
+        assert [one.text.rstrip() for one in beside][:3] == [
+            *("items", "… 3000 equal items", f"+ - {long}")
+        ]
+        await seat.press("escape", "2")
+        for lines in (beside, seat.document.lines):
+            spans = [one for line in lines for one in line.spans]
+            assert [text for text, style in spans if style == "removed-part"] == ["Monday", "Kanra"]
+            added = [text for text, style in spans if style == "added-part"]
+            assert added == ["Wednesday", "Gracery"]
+
+
+# The findings of a thread: the tab, the marks in the tree, and the way there
+
+
+KYOTO = "trip-to-kyoto"
+CHILD, GONE, _NEXT, DAMAGED, *_OLDER = ids_of(SAMPLE, KYOTO)
+
+
+def execute(store: Path, statement: str, *values: Any) -> None:
+    with closing(sqlite3.connect(store)) as file, file:
+        file.execute(statement, values)
+
+
+@pytest.fixture
+def broken(sample: Path) -> Path:
+    """A checkpoint was removed and not its writes."""
+    execute(sample, "DELETE FROM checkpoints WHERE checkpoint_id = ?", GONE)
+    return sample
+
+
+def marked(seat: Seat) -> list[str]:
+    rows = seat.tree
+    shown = [rows.line_at(at, 200).text for at in range(rows.count())]
+    # The column before it is for the marked checkpoint.
+    return [one for one in shown if one[1:2] == "!"]
+
+
+def go_to(seat: Seat, code: str) -> None:
+    """Set the cursor on a finding."""
+    rows = seat.document
+    rows.cursor = next(at for at, one in rows.document.findings.items() if one.code == code)
+
+
+@pytest.mark.screen(on="broken", writes=True)
+async def test_findings_are_listed_and_lead_to_their_checkpoints_and_all_values_are_checked(
+    seat: Seat, sample: Path
+) -> None:
+    # The thread is checked while its tree is shown.
+    await seat.until(lambda: marked(seat))
+    assert "checked 1 thread" not in seat.read
+    await seat.see("7", "done, 2 findings")
+    text = seat.read
+    assert "checked 1 thread" in text
+    assert len(marked(seat)) == 1
+    assert seat.tree.found >= {("", CHILD)}
+    assert seat.main.command_lines()[0] == f"ckpt -s {sample} doctor {KYOTO}"
+    seat.document.cursor = seat.document.count()
+    same = ckpt("-s", sample, "doctor", KYOTO, "-o", "json").json["findings"]
+    fix = next(one["fix"] for one in same if one["code"] == "write-orphaned")
+    # A long path may break the line.
+    assert fix in " ".join(text.split())
+    assert fix in seat.main.command_lines()
+    listed = seat.document.document.findings.values()
+    assert [one.code for one in listed] == [one["code"] for one in same]
+    go_to(seat, "write-orphaned")
+    await seat.press("P")
+    assert "no repair mends this finding" in seat.said
+    await seat.press("j", "enter")
+    assert "this checkpoint is not stored" in seat.said
+    go_to(seat, "parent-missing")
+    await seat.press("j", "enter")
+    assert seat.tree.has_focus
+    assert seat.place.checkpoint_id == CHILD
+    assert seat.main.inspector.tab == "findings"
+    # It is checked again when it is refreshed or has changed.
+    execute(sample, "DELETE FROM writes WHERE checkpoint_id = ?", GONE)
+    await seat.press("1", "7")
+    assert "write-orphaned" in seat.read
+    execute(sample, "UPDATE checkpoints SET checkpoint = x'c1' WHERE checkpoint_id = ?", DAMAGED)
+    await seat.press("r")
+    assert "write-orphaned" not in seat.read
+    assert "info parent-missing" in seat.read
+    # Every value is checked on request.
+    assert "v checks every value" in seat.read
+    assert "body-unreadable" not in seat.read
+    await seat.press("v")
+    assert "error body-unreadable" in seat.read
+    assert "v checks" not in seat.read
+    assert ("", DAMAGED) in seat.tree.found
+    assert seat.main.command_lines()[0] == f"ckpt -s {sample} doctor --deep {KYOTO}"
+    execute(sample, "DELETE FROM checkpoints WHERE checkpoint_id = ?", CHILD)
+    seat.main.threads_pane.load()
+    await seat.until(lambda: "step-uncommitted" in seat.read)
+
+
+async def test_a_finding_is_repaired_by_its_plan(tmp_path: Path) -> None:
+    store, after_grace = tmp_path / "store.db", datetime.now(UTC) + timedelta(hours=1)
+    with closing(sqlite3.connect(store, check_same_thread=False)) as file:
+        two = Two(SqliteSaver(file))
+        # An answer that the next question would get.
+        two.make_stale()
+        async with sitting(store, writes=True, now=after_grace) as seat:
+            await seat.press("enter", "7")
+            assert len(marked(seat)) == 1
+            go_to(seat, "resume-stale")
+            await seat.see("P", "Drop this answer?")
+            await seat.see("y", "press U to undo")
+            await seat.until(lambda: not marked(seat))
+            await seat.press("7")
+            assert "no findings" in seat.read
+        assert asked(two.graph.invoke(None, CONFIG)) == ["second?"]
+
+
+async def test_a_store_that_may_charge_for_reads_is_checked_on_request_and_no_other_thread(
+    broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Mock(wraps=examine.check_thread)
+    monkeypatch.setattr(thread_tabs, "check_thread", check)
+    monkeypatch.setattr(SqliteStore, "lists_by_scan", True)
+    # What a profile ignores is left out.
+    ignoring = partial(CheckRules, ignored=frozenset({"write-orphaned"}))
+    monkeypatch.setattr(context, "CheckRules", ignoring)
+    async with sitting(broken) as seat:
+        assert "findings" not in seat.main.inspector.delays.names
+        assert marked(seat) == []
+        await seat.press("7", "1", "7")
+        assert len(marked(seat)) == 1
+        assert "write-orphaned" not in seat.read
+        assert "parent-missing" in seat.read
+    assert [one.args[0].thread_id for one in check.call_args_list] == [KYOTO]
+
+
+async def test_what_cannot_be_checked_says_why(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
+    await seat.press("z")
+    for function, error, said in (
+        ("check_thread", Unreadable("\x1b[31mencrypted"), "not checked completely: \\x1b[31menc"),
+        ("read_findings", CkptError("it cannot be checked"), "it cannot be checked"),
+    ):
+        monkeypatch.setattr(thread_tabs, function, Mock(side_effect=error))
+        await seat.press("7", "r")
+        assert said in seat.read
