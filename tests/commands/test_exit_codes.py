@@ -47,6 +47,9 @@ def test_a_wrong_command_line_is_told_in_one_line(words: str) -> None:
     line, hint = answer.err.splitlines()
     assert line == f"ckpt: {WRONG[words]}"
     assert hint.startswith("hint: see `ckpt")
+    debugged = ckpt("--debug", *words.split())
+    assert (debugged.code, debugged.err.startswith(TRACEBACK)) == (2, True)
+    assert debugged.err.endswith(answer.err)
 
 
 @pytest.mark.parametrize("words", ["--version", "--utc --version", "--version threads"])
@@ -162,19 +165,6 @@ def test_a_hint_that_names_debug_is_right(
         assert answer.err.startswith(TRACEBACK)
         assert "typer" in answer.err or "planted" in answer.err
         assert answer.err.endswith(plain.err)
-
-
-@pytest.mark.parametrize("words", ["--bogus", "threads list -n x", "--config ckpt.toml stores"])
-def test_an_error_in_the_options_or_the_configuration(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("ckpt.toml").write_text("[stores")
-    plain, answer = ckpt(*words.split()), ckpt("--debug", *words.split())
-    assert TRACEBACK not in plain.err
-    assert (plain.code, answer.code) == (2, 2)
-    assert answer.err.startswith(TRACEBACK)
-    assert answer.err.endswith(plain.err)
 
 
 def test_errors_on_the_screen_are_printed(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,17 +80,6 @@ def test_a_question_of_a_task_is_told_once(path: Path) -> None:
     assert [one for one in made if one] == [["flow"]]
 
 
-def test_threads_and_ages_choose_questions(sample: Path) -> None:
-    def threads(*words: str) -> list[str]:
-        return [one["thread_id"] for one in told(sample, "interrupts", *words)]
-
-    assert threads() == threads("refund-4711", "trip-to-kyoto", "refund-4711") == ["refund-4711"]
-    assert (threads("--match", "refund*"), threads("--match", "trip*")) == (["refund-4711"], [])
-    assert (threads("--older-than", "2020-01-01"), threads("--older-than", "0s")) == ([], threads())
-    # A thread with an at sign is found as it is.
-    assert threads("anna@example.com") == []
-
-
 class Approval(BaseModel):
     """An answer."""
 
@@ -121,7 +110,7 @@ def schema_told(path: Path) -> Any:
 
 
 def test_a_response_schema_equals_what_get_state_returns(path: Path) -> None:
-    with running(path, chain(Log, {"ask": ask_thrice})) as graph:
+    with running(path, nested(Log, chain(Log, {"ask": ask_thrice}), "call")) as graph:
         graph.invoke({"log": []}, CONFIG)
         assert "maxLength" not in ckpt("-s", path, "--redact", "show", "t", "-o", "json").out
         for answer in ("yes", {"ok": True}, None):
@@ -130,12 +119,3 @@ def test_a_response_schema_equals_what_get_state_returns(path: Path) -> None:
             if answer is not None:
                 graph.invoke(Command(resume=answer), CONFIG)
     assert expected.response_schema is None  # It was asked without one.
-
-
-def test_a_question_of_a_subgraph_has_a_response_schema_too(path: Path) -> None:
-    run(path, nested(Log, chain(Log, {"ask": ask_thrice}), "call"), {"log": []})
-    (asked,) = ckpt("-s", path, "interrupts", "-o", "json").json
-    assert asked["response_schema"] == {"type": "string", "maxLength": 9}
-    assert asked["path"] == ["call", "ask"]
-    rows = ckpt("-s", path, "sql", "select response_schema from interrupts", "-o", "json").json
-    assert [one["response_schema"] for one in rows] == [asked["response_schema"]]

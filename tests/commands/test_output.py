@@ -13,8 +13,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.doctor.findings import Severity
@@ -121,15 +119,6 @@ def test_a_row_that_no_table_can_hold_is_a_block() -> None:
         "id: " + "a" * 30,
         "node: writer",
     ]
-
-
-@given(st.lists(st.none() | st.booleans() | st.integers() | st.text(), min_size=1, max_size=4))
-def test_each_cell_of_tsv_is_escaped_as_if_it_were_alone(cells: list[object]) -> None:
-    keys = [str(n) for n in range(len(cells))]
-    columns = [Column(key, key) for key in keys]
-    _, together = tsv_lines([dict(zip(keys, cells, strict=True))], columns)
-    alone = [list(tsv_lines([{"0": one}], columns[:1]))[1] for one in cells]
-    assert together.split("\t") == alone
 
 
 def test_tsv_escapes_what_would_break_a_line() -> None:

@@ -2,11 +2,10 @@
 
 import json
 import shlex
-import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -341,13 +340,3 @@ def test_it_needs_no_mouse_and_can_be_printed(
     seen = browser.text("body")
     for part in ("Timeline", "Conversation", " of 16 · step 4 · planner", "ckpt -s"):
         assert part in seen
-
-
-def test_a_checkpoint_that_is_stored_twice_is_one(sample: Path) -> None:
-    with closing(sqlite3.connect(sample)) as db, db:
-        db.execute("CREATE TABLE copy AS SELECT * FROM checkpoints")
-        db.execute("INSERT INTO copy SELECT * FROM checkpoints")
-        db.execute("DROP TABLE checkpoints")
-        db.execute("ALTER TABLE copy RENAME TO checkpoints")
-    found = data_of(report(sample, "trip-to-kyoto", "--all-ns"))["checkpoints"]
-    assert len({(one["ns"], one["id"]) for one in found}) == len(found) > 1

@@ -6,22 +6,16 @@ import json
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 import pytest
 import redis
-from hypothesis import given
-from hypothesis import strategies as st
-from langgraph.checkpoint.base import empty_checkpoint
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import interrupt
 from textual.color import Color
 
@@ -325,15 +319,6 @@ def test_stores_and_layouts_are_listed(project: Path, monkeypatch: pytest.Monkey
 TRIP = "trip-to-kyoto"
 
 
-def test_the_import_alone_loads_neither_drivers_nor_the_parser() -> None:
-    code = (
-        "import sys, ckpt_cli; print(sorted({'typer', 'rich', 'sqlite3', 'ormsgpack'}"
-        " & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 def test_threads_and_checkpoints_are_found_and_equal(store: StoreHandle, sample: Path) -> None:
     assert TRIP in store
     assert "trip-to-osaka" not in store
@@ -406,32 +391,6 @@ def test_errors_hide_what_comes_from_the_environment(
     assert "127.0.0.1" not in f"{error.value} {error.value.hint}"
 
 
-def test_a_store_is_named_as_on_the_command_line(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "ckpt.toml"
-    config.write_text(f'default = "agents"\n[stores.agents]\nurl = "{sample}"\n')
-    for name in ("agents", None):
-        with ckpt_cli.open(name, config=config) as opened:
-            assert TRIP in opened
-    monkeypatch.setenv("CKPT_STORE", str(sample))
-    with ckpt_cli.open() as opened:
-        assert TRIP in opened
-    monkeypatch.setenv("CKPT_STORE", str(tmp_path / "none.db"))
-    with pytest.raises(ckpt_cli.StoreUnavailable, match="named by CKPT_STORE"):
-        ckpt_cli.open()
-
-
-def test_a_drawing_in_the_terminal_holds_no_control_characters(path: Path) -> None:
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        config: Any = {"thread_id": "\x1b[31m\u202et", "checkpoint_ns": ""}
-        saver.put({"configurable": config}, empty_checkpoint(), {"step": 0, "source": "input"}, {})
-    with ckpt_cli.open(path) as store:
-        thread = store.newest()
-        assert repr(thread) == r"<ThreadHandle \x1b[31m\u202et>"
-        assert repr(thread.head).startswith(r"<CheckpointHandle \x1b[31m\u202et@")
-
-
 def test_a_state_that_cannot_be_read_is_not_an_empty_one(sample: Path) -> None:
     with ckpt_cli.open(sample, redact=True) as opened, pytest.raises(ckpt_cli.UsageError):
         opened[TRIP].head.raw()
@@ -474,26 +433,6 @@ def test_examples(value: Value, expected: Any) -> None:
     assert to_json(found) == codec.to_json(value)
 
 
-_PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(_PLAIN)
-def test_what_is_plain_stays_as_it_is(value: Value) -> None:
-    assert plain(value) == value
-    assert to_json(value) == codec.to_json(value)
-
-
-@given(st.lists(_PLAIN), st.sampled_from(["builtins.set", "builtins.tuple", "os.system", "x"]))
-def test_no_object_is_lost_or_made(payload: list[Value], name: str) -> None:
-    found = plain(Tagged(name, payload))
-    assert isinstance(found, tuple | set | Tagged)
-    if isinstance(found, Tagged):
-        assert found == Tagged(name, payload)
-
-
 # In a notebook: what a store holds is text, never a tag, a style or an escape
 
 
@@ -509,50 +448,16 @@ HOSTILE = [
 ]
 
 
-class _Tags(HTMLParser):
-    """Collects the tags with their attributes, and the text, as a browser sees them."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, tuple[tuple[str, str | None], ...]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, tuple(attrs)))
-        self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def forbidden(self, data: str) -> None:
-        pytest.fail(f"a comment, a declaration or an instruction: {data!r}")
-
-    handle_comment = unknown_decl = handle_pi = forbidden
-
-    def handle_decl(self, decl: str) -> None:
-        self.forbidden(decl)
-
-
-def parsed(shown: Any) -> _Tags:
-    """Return what is in the HTML of a handle, after checking that each tag is one of ours."""
-    found = _Tags(shown._repr_html_())
-    (name, attributes), *spans = found.tags
-    assert (name, [one for one, _ in attributes]) == ("pre", ["style"])
-    assert found.open == []
-    styles = set(STYLES.values())
-    for tag, own in spans:
-        assert tag == "span"
-        assert [one for one, _ in own] == ["style"]
-        assert own[0][1] in styles
-    for character in "\x1b\u202e\u2066\r":
-        assert character not in found.text
-    return found
+def parsed(shown: Any) -> tuple[set[str], str]:
+    """Return the styles and the text of the HTML of a handle, in which each tag is one of ours."""
+    page = re.fullmatch(r'<pre style="[^"<>]*">(.*)</pre>\s*', shown._repr_html_(), re.DOTALL)
+    assert page is not None
+    pieces = re.split(r'<span style="([^"<>]*)">([^<>]*)</span>', page[1])
+    styles = set(pieces[1::3])
+    assert styles <= set(STYLES.values())
+    del pieces[1::3]
+    assert not set("<>\x1b\u202e\u2066\r") & set("".join(pieces))
+    return styles, unescape("".join(pieces))
 
 
 class State(TypedDict, total=False):
@@ -579,7 +484,8 @@ def test_nothing_in_a_store_becomes_a_tag(tmp_path: Path, hostile: str) -> None:
     fill_with(tmp_path / "agent.db", hostile)
     with ckpt_cli.open(tmp_path / "agent.db") as store:
         thread = store.newest()
-        tree, state = parsed(thread).text, parsed(thread.head).text
+        (_, tree), (_, state) = parsed(thread), parsed(thread.head)
+        assert (repr(thread) + repr(thread.head)).isprintable()
         if hostile.isprintable():
             assert hostile in tree.splitlines()[0]
             assert hostile in state
@@ -599,9 +505,9 @@ def test_the_drawings_are_those_of_the_commands_and_notes_have_no_escapes(
     # The drawings are those of the commands.
     with ckpt_cli.open(sample) as store:
         thread = store["trip-to-kyoto"]
-        assert parsed(thread).text == thread.tree()
-        assert "Hotel Kanra Kyoto" in parsed(thread.head).text
-        assert len(parsed(thread).tags) > 10
+        styles, text = parsed(thread)
+        assert (text, len(styles) > 2) == (thread.tree(), True)
+        assert "Hotel Kanra Kyoto" in parsed(thread.head)[1]
 
 
 def test_colours_are_legible_on_white_and_on_black_pages() -> None:
