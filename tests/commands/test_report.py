@@ -2,10 +2,11 @@
 
 import json
 import shlex
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -68,6 +69,14 @@ def test_changes_are_those_of_diff_and_what_is_wrong_comes_first(sample: Path) -
     asked = report(sample, "refund-4711")
     assert "ask_approval asks" in asked
     assert "Command(resume=" in asked
+    # A checkpoint that a table without a key holds twice is one.
+    with closing(sqlite3.connect(sample)) as db, db:
+        db.execute("CREATE TABLE copy AS SELECT * FROM checkpoints")
+        db.execute("INSERT INTO copy SELECT * FROM checkpoints")
+        db.execute("DROP TABLE checkpoints")
+        db.execute("ALTER TABLE copy RENAME TO checkpoints")
+    ids = [one["id"] for one in data_of(report(sample, "trip-to-kyoto"))["checkpoints"]]
+    assert len(set(ids)) == len(ids) > 1
 
 
 def test_what_is_left_out_is_said_in_the_page_and_on_stderr(

@@ -17,6 +17,13 @@ from tests.kit.command import SAMPLE, CommandResult, ckpt
 from tests.kit.rows import Rows, rows_of
 
 THREADS = ("refund-4711", "weekly-digest", "trip-to-kyoto")
+CHANGES = [
+    *(f"rollback {{}} --steps {steps}" for steps in (1, 2, 3)),
+    *("rollback {} step:5", "repair messages {}", "fork {} ~1"),
+    *(f"copy {{}} --at ~1 --as {name}" for name in ("new", "other")),
+    "purge --match {} --include-interrupted --include-error --include-pending",
+    *(f"purge --match {{}} --keep-last {number}" for number in (1, 2, 4)),
+]
 _REFUSED = {3, 5, 6}
 
 
@@ -83,33 +90,10 @@ class Changes(RuleBasedStateMachine):
         assert self._rows == (before - added) | removed
         return answer.code == 0
 
-    @rule(thread=st.sampled_from(THREADS), steps=st.integers(1, 3))
-    def roll_back(self, thread: str, steps: int) -> None:
-        self._change("rollback", thread, "--steps", str(steps))
-
-    @rule(thread=st.sampled_from(THREADS))
-    def fork(self, thread: str) -> None:
-        self._change("fork", thread, "~1")
-
-    @rule(thread=st.sampled_from(THREADS), name=st.sampled_from(["new", "other"]))
-    def fork_to(self, thread: str, name: str) -> None:
-        self._change("copy", thread, "--at", "~1", "--as", name)
-
-    @rule(thread=st.sampled_from(THREADS))
-    def repair(self, thread: str) -> None:
-        self._change("rollback", thread, "step:5")
-        self._change("repair", "messages", thread)
-
-    @rule(thread=st.sampled_from(["*-*", "new", *THREADS]))
-    def purge(self, thread: str) -> None:
-        all_of_them = ("--include-interrupted", "--include-error", "--include-pending")
-        words = ("purge", "--match", thread, *all_of_them)
-        self._change(*words, "--archive", self._archive())
-
-    @rule(thread=st.sampled_from(THREADS), number=st.integers(1, 4))
-    def prune(self, thread: str, number: int) -> None:
-        words = ("purge", "--match", thread, "--keep-last", str(number))
-        self._change(*words, "--archive", self._archive())
+    @rule(thread=st.sampled_from(["*-*", "new", *THREADS]), words=st.sampled_from(CHANGES))
+    def change(self, thread: str, words: str) -> None:
+        archive = ("--archive", self._archive()) if words.startswith("purge") else ()
+        self._change(*words.format(thread).split(), *archive)
 
     @precondition(lambda self: self._archives)
     @rule(data=st.data())
@@ -155,13 +139,9 @@ def _few() -> Path:
     path = Path(tempfile.gettempdir()) / f"ckpt-few-{os.getpid()}.db"
     if not path.exists():
         shutil.copyfile(SAMPLE, path)
-        with closing(sqlite3.connect(path)) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             for table in ("checkpoints", "writes"):
-                marks = ", ".join("?" * len(THREADS))
-                connection.execute(f"DELETE FROM {table} WHERE thread_id NOT IN ({marks})", THREADS)
-            connection.commit()
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            connection.execute("VACUUM")
+                connection.execute(f"DELETE FROM {table} WHERE thread_id NOT IN {THREADS}")
     return path
 
 
