@@ -1,4 +1,6 @@
-"""`apply` carries out a saved plan exactly as the command would have done it, or not at all."""
+"""`apply` carries out a saved plan exactly as the command would have done it, or not at all: it is
+one operation, which can be undone and made again.
+"""
 
 import hashlib
 import json
@@ -17,14 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.conformance.changes import CHANGES
 from ckpt_cli.app import root
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 from ckpt_cli.core.forking import seeded
 from ckpt_cli.session import Session
 from tests.commands.words import refusals
 from tests.kit.command import SAMPLE, CommandResult, ckpt
-from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, fill
+from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill
 from tests.kit.rows import rows_of
 from tests.kit.savers.deerflow import memory, save
 
@@ -33,62 +34,122 @@ PLAN = Path("plan.ndjson")
 
 
 class Case(NamedTuple):
-    """A command line that changes a store, and what changes the store meanwhile."""
+    """A command line that changes a store, and what it records."""
 
     words: str
+    threads: str = ""
+    """Those that it names; as many items are changed."""
     moves: str = f"rollback {KYOTO} --steps 1 --yes"
+    """What changes the store meanwhile, so that the plan is not carried out."""
     before: tuple[str, ...] = ()
     """What is run first."""
     again: str = ""
     """What is given again when the plan is carried out."""
+    number: int = 0
+    """The number of changed items of memory."""
+    why_not: str = ""
+    """Why it cannot be undone."""
+    changes: str = "store.db"
+    """The store that is changed."""
 
 
 ROLLBACK = f"rollback {KYOTO} --steps 3 --reason 'wrong hotel'"
+DELETE, FORGET = f"threads delete {KYOTO} --archive archive", "memory delete --match t*"
+COPY = f"copy {KYOTO} {REFUND} --to other.db"
+NO_ARCHIVE, OTHER = "no archive was made", "other.db"
 CASES = {
-    "rollback": Case(ROLLBACK),
-    "rollback root only": Case(f"rollback {KYOTO} --steps 4 --root-only"),
-    "fork": Case(f"""fork {KYOTO} step:3 --replace 'itinerary=["rest"]'"""),
+    "rollback": Case(ROLLBACK, KYOTO),
+    "rollback root only": Case(f"rollback {KYOTO} --steps 4 --root-only", KYOTO),
+    "fork": Case(f"""fork {KYOTO} step:3 --replace 'itinerary=["rest"]'""", KYOTO),
     "fork set": Case(
-        f"""fork {KYOTO} step:3 --set 'messages=[{{"role": "user", "content": "x"}}]'"""
+        f"""fork {KYOTO} step:3 --set 'messages=[{{"role": "user", "content": "x"}}]'""", KYOTO
     ),
-    "copy checkpoint": Case(f"copy {KYOTO} --at head --as new"),
-    "copy thread": Case(f"copy {KYOTO} --as new"),
-    "threads delete": Case(f"threads delete {KYOTO} {REFUND}"),
-    "purge": Case("purge --older-than 1d --include-interrupted"),
-    "prune": Case("purge --keep-last 2"),
+    "edited copy": Case(f"fork {KYOTO} head~2 --replace hotel=null --as new", "new"),
+    "copy checkpoint": Case(f"copy {KYOTO} --at head --as new", "new"),
+    "copy thread": Case(f"copy {KYOTO} --as new", "new"),
+    "threads delete": Case(f"{DELETE} {REFUND}", f"{KYOTO} {REFUND}"),
+    "purge": Case(f"purge --match {KYOTO} --include-pending", KYOTO, why_not=NO_ARCHIVE),
+    "prune": Case(f"purge --match {KYOTO} --keep-last 2 --archive archive", KYOTO),
 }
 """Those whose new ids and times follow from the plan."""
 MORE = {
-    "copy to another store": Case(f"copy {KYOTO} {REFUND} --to other.db --create"),
+    "copy to another store": Case(f"{COPY} --create", f"{KYOTO} {REFUND}", changes=OTHER),
     "copy of what is new": Case(
-        f"copy {KYOTO} --to other.db",
-        before=(f"copy {KYOTO} --to other.db --create --yes", f"fork {KYOTO} step:3 --yes"),
+        COPY, KYOTO, before=(f"{COPY} --create --yes", f"fork {KYOTO} step:3 --yes"), changes=OTHER
     ),
-    "redo": Case("redo", before=(f"{ROLLBACK} --yes", f"undo {KYOTO} --yes")),
-    "undo of a removal": Case(
-        "undo", moves="", before=(f"threads delete {KYOTO} --archive archive --yes",)
+    "copy that replaces": Case(
+        f"{COPY} --replace",
+        KYOTO,
+        before=(f"{COPY} --create --yes", f"-s other.db rollback {KYOTO} --steps 3 --yes"),
+        why_not="what it replaced was not kept",
+        changes=OTHER,
     ),
-    "migrate": Case(f"migrate {KYOTO} --rename-channel hotel=inn", f"rollback {KYOTO} ~1 --yes"),
-    "repair of many": Case("repair writes --match stale-*", f"rollback {STALE[0]} ~1 --yes"),
-    "replay": Case(f"replay {DAMAGED} --repair", f"rollback {DAMAGED} ~1 --yes"),
-    "gc": Case("gc --scope all", f"threads delete {ORPHANED} --yes"),
-    "erase a value": Case(f"erase --value {KYOTO}:messages[0].content"),
+    "undo": Case(f"undo {KYOTO}", KYOTO, before=(f"{ROLLBACK} --yes",)),
+    "redo": Case("redo", KYOTO, before=(f"{ROLLBACK} --yes", f"undo {KYOTO} --yes")),
+    "undo of a removal": Case("undo", KYOTO, moves="", before=(f"{DELETE} --yes",)),
+    "import": Case("import archive", KYOTO, moves="", before=(f"{DELETE} --yes",)),
+    "import that is converted": Case(
+        "import archive --to other.db --create",
+        KYOTO,
+        moves="",
+        before=(f"export {KYOTO} --to archive",),
+        changes=OTHER,
+    ),
+    "migrate": Case(
+        f"migrate {KYOTO} --rename-channel hotel=inn", KYOTO, f"rollback {KYOTO} ~1 --yes"
+    ),
+    "repair messages": Case(
+        f"repair messages {UNANSWERED}", UNANSWERED, f"rollback {UNANSWERED} ~1 --yes"
+    ),
+    "repair values": Case(f"repair values {DAMAGED}", DAMAGED, f"rollback {DAMAGED} ~1 --yes"),
+    "repair of many": Case(
+        "repair writes --match stale-*", " ".join(STALE), f"rollback {STALE[0]} ~1 --yes"
+    ),
+    "replay": Case(f"replay {DAMAGED} --repair", DAMAGED, f"rollback {DAMAGED} ~1 --yes"),
+    "gc": Case(
+        "gc --scope all --archive archive", ORPHANED, moves=f"threads delete {ORPHANED} --yes"
+    ),
+    "erase": Case(f"erase {REFUND}", number=1, moves="", why_not="an erasure cannot be undone"),
+    "erase a value": Case(
+        f"erase --value {KYOTO}:messages[0].content",
+        KYOTO,
+        why_not="an erasure cannot be taken back",
+    ),
     "rekey": Case(
-        f"rekey {KYOTO} --encrypt --new-key-file new.key", again="--new-key-file new.key"
+        f"rekey {KYOTO} --encrypt --new-key-file new.key",
+        KYOTO,
+        again="--new-key-file new.key",
+        why_not="rekey again with the former key",
     ),
-    "memory delete": Case("memory delete --match t*", "memory delete users/anna/tea --yes"),
-    "memory copy": Case("memory copy --to other.db --create", moves=""),
+    "memory delete": Case(
+        f"{FORGET} --archive archive", number=2, moves="memory delete users/anna/tea --yes"
+    ),
+    "memory delete for good": Case(FORGET, number=2, moves="", why_not=NO_ARCHIVE),
+    "memory copy": Case("memory copy --to other.db --create", number=3, moves="", changes=OTHER),
     "memory import": Case(
         "memory import archive/items",
+        number=2,
         moves="",
-        before=("memory delete --match t* --archive archive --yes",),
+        before=(f"{FORGET} --archive archive --yes",),
     ),
     "memory edit": Case(
         "-s memory.json memory edit fact_a1b2c3d4 --set category=goal --write",
+        number=1,
         moves="-s memory.json memory edit fact_a1b2c3d4 --set category=other --write",
+        changes="memory.json",
     ),
 }
 """The conformance suite does the same with changes of one thread."""
+
+
+ALL = {**CASES, **MORE}
+COMMANDS: dict[str, Any] = dict(root().walk())
+CHANGING = [
+    name
+    for name, one in COMMANDS.items()
+    if {"dry_run", "yes", "write"} & {option.name for option in one.params}
+    and name not in {"apply", "tui", "trust"}  # they ask, and plan nothing by themselves
+]
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +187,7 @@ def content() -> dict[str, object]:
     return {
         "store.db": rows_of(Path("store.db")),
         "other.db": rows_of(Path("other.db")),
-        "memory.json": Path("memory.json").read_bytes(),
+        "memory.json": {**json.loads(Path("memory.json").read_bytes()), "lastUpdated": None},
         "archive": sorted(Path("archive").glob("*")),
     }
 
@@ -156,10 +217,16 @@ def head_of(thread: str) -> str | None:
     return None if found is None else found.head
 
 
-@pytest.mark.parametrize("case", MORE.values(), ids=MORE)
-def test_a_plan_does_once_what_was_planned(case: Case) -> None:
+def ops() -> list[dict[str, Any]]:
+    """Return the operations, the newest first."""
+    found: list[dict[str, Any]] = ckpt("ops", "list", "--all", "-o", "json").json
+    return found
+
+
+@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+def test_a_plan_is_carried_out_once_as_one_operation_that_is_undone_and_redone(case: Case) -> None:
     _, *facts, _ = planned(case)
-    before = content()
+    earlier, before = ops(), content()
     shown = apply(case, "--dry-run")
     assert (shown.code, content()) == (0, before), shown.err
     done = apply(case)
@@ -171,6 +238,27 @@ def test_a_plan_does_once_what_was_planned(case: Case) -> None:
     assert added == {thread: head_of(thread) for thread in added}
     again = apply(case)
     assert (again.code, content()) == (6, after), again.err
+    one, *others = ops()
+    assert [other["op"] for other in others] == [other["op"] for other in earlier]
+    words = case.words.removeprefix("-s memory.json ")
+    action = next(name for name in sorted(CHANGING, reverse=True) if words.startswith(name))
+    assert one["action"] == ("repair" if action.startswith("rep") else action)
+    assert sorted(one["threads"]) == sorted(case.threads.split())
+    assert one["number"] == (case.number or len(one["threads"]))
+    assert (one["undoable"], one["why_not"] or "") == (not case.why_not, case.why_not)
+    assert one["store"] == str(Path(case.changes).absolute())
+    undone = ckpt("-s", case.changes, "undo", one["op"], "--yes")
+    if case.why_not:
+        assert (undone.code, case.why_not in undone.err) == (5, True), undone.err
+        return
+    assert undone.code == 0, undone.err
+    assert content()[case.changes] == before[case.changes]
+    redone = ckpt("-s", case.changes, "redo", "--yes")
+    if action == "undo" or case.changes == OTHER:  # Of copies, the command runs again.
+        assert redone.code == (3 if action == "undo" else 5), redone.err
+    else:
+        assert redone.code == 0, redone.err
+        assert content()[case.changes] == after[case.changes]
 
 
 @pytest.mark.parametrize("case", [one for one in MORE.values() if one.moves])
@@ -192,6 +280,9 @@ def test_a_plan_writes_the_rows_that_the_command_writes(case: Case) -> None:
     top, *_ = planned(case)
     assert apply(case).code == 0
     once = rows_of(Path("store.db"))
+    shown, asking = (run(f"-s direct.db {case.words}", *more) for more in (["--dry-run"], []))
+    assert (shown.code, "dry run: nothing was " in shown.err) == (0, True), shown.err
+    assert (asking.code, "confirmation needed" in asking.err) == (5, True), asking.err
     with patch.object(Session, "now", datetime.fromisoformat(top["made_at"])), seeded(top["seed"]):
         assert run(f"-s direct.db {case.words}", "--yes").code == 0
     assert rows_of(Path("direct.db")) == once
@@ -270,19 +361,9 @@ def test_a_command_that_fails_leaves_no_plan(words: str, code: int) -> None:
     assert list(Path().glob(".*.part")) == []
 
 
-COMMANDS: dict[str, Any] = dict(root().walk())
-CHANGING = [
-    name
-    for name, one in COMMANDS.items()
-    if {"dry_run", "yes", "write"} & {option.name for option in one.params}
-    and name not in {"apply", "tui", "trust"}  # they ask, and plan nothing by themselves
-]
-
-
 def test_each_command_that_changes_a_store_is_tried() -> None:
     assert {"rollback", "purge", "undo", "memory edit"} <= set(CHANGING)
-    tried = [case.words.removeprefix("-s memory.json ") for case in MORE.values()]
-    tried += [case.words for case in CHANGES.values()]
+    tried = [case.words.removeprefix("-s memory.json ") for case in ALL.values()]
     assert [one for one in CHANGING if not any(words.startswith(one) for words in tried)] == []
 
 

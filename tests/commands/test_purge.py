@@ -1,4 +1,4 @@
-"""`purge` on the command line; see tests/operations and tests/retention."""
+"""`purge` on the command line; see test_apply.py and tests/retention."""
 
 from tests.commands.words import refusals
 

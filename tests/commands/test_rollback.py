@@ -1,4 +1,4 @@
-"""`rollback` on the command line; see tests/operations and tests/travel."""
+"""`rollback` on the command line; see test_apply.py and tests/travel."""
 
 from tests.commands.words import refusals
 
