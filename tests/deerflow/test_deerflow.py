@@ -13,6 +13,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from ckpt_backends.open_for_writing import open_editable_memory, open_writable_m
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.kit.cases import cases
-from tests.kit.command import ckpt
+from tests.kit.command import ckpt, ended
 from tests.kit.savers.deerflow import (
     BODY,
     FRONT,
@@ -301,19 +302,6 @@ def origin(root: Path, key: str = GO, *more: str) -> Any:
 def keys(root: Path, *words: str) -> list[str]:
     found = ckpt("-s", root, "memory", "list", *words, "-o", "json").json
     return [one["key"] for one in found]
-
-
-@cases("key turn words", (GO, 0, ["--min-confidence", "0.93"]), (MOVE, 2, ["--category", "goal"]))
-def test_a_fact_is_selected_and_leads_to_the_message_that_caused_it(
-    root: Path, store: Path, key: str, turn: int, words: list[str]
-) -> None:
-    found = origin(root, key)
-    assert (found["thread_id"], found["store"]) == (THREAD, str(store))
-    message = found["message"]
-    assert (message["content"], message["assumed"]) == (TURNS[turn], True)
-    assert message["index"] == turn * 2
-    assert keys(root, "--source", THREAD, *words) == [key]
-    assert keys(root, "--source", "another") == keys(root, "--orphans") == []
 
 
 def test_the_checkpoint_is_as_of_the_creation_of_the_fact(root: Path, store: Path) -> None:
@@ -690,30 +678,26 @@ STEPS = ("open", "fchown", "chmod", "fsync", "stat", "utime", "replace", "close"
 
 
 def killed_at(number: int, path: Path, item: Item) -> int:
-    """Edit a fact in a process that is killed before the n-th of some system calls.
-
-    Return its exit code; negative if it was killed.
+    """Edit a fact in a child that is killed before the n-th of some system calls. Return its exit
+    code, or its signal below zero.
     """
-    seen = 0
+    seen = count(1)
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
         def instead(*args: Any, **more: Any) -> Any:
-            nonlocal seen
-            seen += 1
-            if seen == number:
+            if next(seen) == number:
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*args, **more)
 
         return instead
 
-    child = os.fork()
-    if child == 0:
+    def edit_fact() -> None:
         with open_editable_memory(parse_url(str(path))) as writable:
             for name in STEPS:
                 setattr(os, name, watched(getattr(os, name)))
             writable.edit(item, {"category": "goal"})
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    return ended(edit_fact)
 
 
 def test_a_process_that_is_killed_leaves_the_old_or_the_new_file(path: Path) -> None:

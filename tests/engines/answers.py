@@ -1,12 +1,42 @@
-"""What tests ask the command line again and again."""
+"""What tests ask the command line again and again, and commands that every store must answer."""
 
 from pathlib import Path
 from typing import Any
 
-from tests.engines.commands import COMMANDS, PLANNED
 from tests.kit.command import CommandResult, ckpt
 
 Word = str | Path
+COMMANDS = [
+    ["threads", "list", "--long", "-o", "json"],
+    ["threads", "list", "--all", "-o", "json"],
+    ["show", "--long", "trip"],
+    ["show", "trip", "--writes", "--metadata"],
+    ["show", "trip", "--tree", "--all-ns", "--unfold"],
+    ["show", "trip", "--raw"],
+    ["show", "trip", "--where"],
+    ["history", "trip", "--all-ns"],
+    ["diff", "trip"],
+    ["interrupts"],
+    ["messages", "trip"],
+    ["grep", "from"],
+    ["blame", "trip", "items"],
+    ["du"],
+    ["du", "trip", "--by", "channel"],
+    ["diff", "trip", "--writes"],
+    ["replay", "trip", "--verify"],
+    ["replay", "--all", "--verify"],
+    ["stats"],
+    ["stores"],
+    ["doctor", "--deep"],
+]
+"""Commands that read, of stores with a thread `trip`."""
+PLANNED = [
+    ["replay", "trip", "--repair", "--dry-run"],
+    ["rollback", "trip", "head", "--force", "--dry-run"],
+    ["copy", "trip@head", "--as", "new", "--dry-run"],
+    ["migrate", "trip", "--rename-channel", "items=things", "--dry-run"],
+]
+"""Changes that are planned, for which a store must have a history."""
 
 
 def succeeds(url: Word, *words: Word) -> CommandResult:
@@ -42,3 +72,12 @@ def check_damaged(url: Word, first: int = 0, step: int = 1) -> None:
         ckpt("-s", url, *words).ends_cleanly(0, 1, 3, 4, 5, 7)
     assert items_of(url, "other")[0] == "in other"
     succeeds(url, "threads", "delete", "trip", "--yes")
+
+
+def without(found: Any, *keys: str) -> Any:
+    """Return an answer without keys that differ from store to store."""
+    if isinstance(found, list):
+        return [without(one, *keys) for one in found]
+    if isinstance(found, dict):
+        return {name: without(one, *keys) for name, one in found.items() if name not in keys}
+    return found

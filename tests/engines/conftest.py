@@ -1,49 +1,32 @@
-"""Fixtures for several modules."""
+"""An empty store of each layout."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.engines.places import LAYOUTS
-from tests.kit.agents.steps import fill
-from tests.kit.command import SAMPLE, ckpt
-from tests.kit.servers import Server, postgres_database
+from tests.kit.harness import HARNESSES
+from tests.kit.harness.redis import PlainRedisHarness
+from tests.kit.servers import Server
 
 
-@pytest.fixture(scope="module")
-def filled_url(postgres_server: Server) -> Iterator[str]:
-    """A database that these tests only read."""
-    with postgres_database(postgres_server) as url:
-        fill(url, "trip", "other")
-        yield url
+class ColonHashHarness(PlainRedisHarness):
+    """The saver of hashes with its older separator."""
+
+    name: ClassVar[str] = "redis-hash-colon"
+    separator: ClassVar[str] = ":"
 
 
-@pytest.fixture(scope="session")
-def _imported() -> None:
-    """Load late modules now: another user may not read this environment."""
-    for words in (["--copy", "threads", "list"], ["stores"], ["du"], ["grep", "x"]):
-        ckpt("-s", SAMPLE, *words)
-
-
-@pytest.fixture
-def locked_folder(_imported: None) -> Iterator[Path]:
-    """An empty folder that a test fills and then locks, so that any user can read it and none
-    can write.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="ckpt-test-"))
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
+KINDS: list[type[Harness]] = [*HARNESSES, ColonHashHarness]
+LAYOUTS = {one.name: one for one in KINDS}
 
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
-    """An empty store of a layout, named by the parameter of the test."""
-    kind, server = LAYOUTS[request.param], None
+    """An empty store of the layout that the parameter of the test names, or its module."""
+    kind, server = LAYOUTS[getattr(request, "param", None) or request.module.LAYOUT], None
     if kind.server in {"redis", "redis_stack"}:
         server = Server(request.getfixturevalue(f"{kind.server}_url"))
     elif kind.server is not None:

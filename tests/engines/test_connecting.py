@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import psycopg
 import pytest
@@ -23,15 +22,7 @@ from tests.kit.harness.cosmosdb import CosmosHarness
 from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers import mysql
 from tests.kit.savers.redis_threads import client, fill_plain
-from tests.kit.servers import (
-    ASKED_FOR_PASSWORD,
-    COSMOSDB_KEY,
-    Server,
-    free_port,
-    mysql_database,
-    postgres_database,
-    start_cosmosdb,
-)
+from tests.kit.servers import ASKED_FOR_PASSWORD, COSMOSDB_KEY, Server, free_port, start_cosmosdb
 
 NOBODY: list[tuple[str, str]] = [
     ("postgresql://u:C4nary@{nobody}/x", "connection refused"),
@@ -190,63 +181,47 @@ def test_a_server_that_goes_away_in_the_middle(
         store.close()
 
 
-class Guarded(NamedTuple):
-    """A store whose server asks for the password `CANARY`."""
-
-    url: str
-    places: tuple[str, ...]
-    """The URL with each place for a password."""
-    variable: str
-    """The variable of the environment that may hold it."""
-
-
-def _postgres(server: Server) -> Iterator[Guarded]:
-    name, secret = sql.Identifier(ASKED_FOR_PASSWORD), sql.Literal(CANARY)
-    with psycopg.connect(server.url, autocommit=True) as admin, postgres_database(server) as url:
-        fill_postgres(url, "trip")
-        admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, secret))
-        admin.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(name))
-        bare = with_user(url, ASKED_FOR_PASSWORD)
-        inside = with_user(url, ASKED_FOR_PASSWORD, "{}")
-        yield Guarded(bare, (inside, f"{bare}?password={{}}"), "PGPASSWORD")
-        admin.execute(sql.SQL("DROP ROLE {}").format(name))
-
-
-def _mysql(server: Server) -> Iterator[Guarded]:
-    with mysql_database(server) as url:
+@pytest.fixture(params=["postgres", "mysql", "redis"])
+def guarded(request: pytest.FixtureRequest) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """The URL of a store whose server asks for the password `CANARY`, the URL with each place for
+    a password, and the variable of the environment that may hold it.
+    """
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    if request.param == "mysql":
         mysql.fill(url, "trip")
         with mysql.user(url, "SELECT", CANARY) as bare:
-            yield Guarded(bare, (bare.replace("@", ":{}@"),), "MYSQL_PWD")
+            yield bare, (bare.replace("@", ":{}@"),), "MYSQL_PWD"
+    elif request.param == "redis":
+        fill_plain(url, "trip")
+        client(url).config_set("requirepass", CANARY)
+        host = url.removeprefix("redis://")
+        yield url, (f"redis://:{{}}@{host}", f"redis://default:{{}}@{host}"), "REDISCLI_AUTH"
+        client(f"redis://:{QUOTED}@{host}").config_set("requirepass", "")
+    else:
+        fill_postgres(url, "trip")
+        name, secret = sql.Identifier(ASKED_FOR_PASSWORD), sql.Literal(CANARY)
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, secret))
+            admin.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(name))
+            bare, inside = (with_user(url, ASKED_FOR_PASSWORD, one) for one in (None, "{}"))
+            yield bare, (inside, f"{bare}?password={{}}"), "PGPASSWORD"
+            admin.execute(sql.SQL("DROP ROLE {}").format(name))
 
 
-def _redis(server: Server) -> Iterator[Guarded]:
-    fill_plain(server.url, "trip")
-    client(server.url).config_set("requirepass", CANARY)
-    host = server.url.removeprefix("redis://")
-    yield Guarded(
-        server.url, (f"redis://:{{}}@{host}", f"redis://default:{{}}@{host}"), "REDISCLI_AUTH"
-    )
-    client(f"redis://:{QUOTED}@{host}").config_set("requirepass", "")
-    client(server.url).flushall()
-
-
-@pytest.fixture(params=["postgres", "mysql", "redis"])
-def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
-    made: Any = {"postgres": _postgres, "mysql": _mysql, "redis": _redis}[request.param]
-    yield from made(request.getfixturevalue(f"{request.param}_server"))
-
-
-def test_an_odd_password_works_anywhere(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in guarded.places:
+def test_an_odd_password_works_anywhere(
+    guarded: tuple[str, tuple[str, ...], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare, places, variable = guarded
+    for place in places:
         right = succeeds(place.format(QUOTED), "stores", "-o", "json")
         assert "error" not in right.json[0]
         url, says = place.format(QUOTED + "x"), "wrong user or password"
         wrong = refuses(url, "threads", "list", "--debug", says=says)
         assert "hint: " in wrong.err
         shows_nothing(right.out + right.err + wrong.out + wrong.err)
-    refuses(guarded.url, "threads", "list", says=guarded.variable)
-    monkeypatch.setenv(guarded.variable, CANARY)
-    assert ckpt("-s", guarded.url, "threads", "list").code == 0
+    refuses(bare, "threads", "list", says=variable)
+    monkeypatch.setenv(variable, CANARY)
+    assert ckpt("-s", bare, "threads", "list").code == 0
 
 
 PLACES = [

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.engines.answers import items_of, refuses, succeeds
+from tests.engines.answers import items_of, refuses, succeeds, without
 from tests.kit.agents.steps import fill, talk
-from tests.kit.command import ckpt, ids_of, later
+from tests.kit.command import ckpt, later
 from tests.kit.harness.sql import SqlHarness
 from tests.kit.savers.mongodb import Place
 from tests.kit.savers.redis_threads import client
@@ -155,41 +155,6 @@ def test_tables_without_what_is_needed_are_refused(place: Harness, table: str, c
     refuses(place.url, "threads", "list", says=f"missing {table}.{column}")
 
 
-ODD = ["[]", '"x"', "{}"]
-UPDATE = "UPDATE {} SET checkpoint = '?' WHERE parent_checkpoint_id IS NULL"
-
-
-@ENGINES
-@pytest.mark.parametrize(
-    ("place", "table", "bodies"),
-    [
-        ("postgres", "checkpoints", [*ODD, "null", '{"channel_versions": 3}', '{"id": {"a": 1}}']),
-        ("kagent", "lg_checkpoint", ["abcde"]),
-        (
-            "supabase",
-            "langgraph_checkpoints",
-            [*ODD, '{"type": 1, "data": {"a": 1}}', '{"type": "msgpack", "data": "abcde"}'],
-        ),
-    ],
-    indirect=["place"],
-)
-def test_a_body_of_no_saver_ends_no_command(place: Harness, table: str, bodies: list[str]) -> None:
-    talk(place.kept_saver, "trip")
-    first = ids_of(place.url, "trip")[-1]
-    reading = [
-        *(["threads", "list"], ["history", "trip"], ["show", f"trip@{first}"], ["du"]),
-        *(["show", "trip", "--tree"], ["show", f"trip@{first}", "--raw"]),
-    ]
-    for number, body in enumerate(bodies):
-        plant(place.url, UPDATE.format(table).replace("?", body))
-        for words in reading[number % 2 :: 2] if number else reading:
-            succeeds(place.url, *words)
-        ckpt("-s", place.url, "diff", f"trip@{first}").ends_cleanly(0, 4)
-        found = ckpt("-s", place.url, "doctor", "--deep", "-o", "json").out
-        assert ("body-unreadable" in found) or (place.name == "postgres"), body
-    succeeds(place.url, "threads", "delete", "trip", "--yes")
-
-
 @ENGINES
 @pytest.mark.parametrize("place", ["supabase"], indirect=True)
 def test_a_job_that_removes_old_rows_does_not_take_a_new_head_for_one(place: SqlHarness) -> None:
@@ -231,17 +196,9 @@ OWN = {
 
 
 def answers(store: str) -> list[Any]:
-    return [without_sizes(succeeds(store, *words, "-o", "json").json) for words in QUESTIONS]
-
-
-def without_sizes(found: Any) -> Any:
-    """Answers without what depends on the types and names of columns, and on the time."""
-    if isinstance(found, list):
-        return [without_sizes(one) for one in found]
-    if isinstance(found, dict):
-        left_out = ("bytes", "size", "free", "store", "sources")
-        return {name: without_sizes(one) for name, one in found.items() if name not in left_out}
-    return found
+    """What is asked, without what depends on the types and names of columns, and on the time."""
+    varying = ("bytes", "size", "free", "store", "sources")
+    return [without(succeeds(store, *words, "-o", "json").json, *varying) for words in QUESTIONS]
 
 
 @pytest.mark.parametrize("place", ["sqlite", *later("postgres")], indirect=True)

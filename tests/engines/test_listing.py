@@ -23,7 +23,8 @@ from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_cli.core.tasks import is_surely_done
 from tests.kit.agents.steps import fill, graph_of, saver_of
 from tests.kit.heads import CHANNELS, some_checkpoint
-from tests.kit.servers import mysql_connection
+from tests.kit.savers import mysql
+from tests.kit.savers.three_table import connected
 
 TABLES = ("checkpoints", "checkpoint_writes", "checkpoint_blobs", "writes")
 COPIES = 200
@@ -114,8 +115,8 @@ def _is_result(step: str) -> bool:
 
 _HEADS = 1500
 _COLUMNS = {
-    "checkpoints": "thread_id, checkpoint_id, checkpoint, metadata",
-    "checkpoint_blobs": "thread_id, channel, version, type",
+    "checkpoints": ("thread_id, checkpoint_id, checkpoint, metadata", "%s, %s, %s, %s"),
+    "checkpoint_blobs": ("thread_id, channel, version, type", "%s, %s, %s, %s"),
 }
 
 _DONE: dict[str, Any] = {
@@ -124,58 +125,38 @@ _DONE: dict[str, Any] = {
     "channel_versions": {"items": 3, "__start__": 2, "branch:to:a": 3},
     "versions_seen": {"__input__": {}, "__start__": {"__start__": 1}, "a": {"branch:to:a": 2}},
 }
-_PARTS: list[dict[str, Any]] = [
-    {},
-    {"v": 3},
-    {"channel_values": {}},
-    {"channel_values": None},
-    {"channel_values": {"items": 1, "__pregel_tasks": []}},
-    {"channel_values": {"items": 1, "__pregel_tasks": [1]}},
-    {"channel_values": {"items": 1, "branch:to:a": None}},
-    {"channel_versions": {"items": 3, "__start__": None, "branch:to:a": 3}},
-    {"channel_versions": {"items": 3, "__other__": 2, "another:one": 3}},
-    {"versions_seen": {}},
-    {"versions_seen": None},
-    {"versions_seen": {"a": {"items": 1}}},
-    {"versions_seen": {"a": {"other": 1}}},
-    {"channel_values": {}, "versions_seen": {"a": {"items": 1}}},
-    {"versions_seen": {"a": None}},
-    {"versions_seen": {"__interrupt__": {"items": 1}}},
-    {"versions_seen": {"the_interrupt": {"items": 1}}},
-]
-"""What differs from a head after which nothing runs."""
 
 
-@pytest.mark.engines
-def test_postgres_says_of_each_head_what_its_outline_says(postgres_url: str) -> None:
-    with saver_of(postgres_url) as saver:
+@pytest.mark.parametrize(
+    ("server", "most"),
+    [
+        pytest.param("postgres", _HEADS // 2, marks=pytest.mark.engines),
+        pytest.param("mysql", _HEADS, marks=pytest.mark.nightly),
+    ],
+)
+def test_outlines_say_of_each_head_what_it_says(
+    request: pytest.FixtureRequest, server: str, most: int
+) -> None:
+    url: str = request.getfixturevalue(f"{server}_url")
+    with (saver_of if server == "postgres" else mysql.saver_of)(url) as saver:
         saver.setup()
-    with psycopg.connect(postgres_url) as connection, connection.cursor() as cursor:
+    hashed = {"mysql": (", checkpoint_ns_hash", ", UNHEX(MD5(''))")}.get(server, ("", ""))
+    with connected(url) as execute:
         for table, rows in _made():
-            query = f"INSERT INTO {table} ({_COLUMNS[table]}) VALUES (%s, %s, %s, %s)"
-            cursor.executemany(query.encode(), rows)
-    assert _number_of_outlines(postgres_url) < _HEADS / 2
-
-
-@pytest.mark.nightly
-def test_mysql_says_of_each_head_what_its_outline_says(mysql_url: str) -> None:
-    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
-
-    with PyMySQLSaver.from_conn_string(mysql_url) as saver:
-        saver.setup()
-    with mysql_connection(mysql_url) as connection, connection.cursor() as cursor:
-        for table, rows in _made():
-            query = f"INSERT INTO {table} ({_COLUMNS[table]}, checkpoint_ns_hash)"
-            cursor.executemany(f"{query} VALUES (%s, %s, %s, %s, UNHEX(MD5('')))", rows)
-        connection.commit()
-    assert _number_of_outlines(mysql_url) == _HEADS
+            columns, values = (
+                one + more for one, more in zip(_COLUMNS[table], hashed, strict=True)
+            )
+            for row in rows:
+                execute(f"INSERT INTO {table} ({columns}) VALUES ({values})", list(row))
+    assert _number_of_outlines(url) <= most
 
 
 def _made() -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
     """The rows of heads: some at random, the others of a few that differ in one part each."""
     chance = random.Random(7)
-    bodies = [{**_DONE, **parts} for parts in _PARTS]
-    bodies += [json.loads(one.body.data) for one in map(some_checkpoint, [chance] * 9) if one.body]
+    bodies = [json.loads(one.body.data) for one in map(some_checkpoint, [chance] * 9) if one.body]
+    # And what differs in one part from a head after which nothing runs.
+    bodies += [{**_DONE, name: one[name]} for one in bodies for name in _DONE] + [_DONE] * 9
     heads, blobs = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     for n in range(_HEADS):
         body = dict(chance.choice(bodies))

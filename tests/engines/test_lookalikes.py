@@ -15,7 +15,7 @@ import pytest
 from ckpt_backends.mysql.database import engine_of as engine_of_mysql
 from ckpt_backends.mysql.database import is_lookalike
 from ckpt_backends.postgres.database import engine_of
-from tests.engines.answers import refuses, succeeds
+from tests.engines.answers import refuses, succeeds, without
 from tests.kit.agents import steps as agent
 from tests.kit.cases import cases
 from tests.kit.command import ckpt, first_now
@@ -33,9 +33,6 @@ READING = [
     ["doctor", "--deep"],
 ]
 WRITING = [["rollback", "trip", "~1", "--yes"], ["threads", "delete", "other", "--yes"]]
-UNCERTAIN = {"size", "free"}
-"""Keys of what not every engine reports."""
-
 REFUSE = """
     CREATE SCHEMA lookalike;
     CREATE FUNCTION lookalike.refuse(said text) RETURNS int LANGUAGE plpgsql AS
@@ -149,15 +146,6 @@ def mysql_filled(mysql_server: Server) -> Iterator[str]:
         yield url
 
 
-def known(answer: Any) -> Any:
-    """An answer without what depends on the engine."""
-    if isinstance(answer, list):
-        return [known(one) for one in answer]
-    if isinstance(answer, dict):
-        return {key: known(value) for key, value in answer.items() if key not in UNCERTAIN}
-    return answer
-
-
 def same_answers(url: str, other: str, name: str) -> None:
     for words in READING:
         answers = []
@@ -165,7 +153,8 @@ def same_answers(url: str, other: str, name: str) -> None:
             answer = succeeds(one, *words, "-o", "json")
             password = urlsplit(one).password
             printed = one.replace(f":{password}@", ":***@") if password else one
-            answers.append(known(json.loads(answer.out.replace(printed, "URL"))))
+            told = json.loads(answer.out.replace(printed, "URL"))
+            answers.append(without(told, "size", "free"))  # Not every engine reports these.
         assert answers[0] == answers[1], words
     info = described(other)
     enforced = "enforced_read_only" in info["capabilities"]
@@ -217,14 +206,11 @@ def test_what_speaks_mysqls_protocol(mysql_filled: str, name: str) -> None:
 @cases(
     "version engine",
     (
-        "PostgreSQL 15.5 (Debian 15.5-0+deb12u1) on x86_64-pc-linux-gnu",
+        "PostgreSQL 15.5 (Debian 15.5-0+deb12u1) on x86_64",
         "PostgreSQL 15.5 (Debian 15.5-0+deb12u1)",
     ),
     ("CockroachDB CCL v22.2.17 (aarch64, built 2023/11/20 16:09:42)", "CockroachDB CCL v22.2.17"),
-    (
-        "PostgreSQL 15.2-YB-2.25.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang",
-        "YugabyteDB 2.25.0.0-b0 (PostgreSQL 15.2)",
-    ),
+    ("PostgreSQL 15.2-YB-2.25.0.0-b0 on x86", "YugabyteDB 2.25.0.0-b0 (PostgreSQL 15.2)"),
     ("", ""),
 )
 def test_the_engine_is_named_as_what_it_is(version: str, engine: str) -> None:

@@ -1,6 +1,5 @@
 """What reading promises of each engine: no thread for another, one moment, nothing is written."""
 
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -8,87 +7,14 @@ import pytest
 
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.harness import Harness
-from ckpt_cli.queries.tail import Tail
-from tests.engines.answers import items_of, refuses, succeeds, threads_of
-from tests.engines.commands import COMMANDS, PLANNED
-from tests.engines.places import HOSTILE
+from tests.engines.answers import COMMANDS, PLANNED, items_of, refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, graph_of, role, talk
-from tests.kit.command import ckpt, ids_of, later
+from tests.kit.command import ckpt, later
 from tests.kit.savers import mysql
 from tests.kit.savers.three_table import connected
-from tests.thread_tests.recording import failures, place_of, record_on, write
 
 REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize(
-    "place",
-    [
-        *("redis", "kaflow"),
-        *(
-            pytest.param(one, marks=pytest.mark.nightly)
-            for one in ("redis-hash", "redis-plain", "valkey", "mongodb", "dynamodb", "firestore")
-        ),
-    ],
-    indirect=True,
-)
-def test_threads_never_leak_into_one_another(place: Harness, chance: Chance) -> None:
-    # The test server of DynamoDB takes minutes for all of them, and others half a minute for
-    # changes of all. The suite deletes each neighbour there, and `test_removal.py` all of Redis.
-    few = next(chance.rounds()).sample(HOSTILE, 5)
-    names = few if place.name == "dynamodb" else HOSTILE
-    changed = few if place.name in {"redis", "mongodb", "kaflow"} else names
-    talk(place.kept_saver, *names)
-    with open_store(place.url) as store:
-        before = {one.thread_id: one for one in store.threads()}
-        assert before.keys() == set(names)
-        for thread_id in names:
-            found = store.thread(thread_id)
-            assert found == before[thread_id]
-            assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
-            assert {one.key.thread_id for one in store.checkpoints(thread_id)} == {thread_id}
-            writers = {one.key.thread_id for one in store.writes(thread_id)}
-            assert writers == ({thread_id} if place.has_writes else set())
-            assert store.size(thread_id).checkpoints == 4
-            assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
-        assert store.thread("\ud800") is None
-    stored = stored_in(place)
-    for thread_id in changed:
-        shown = ckpt("-s", place.url, "show", "-o", "json", "--", thread_id)
-        assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
-        succeeds(place.url, "rollback", "--at", "~1", "--yes", "--", thread_id)
-        with open_store(place.url) as store:
-            after = {one.thread_id: one for one in store.threads()}
-        assert {one for one in after if after[one] != before[one]} == {thread_id}
-        assert ckpt("-s", place.url, "undo", "--yes", "--", thread_id).code == 0
-        assert stored_in(place) == stored, thread_id
-
-
-def stored_in(place: Harness) -> Any:
-    """What a store holds, but for the number of the last checkpoint in plain Redis."""
-    found = place.fingerprint()
-    if place.name == "redis-plain":
-        assert isinstance(found, dict)
-        del found[b"lg:seq"]
-    return found
-
-
-@pytest.mark.parametrize(
-    "place", ["redis", "redis-hash", "mongodb", *later("kaflow")], indirect=True
-)
-def test_checkpoints_are_followed_as_they_come(place: Harness) -> None:
-    talk(place.kept_saver, "trip")
-    with open_store(place.url) as store:
-        tail = Tail(store, "trip", None, all_ns=not place.has_writes)
-        first = [one.moment.key.checkpoint_id for one in tail.last(2)]
-        assert tail.new() == []
-        talk(place.kept_saver, "trip")
-        new = [one.moment.key.checkpoint_id for one in tail.new()]
-    ids = ids_of(place.url, "trip")
-    assert (first, new) == (ids[5:3:-1], ids[3::-1])
 
 
 OWNERS = {"kagent": ("user_id", "user_id"), "valkey-agentcore": ("actor_id", "actor")}
@@ -195,16 +121,3 @@ def test_only_commands_that_read_are_sent(place: Any) -> None:
     others = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
     others |= {"COMMAND", "PEXPIRETIME", "TYPE", "SCAN", "WATCH", "UNWATCH"}
     assert {one.replace("|", " ") for one in sent - others} <= READING
-
-
-@pytest.mark.engines
-@pytest.mark.parametrize("place", ["postgres", "redis", "mongodb"], indirect=True)
-def test_threads_become_tests_that_pass(place: Harness, tmp_path: Path) -> None:
-    # The saver of Redis does not give objects of Pydantic back to the graph.
-    names = ("loop", "asking", "sending", *(() if place.name == "redis" else ("models", "records")))
-    with place.saver() as saver:
-        for name in names:
-            record_on(saver, name)
-    for name in names:
-        found = write(place.url, tmp_path / "tests", name, place_of(name))
-        assert (found.left_out, failures(found.path)) == ([], {}), name

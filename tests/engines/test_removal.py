@@ -1,7 +1,8 @@
 """Removing and putting back: no key is left, none of another thread goes, none is lost."""
 
 import re
-from pathlib import Path
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,17 +13,54 @@ from ckpt_backends.cosmosdb.connect import CosmosItems
 from ckpt_backends.objects import Objects
 from ckpt_backends.objectstorage.engine.objects import FileObjects
 from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.redis.engine.layout import LOCK
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.url import parse_url
 from tests.engines.answers import refuses, succeeds, threads_of
-from tests.engines.places import HOSTILE, before_call, held, names
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ckpt, ids_of, later
 from tests.kit.savers.redis_threads import client, removal_of
 
 REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
 HOUR = 3_600_000
+HOSTILE = [
+    *("a", "a:b", "a:b:c", "A", "a$b", "a$", "a*", "a[bc]", "a,b", "ab", "a?", "a\\b"),
+    *("a:__empty__", "a:", 'o"b', "a\nb", "100%", "$ne", "$where", ".*", "^a", "a.b", "\u00e4"),
+    *("a}", "a}:x", "a}:x:y", "{a", "{}", "}", "a}:b}:c", "x}::1", "a#", "a#b", "#a", "a##"),
+]
+"""Thread ids of which a pattern, a split or an index might take one for another."""
+SHARED = {b"", b"lg:seq", b"lg:threads", LOCK}
+"""Keys of a Redis that no thread has for itself."""
+
+
+def names(place: Any) -> set[bytes]:
+    """Return the names of the keys of a Redis, but for those in `SHARED`."""
+    return {*place.client.scan_iter(count=1000)} - SHARED
+
+
+def held(place: Harness) -> dict[bytes, Any]:
+    """Return the keys of a Redis with what they hold, but for those in `SHARED`."""
+    found: Any = place.fingerprint()
+    return {name: one for name, one in found.items() if name not in SHARED}
+
+
+def before_call(
+    patch: pytest.MonkeyPatch, name: str, act: Callable[[], object], time: int = 1
+) -> list[object]:
+    """Do something once, before the driver of Redis begins to watch keys ("watch") or to send a
+    transaction ("multi") for the first or another time. Return what is filled then.
+    """
+    original, done, times = getattr(Pipeline, name), list[object](), count(1)
+
+    def late(pipe: Any, *given: Any) -> Any:
+        if next(times) == time:
+            done.append(None)
+            act()
+        return original(pipe, *given)
+
+    patch.setattr(Pipeline, name, late)
+    return done
 
 
 def items(place: Harness, thread_id: str = "trip") -> list[str]:
@@ -165,19 +203,6 @@ def expiring(place: Any, thread_id: str) -> dict[bytes, Any]:
         if thread_id.encode() in name:
             place.client.pexpire(name, HOUR)
     return held(place)
-
-
-@pytest.mark.parametrize("place", REDIS, indirect=True)
-def test_times_to_live_come_back(place: Harness, tmp_path: Path) -> None:
-    talk(place.kept_saver, "trip", "stays")
-    before = expiring(place, "trip")
-    words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path / "kept"]
-    assert ckpt("-s", place.url, *words, "--yes").code == 0
-    assert not [name for name in held(place) if b"trip" in name]
-    (bundle,) = (tmp_path / "kept").iterdir()
-    for _ in range(2):
-        succeeds(place.url, "import", bundle, "--yes", "-o", "json")
-        assert held(place) == before
 
 
 @pytest.mark.parametrize("place", REDIS, indirect=True)

@@ -19,8 +19,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.screen import Seat, sit
 from ckpt_cli.reading.thread import ThreadReader, why_of
-from tests.engines.answers import refuses
-from tests.engines.commands import PLANNED
+from tests.engines.answers import PLANNED, refuses
 from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
 

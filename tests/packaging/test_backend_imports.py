@@ -3,7 +3,7 @@
 from ckpt_backends.declaration import Backend
 from tests.kit.cases import cases
 from tests.kit.command import ROOT
-from tests.packaging.backend_imports import Rooms, forbidden, rooms_of
+from tests.packaging.import_contract import Rooms, forbidden, rooms_of
 
 
 def _modules() -> set[str]:

@@ -28,34 +28,17 @@ BACKEND = Backend(
 )
 """
 _STORE = """
-from ckpt_backends.base import BaseStore
-from ckpt_backends.sqlite.store import open_store as open_sqlite
+from ckpt_backends.sqlite import store as sqlite
 from ckpt_backends.url import parse_url
 
-class ToyStore(BaseStore):
-    def __init__(self, inner):
-        self.inner = inner
-
-    def close(self):
-        self.inner.close()
-
+class ToyStore(sqlite.SqliteStore):
     def describe(self):
-        return self.inner.describe()._replace(layout="toy")
-
-    def threads(self, *, limit=None):
-        return self.inner.threads(limit=limit)
-
-    def checkpoints(self, thread_id, **options):
-        return self.inner.checkpoints(thread_id, **options)
-
-    def writes(self, thread_id, **options):
-        return self.inner.writes(thread_id, **options)
-
-    def rows(self, thread_id):
-        return self.inner.rows(thread_id)
+        return super().describe()._replace(layout="toy")
 
 def open_store(url):
-    return ToyStore(open_sqlite(parse_url(f"sqlite:///{url.path}")))
+    made = sqlite.open_store(parse_url(f"sqlite:///{url.path}"))
+    made.__class__ = ToyStore
+    return made
 """
 _Run = Callable[..., CommandResult]
 

@@ -1,8 +1,6 @@
 """What only Bedrock AgentCore Memory has: actors, two forms, and an API that only appends."""
 
 from base64 import b64encode
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,17 +9,12 @@ from tests.engines.answers import refuses, succeeds
 from tests.kit.agentcore_memory import MEMORY, Failure
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt
-from tests.kit.harness.agentcore import AgentCoreHarness, AgentCoreSnapshotHarness
+from tests.kit.harness.agentcore import AgentCoreHarness
 
-pytestmark = pytest.mark.engines
-
-FORMS = [AgentCoreHarness, AgentCoreSnapshotHarness]
-
-
-@pytest.fixture(params=FORMS, ids=["legacy", "snapshot"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentCoreHarness]:
-    with request.param(tmp_path) as made:
-        yield made
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.parametrize("place", ["agentcore", "agentcore on snapshots"], indirect=True),
+]
 
 
 def run(place: AgentCoreHarness) -> Any:
@@ -30,7 +23,6 @@ def run(place: AgentCoreHarness) -> Any:
     return graph
 
 
-@pytest.mark.parametrize("place", FORMS[:1], indirect=True)
 def test_its_errors_are_explained(place: AgentCoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """What errors of AWS have in common, `test_dynamodb.py` shows."""
     run(place)

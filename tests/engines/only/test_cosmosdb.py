@@ -2,33 +2,27 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from azure.cosmos import PartitionKey
+from azure.cosmos.exceptions import CosmosHttpResponseError
 from langgraph.types import Command
 
+from ckpt_backends.cosmosdb.connect import explained
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
 from tests.engines.answers import refuses, succeeds
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.connecting import QUOTED, shows_nothing
 from tests.kit.harness.cosmosdb import CosmosHarness
-from tests.kit.servers import Server
 
 pytestmark = pytest.mark.engines
-
-
-@pytest.fixture
-def place(cosmosdb_server: Server, tmp_path: Path) -> Iterator[CosmosHarness]:
-    with CosmosHarness(tmp_path, cosmosdb_server) as made:
-        yield made
+LAYOUT = "cosmosdb"
 
 
 def test_the_form_of_an_older_saver(place: CosmosHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,22 +75,6 @@ def test_a_checkpoint_tells_when_it_expires(place: CosmosHarness) -> None:
         assert found[key].writes_at is not None
 
 
-class Answering(BaseHTTPRequestHandler):
-    """Answers each request with one status."""
-
-    status = 0
-
-    def do_GET(self) -> None:
-        self.send_response(self.status)
-        self.send_header("x-ms-retry-after-ms", "1")
-        self.end_headers()
-        self.wfile.write(b'{"code": "C4nary", "message": "C4nary"}')
-
-    do_POST = do_GET
-
-    def log_message(self, *_: object) -> None: ...
-
-
 @cases(
     "status says",
     (401, "the key is wrong"),
@@ -105,14 +83,11 @@ class Answering(BaseHTTPRequestHandler):
     (500, "answers 500"),
 )
 def test_an_answer_that_is_an_error(status: int, says: str) -> None:
-    kind = type("Answer", (Answering,), {"status": status})
-    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        url = f"cosmosdb://:QzRuYXJ5@127.0.0.1:{server.server_port}/a/b?tls=false"
-        answer = refuses(url, "threads", "list", says=says)
-        server.shutdown()
-    assert "QzRuYXJ5" not in answer.err
-    shows_nothing(answer.err)
+    url = parse_url("cosmosdb://:QzRuYXJ5@account/a/b")
+    with pytest.raises(StoreUnavailable, match=says) as refused, explained(url):
+        raise CosmosHttpResponseError(status, "C4nary")  # type: ignore[no-untyped-call]
+    assert "QzRuYXJ5" not in str(refused.value)
+    shows_nothing(str(refused.value))
 
 
 def test_what_does_not_open_says_why(place: CosmosHarness, monkeypatch: pytest.MonkeyPatch) -> None:

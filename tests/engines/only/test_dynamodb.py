@@ -4,7 +4,7 @@ import gzip
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -40,21 +40,20 @@ from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import ckpt, ids_of, later
 from tests.kit.harness.dynamodb import DynamoDbHarness, entry
-from tests.kit.servers import Server
 
 # The conformance suite reads and changes this layout in the first tier.
 pytestmark = pytest.mark.engines
+LAYOUT = "dynamodb"
 CONFIG = config_of("trip")
 READING = {"DescribeTable", "Query", "BatchGetItem", "Scan", "GetObject", "HeadObject"}
 READING |= {"DescribeTimeToLive"}
 
 
 @pytest.fixture
-def place(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
+def place(place: DynamoDbHarness) -> DynamoDbHarness:
     """A table with one thread."""
-    with DynamoDbHarness(tmp_path, dynamodb_server) as made:
-        graph_of(made.kept_saver).invoke({"items": ["in"]}, CONFIG)
-        yield made
+    graph_of(place.kept_saver).invoke({"items": ["in"]}, CONFIG)
+    return place
 
 
 @pytest.fixture

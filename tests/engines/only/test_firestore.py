@@ -1,8 +1,7 @@
 """What only Firestore has: partitions whose names are ambiguous, moments, transactions, limits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,21 +14,15 @@ from ckpt_backends.firestore import connect, write
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.url import parse_url
-from tests.engines.answers import items_of, refuses
-from tests.engines.commands import COMMANDS
+from tests.engines.answers import COMMANDS, items_of, refuses
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.cases import cases
 from tests.kit.command import ckpt, ids_of
 from tests.kit.harness.firestore import COLLECTION, FirestoreHarness
-from tests.kit.servers import Server, free_port
+from tests.kit.servers import free_port
 
 pytestmark = pytest.mark.engines
-
-
-@pytest.fixture
-def place(firestore_server: Server, tmp_path: Path) -> Iterator[FirestoreHarness]:
-    with FirestoreHarness(tmp_path, firestore_server) as made:
-        yield made
+LAYOUT = "firestore"
 
 
 def document(place: FirestoreHarness, *path: str) -> Any:

@@ -1,9 +1,6 @@
 """KaFlow's layout: what its own saver stores and reads, and what `ckpt` says of it."""
 
-import os
-import pickle
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,6 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Record, TypedBytes
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.url import parse_url
-from tests.engines.commands import COMMANDS
 from tests.kit.agents.small import chain
 from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
@@ -27,8 +23,6 @@ pytestmark = pytest.mark.engines
 ANNA = "anna@example.com_7f0c_4"
 BEN = "ben@example.com_11aa_4_b"
 PLAIN = "no user"
-OWN = {"trip": ANNA, "from": "Hello", "items": "messages"}
-READING = [[OWN.get(one, one) for one in words] for words in COMMANDS]
 
 
 def talk(saver: Any, thread_id: str, *words: str) -> None:
@@ -119,27 +113,3 @@ def test_what_the_layout_cannot_hold_is_refused(place: Place) -> None:
     with open_writable(parse_url(url)) as store, pytest.raises(Unsupported, match="no writes"):
         store.apply(Change(ANNA, {}, writes=(write,)))
     assert list(saver.collection.find().sort("_id", 1)) == before
-
-
-class Bomb:
-    """Runs a command when it is loaded."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> Any:
-        return os.system, (f"touch {self.mark}",)
-
-
-def test_a_pickle_that_runs_code_is_only_shown(place: Place, tmp_path: Path) -> None:
-    url, saver = place
-    mark = tmp_path / "ran"
-    body = {"v": 4, "id": "x", "ts": "", "channel_values": {"bomb": Bomb(mark)}}
-    saver.collection.update_many(
-        {"thread_id": PLAIN}, {"$set": {"checkpoint_data": pickle.dumps(body)}}
-    )
-    for words in [*READING, ["show", PLAIN], ["grep", "touch"], ["history", PLAIN]]:
-        ckpt("-s", url, *words)
-    assert "system" in ckpt("-s", url, "show", PLAIN, "-o", "json").out
-    ckpt("-s", url, "rollback", PLAIN, "~1", "--yes")
-    assert not mark.exists()

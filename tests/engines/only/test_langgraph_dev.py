@@ -262,17 +262,6 @@ def test_nothing_is_written_while_the_server_runs(folder: Path) -> None:
     assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
 
 
-def test_a_server_is_told_by_the_files_that_it_alone_writes(folder: Path) -> None:
-    own = folder / ".langgraph_ops.pckl"
-    own.write_bytes(b"")
-    assert own.name in server.running(folder)
-    assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 4
-    assert "may be running" in ckpt("-s", folder, "threads", "list").err
-    os.utime(own, (time.time() - server.QUIET_SECONDS - 1,) * 2)
-    assert server.running(folder) == ""
-    assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
-
-
 def test_replaced_files_are_not_overwritten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, write_now = tables(folder), write.write_table
 

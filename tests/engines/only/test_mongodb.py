@@ -1,21 +1,17 @@
 """What only MongoDB has: collections by shape, two generations of metadata, errors of a network."""
 
-import functools
 import re
 from collections.abc import Iterator
 from typing import Any
 
-import pymongo
 import pytest
 from bson import ObjectId
-from pymongo.monitoring import CommandListener
 
 from ckpt_backends.errors import SeveralLayouts, StoreChanged
 from ckpt_backends.mongodb.engine.write import MongoRows
 from ckpt_backends.mongodb.write import WritableMongoStore
 from ckpt_backends.registry import open_store
-from tests.engines.answers import items_of, refuses, succeeds, threads_of
-from tests.engines.commands import COMMANDS
+from tests.engines.answers import COMMANDS, items_of, refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ckpt
 from tests.kit.savers.kaflow import MongoDBCheckpointer
@@ -59,13 +55,13 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
 
 
 def test_writes_are_paired_by_what_they_hold_before_names(place: Place) -> None:
-    pairs = (("agents", "checkpoint_writes"), ("checkpoints", "odd"))
+    pairs = (("checkpoints", "of.it"), ("odd.name", "checkpoint_writes"))
     for pair in pairs:
         place.fill(pair[1], saver=place.saver(*pair))
     for name, writes in pairs:
         with open_store(f"{place.url}?collection={name}") as store:
             assert list(store.writes(writes))
-            assert f"{place.name}.{writes}" in store.describe().tables
+            assert store.describe().tables == (f"{place.name}.{name}", f"{place.name}.{writes}")
     offered = ckpt("-s", place.url, "stores", "-o", "json").json
     assert [one["url"].partition("?")[2] for one in offered] == [
         f"collection={name}&writes_collection={writes}" for name, writes in pairs
@@ -86,42 +82,6 @@ def test_a_store_whose_writes_are_unsure_is_refused(place: Place) -> None:
         assert "writes_collection=first'" in refuses(url, "threads", "list", says=says).err
     assert ckpt("-s", f"{named}&writes_collection=first", "threads", "list").code == 0
     refuses(f"{named}&writes_collection=x", "threads", "list", says="no collection 'x'")
-
-
-class Sent(CommandListener):
-    """The commands that a client sends."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def started(self, event: Any) -> None:
-        self.names.add(event.command_name)
-
-    def succeeded(self, event: Any) -> None:
-        """Nothing."""
-
-    failed = succeeded
-
-
-READING = {"aggregate", "getMore", "killCursors", "listCollections", "listIndexes", "collStats"}
-ASKING = {"hello", "buildinfo", "abortTransaction", "endSessions"}
-
-
-def test_shapes_are_found_by_reading_alone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.fill("trip", saver=place.saver("odd name", "of.it"))
-    (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
-    assert found["layout"] == "mongodb"
-    assert found["tables"] == [f"{place.name}.odd name", f"{place.name}.of.it"]
-    sent = Sent()
-    client: Any = pymongo.MongoClient
-    watched = functools.partial(client, event_listeners=[sent])
-    monkeypatch.setattr("ckpt_backends.mongodb.engine.connect.MongoClient", watched)
-    for words in COMMANDS:
-        assert ckpt("-s", place.url, *words).code == 0, words
-    assert {"aggregate", "listCollections"} <= sent.names
-    assert sent.names <= READING | ASKING
-    assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 0
-    assert "insert" in sent.names
 
 
 def test_savers_of_both_languages_in_one_collection_are_named(place: Place) -> None:

@@ -16,8 +16,7 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
-from tests.engines.answers import items_of, refuses, succeeds
-from tests.engines.commands import COMMANDS
+from tests.engines.answers import COMMANDS, items_of, refuses, succeeds
 from tests.kit import servers
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.cases import cases

@@ -1,6 +1,5 @@
 """What only object storage has: compressed and encrypted objects, rows of archives."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.kit.command import ckpt
 from tests.kit.harness.objectstorage import ObjectStorageHarness
 
 pytestmark = pytest.mark.engines
+LAYOUT = "objectstorage"
 
 
 class OneKey:
@@ -23,12 +23,6 @@ class OneKey:
 
     def get_key(self, thread_id: str, key_id: str | None = None) -> tuple[str, bytes]:
         return "first", b"0123456789abcdef0123456789abcdef"
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[ObjectStorageHarness]:
-    with ObjectStorageHarness(tmp_path) as made:
-        yield made
 
 
 def run(place: ObjectStorageHarness, thread_id: str = "trip", **options: Any) -> Any:

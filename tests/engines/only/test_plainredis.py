@@ -1,7 +1,6 @@
 """What only langgraph-checkpoint-plainredis has: timelines, a registry, everything in texts, and
 values under keys of their own that all branches share."""
 
-import json
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ckpt_backends.apps.plainredis import layout as plain_removal
 from ckpt_backends.changes import MOVED
@@ -158,23 +156,6 @@ def test_a_thread_going_on_midway_stays(redis_url: str, monkeypatch: pytest.Monk
     assert keys(redis_url).keys() == {SEQ}
     # The counter that is left still tells the layout.
     assert ckpt("-s", redis_url, "threads", "list", "-o", "json").json == []
-
-
-class Odd:
-    """What only pickle can store."""
-
-
-def test_pickled_writes_are_taken_apart_and_nothing_is_loaded(redis_url: str) -> None:
-    saver = plainredis_of(redis_url, serde=JsonPlusSerializer(pickle_fallback=True))
-    fill_plainredis(redis_url, "trip")
-    head = saver.get_tuple(config_of("trip"))
-    written: list[Any] = [("odd", Odd()), ("list", [Odd(), 1]), ("n", 7), ("t", (Odd(), "x"))]
-    saver.put_writes(head.config, written, "task")
-    shown = ckpt("-s", redis_url, "show", "trip", "--writes", "-o", "json").json["writes"]
-    told = {one["channel"]: one["value"] for one in shown if one["task_id"] == "task"}
-    assert told["odd"]["$type"].endswith("Odd")
-    assert (told["list"][1], told["n"]) == (1, 7)
-    assert "Odd" in json.dumps(told["t"])
 
 
 def test_encrypted_checkpoints_are_named(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """What only PostgreSQL has: roles, schemas, time limits, poolers, values kept apart."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 from urllib.parse import quote
@@ -14,11 +14,18 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.connect import connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from tests.engines.answers import items_of, refuses
-from tests.engines.commands import COMMANDS
+from tests.engines.answers import COMMANDS, items_of, refuses
 from tests.kit.agents.steps import config_of, fill, graph_of, role
 from tests.kit.command import ckpt
 from tests.kit.servers import Server, postgres_database
+
+
+@pytest.fixture(scope="module")
+def filled_url(postgres_server: Server) -> Iterator[str]:
+    """A database that these tests only read."""
+    with postgres_database(postgres_server) as url:
+        fill(url, "trip", "other")
+        yield url
 
 
 def run(url: str, statements: str) -> list[Any]:

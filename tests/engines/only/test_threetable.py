@@ -149,21 +149,6 @@ def test_a_subgraph_may_count_by_itself(file: Told) -> None:
     assert file.ckpt("copy", THREAD, "--at", "ckpt_002", "--as", "copy", "--yes").code == 0
 
 
-def test_the_id_of_a_copy_holds_its_step_where_ids_do(file: Told) -> None:
-    file.fill()
-    for n in range(1, 5):
-        new = f"1f13252f-6aa{n}-6000-800{n}-000000000000"
-        for table in ("checkpoints", "checkpoint_writes"):
-            update = f"UPDATE {table} SET checkpoint_id = ? WHERE checkpoint_id = ?"
-            file.run(update, new, f"ckpt_00{n}")
-        parent = "UPDATE checkpoints SET parent_checkpoint_id = ? WHERE parent_checkpoint_id = ?"
-        file.run(parent, new, f"ckpt_00{n}")
-    steps = [one["step"] for one in file.json("history", THREAD)]
-    assert steps == [4, 3, 2, 1]
-    file.json("rollback", THREAD, "step:2", "--yes")
-    assert file.json("history", THREAD)[0]["step"] == 3
-
-
 def test_what_was_written_stands_beside_what_it_became(file: Told) -> None:
     file.fill()
     found = file.json("diff", THIRD, "--writes")

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,10 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore
 from ckpt_backends.url import parse_url
 
-NEIGHBOURS = ["us*r", "u[s]er", "user%", "user", "User", "user-1", "user:1", "user$1", "user,1"]
+NEIGHBOURS = [
+    *("us*r", "us.r", "u[s]er", "user%", "user", "User", "user-1", "user:1", "user$1", "user,1"),
+    *("user}:1", "user#1"),
+]
 """Thread ids that a careless pattern would take for one another, which comes later."""
 VALUES_ONLY = False
 """What is recorded in three tables is read back from memory by its saver: test_threetable.py
@@ -48,9 +51,12 @@ def test_delete_takes_a_thread_and_no_neighbour(emptied: EmptyStore) -> None:
     assert rows_of(emptied, ["stays"]) == {"stays": rows["stays"]}
 
 
-def rows_of(store: EmptyStore, threads: Iterable[str]) -> dict[str, list[str]]:
-    """Return the rows of threads, by their ids."""
+def rows_of(store: EmptyStore, threads: Sequence[str]) -> dict[str, list[str]]:
+    """Return the rows of threads, by their ids. Nothing of another thread is read with them."""
     with open_store(store.url) as opened:
+        for one in threads:
+            read = {each.key.thread_id for each in opened.checkpoints(one)}
+            assert read | {each.key.thread_id for each in opened.writes(one)} == {one}
         return {one: sorted(map(repr, opened.rows(one))) for one in threads}
 
 
