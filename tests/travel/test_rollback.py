@@ -27,8 +27,8 @@ from ckpt_backends.testing.official import (
     stored_ids,
 )
 from ckpt_backends.testing.scenarios import channel_graphs
+from ckpt_backends.testing.scenarios.catalog import Unserializable, keep_each
 from ckpt_backends.testing.scenarios.running import Scenario
-from ckpt_backends.testing.scenarios.values import Unserializable, keep_each
 from ckpt_backends.testing.trials import NAMES, PLAIN, check_clone, check_rollback
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.generated import GENERATED, generate, other

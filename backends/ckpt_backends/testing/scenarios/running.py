@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckpt_backends.testing.scenarios import compat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 START_ITEMS = {"items": ["in"]}
+AGAIN = {"items": ["again"]}
+SECOND_RUN = {"items": ["second run"]}
 
 
 @dataclass
@@ -95,7 +98,7 @@ def scenario(
     inner: dict[str, Callable[[Any], Any]] | None = None,
 ) -> Callable[[Callable[[ScenarioRun], Any]], Callable[[ScenarioRun], Any]]:
     def register(drive: Callable[[ScenarioRun], Any]) -> Callable[[ScenarioRun], Any]:
-        label = name or drive.__name__.replace("_", "-")
+        label = name or thread_id
         if needs:
             SCENARIOS[thread_id] = Scenario(
                 thread_id, label, build, drive, config or {}, inner or {}
@@ -105,3 +108,29 @@ def scenario(
         return drive
 
     return register
+
+
+class Resume(NamedTuple):
+    """An answer, in place of an input."""
+
+    answer: Any
+
+
+def turns(
+    thread_id: str,
+    build: Callable[[Any], Any],
+    *inputs: Any,
+    fails: bool = False,
+    call: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> None:
+    """Add a scenario of one call for each input, with the arguments `call`; it may have to fail."""
+
+    def drive(run: ScenarioRun) -> None:
+        for one in inputs:
+            if isinstance(one, Resume):
+                run.resume(one.answer)
+            else:
+                (run.fail if fails else run.invoke)(one, **call)
+
+    scenario(thread_id, build, **options)(drive)
