@@ -239,7 +239,6 @@ _SAVERS = {
     "postgresql": ("langgraph.checkpoint.postgres", "PostgresSaver"),
     "mysql": ("langgraph.checkpoint.mysql.pymysql", "PyMySQLSaver"),
     "redis": ("langgraph.checkpoint.redis", "RedisSaver"),
-    "mongodb": ("langgraph.checkpoint.mongodb", "MongoDBSaver"),
 }
 
 
@@ -247,8 +246,7 @@ _SAVERS = {
 def _saver_of(url: str) -> Iterator[Any]:
     """Open a store with its official saver."""
     module, name = _SAVERS[engine_of(url)]
-    words = [url] if name != "MongoDBSaver" else [url, url.rpartition("/")[2]]
-    with getattr(import_module(module), name).from_conn_string(*words) as saver:
+    with getattr(import_module(module), name).from_conn_string(url) as saver:
         if name == "RedisSaver":
             saver.setup()
         yield saver
