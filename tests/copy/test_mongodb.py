@@ -24,8 +24,8 @@ from ckpt_backends.url import parse_url
 from tests.copy.round_trip import newest_of, receive, stored_records
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import FIXTURES, ckpt
-from tests.kit.savers.kaflow import MongoDBCheckpointer
-from tests.kit.savers.mongodb import Place
+from tests.kit.harness.kaflow import MongoDBCheckpointer
+from tests.kit.harness.mongodb import Place
 from tests.kit.servers import Server, mongodb_database, start_mongodb
 from tests.kit.stores import restore_javascript_documents
 

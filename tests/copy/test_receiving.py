@@ -29,8 +29,8 @@ from tests.copy.round_trip import (
     run_scenarios,
 )
 from tests.kit.command import ckpt
+from tests.kit.harness.langgraph_dev import FileSaver, stored
 from tests.kit.pairs import PYTHON, Places, creating, form_of
-from tests.kit.savers.dev import FileSaver, stored
 
 FEW = ("interrupt-nested", "fanout-send", "two\nlines")
 """Threads for DynamoDB, whose test server takes 10 ms of CPU time for each request."""

@@ -38,10 +38,10 @@ from tests.copy.round_trip import (
 )
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, later
+from tests.kit.harness.redis import dump
 from tests.kit.harness.valkey import ValkeyHarness
 from tests.kit.opening import empty_store
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import dump
 from tests.kit.savers.redis_threads import client
 from tests.kit.stores import restore_javascript_keys, restore_keys
 

@@ -16,7 +16,7 @@ from ckpt_cli.render.doctor import unchecked_notes
 from tests.doctor.asking import faults
 from tests.doctor.engine_faults import contradict_index
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
-from tests.kit.savers.dev import FileSaver, graph_of
+from tests.kit.harness.langgraph_dev import FileSaver, graph_of
 
 PAGE = 4096
 PAGES = SAMPLE.stat().st_size // PAGE

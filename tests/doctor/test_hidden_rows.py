@@ -14,8 +14,8 @@ from tests.kit.agents.asking import ask, config, on_mongodb, resumes, waits
 from tests.kit.agents.steps import role, saver_of
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
-from tests.kit.savers.kaflow import MongoDBCheckpointer
-from tests.kit.savers.three_table import ThreeTableSaver
+from tests.kit.harness.kaflow import MongoDBCheckpointer
+from tests.kit.harness.three_table import ThreeTableSaver
 
 RIGHTS = """
     CREATE ROLE {role} LOGIN;

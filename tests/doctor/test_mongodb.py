@@ -12,7 +12,7 @@ from ckpt_backends.registry import open_store
 from tests.doctor.asking import faults_of_all
 from tests.doctor.running_fixes import run_mongodb
 from tests.kit.command import FIXTURES, ckpt
-from tests.kit.savers.mongodb import Place
+from tests.kit.harness.mongodb import Place
 from tests.kit.servers import Server, mongodb_database
 from tests.kit.stores import restore_javascript_documents
 

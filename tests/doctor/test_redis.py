@@ -19,10 +19,10 @@ from tests.doctor.running_fixes import run_redis
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.harness import HARNESSES
+from tests.kit.harness.redis import dump
 from tests.kit.harness.valkey import ACTOR
 from tests.kit.opening import empty_store
 from tests.kit.planting.filling import fill as fill_scenarios
-from tests.kit.savers.redis import dump
 from tests.kit.savers.redis_threads import (
     client,
     fill,

@@ -16,7 +16,7 @@ from tests.doctor.engine_faults import run
 from tests.kit.agents import steps as agent
 from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
-from tests.kit.savers import mysql
+from tests.kit.harness import mysql
 from tests.kit.servers import Server, postgres_database
 
 

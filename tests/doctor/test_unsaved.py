@@ -12,7 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
 from tests.kit.command import ckpt
-from tests.kit.savers.mongodb import Place
+from tests.kit.harness.mongodb import Place
 from tests.kit.servers import Server, mongodb_database, postgres_database
 
 ATTEMPTS = 3

@@ -18,9 +18,9 @@ from tests.kit.agents.steps import talk, with_user
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.connecting import CANARY, QUOTED, shows_nothing
+from tests.kit.harness import mysql
 from tests.kit.harness.cosmosdb import CosmosHarness
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers import mysql
 from tests.kit.savers.redis_threads import client, fill_plain
 from tests.kit.servers import ASKED_FOR_PASSWORD, COSMOSDB_KEY, Server, free_port, start_cosmosdb
 

@@ -11,9 +11,9 @@ from tests.engines.answers import items_of, refuses, succeeds, without
 from tests.kit.agents.steps import fill, talk
 from tests.kit.command import ckpt, later
 from tests.kit.harness.sql import SqlHarness
-from tests.kit.savers.mongodb import Place
+from tests.kit.harness.mongodb import Place
 from tests.kit.savers.redis_threads import client
-from tests.kit.savers.three_table import connected
+from tests.kit.harness.three_table import connected
 
 ENGINES = pytest.mark.engines
 TYPED = """CREATE TABLE checkpoints (thread_id text, checkpoint_ns text, checkpoint text,

@@ -19,8 +19,8 @@ from tests.engines.answers import refuses, succeeds, without
 from tests.kit.agents import steps as agent
 from tests.kit.cases import cases
 from tests.kit.command import ckpt, first_now
+from tests.kit.harness import mysql
 from tests.kit.hostile.rewriting_proxy import Rewrites, rewriting
-from tests.kit.savers import mysql
 from tests.kit.servers import Server, mysql_database, postgres_database
 
 READING = [

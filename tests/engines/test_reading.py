@@ -11,8 +11,8 @@ from ckpt_backends.testing.harness import Harness
 from tests.engines.answers import COMMANDS, PLANNED, items_of, refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, graph_of, role, talk
 from tests.kit.command import ckpt, later
-from tests.kit.savers import mysql
-from tests.kit.savers.three_table import connected
+from tests.kit.harness import mysql
+from tests.kit.harness.three_table import connected
 
 REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
 

@@ -24,7 +24,7 @@ from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
 from tests.kit.agents.steps import State, config_of, graph_of
 from tests.kit.command import CommandResult, ckpt
-from tests.kit.savers.mongodb import Place as MongoPlace
+from tests.kit.harness.mongodb import Place as MongoPlace
 from tests.kit.servers import Server, mongodb_database, start_mongodb
 
 pytestmark = pytest.mark.engines

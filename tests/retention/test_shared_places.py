@@ -10,7 +10,7 @@ from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 
 from tests.kit.agents.asking import ask, config, on_mongodb, resumes, waits
 from tests.kit.command import FIXTURES, ckpt
-from tests.kit.savers.redis import dump
+from tests.kit.harness.redis import dump
 from tests.kit.stores import restore_keys
 
 AGENT_B = {"checkpoint_prefix": "agentb"}

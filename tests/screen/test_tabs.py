@@ -32,10 +32,10 @@ from ckpt_cli.tui.tabs.checkpoint import SidesRows
 from ckpt_cli.tui.tabs.content import TABS
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, chain, running
-from tests.kit.agents.two_questions import CONFIG, Two, asked
+from tests.kit.agents.asking import CONFIG, Two, asked
 from tests.kit.command import SAMPLE, ckpt, ids_of
 from tests.kit.probing import document_of
-from tests.kit.savers.three_table import MAKER, connected
+from tests.kit.harness.three_table import MAKER, connected
 from tests.screen.stores import stored
 
 pytestmark = pytest.mark.engines

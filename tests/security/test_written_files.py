@@ -15,8 +15,8 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from tests.kit.command import ckpt
+from tests.kit.harness.langgraph_dev import FileSaver
 from tests.kit.savers.deerflow import memory, save
-from tests.kit.savers.dev import FileSaver
 
 WRITERS = {
     "export": "export trip-to-kyoto --to new/deep",

@@ -15,7 +15,7 @@ from ckpt_backends.url import parse_url
 from tests.kit.agents.small import chain
 from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
-from tests.kit.savers.kaflow import MongoDBCheckpointer, thread_list
+from tests.kit.harness.kaflow import MongoDBCheckpointer, thread_list
 from tests.kit.servers import Server, mongodb_database
 
 pytestmark = pytest.mark.engines

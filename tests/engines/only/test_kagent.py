@@ -14,7 +14,7 @@ from ckpt_backends.testing.library import graph_of
 from tests.engines.answers import succeeds
 from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
-from tests.kit.savers.kagent import USER, made, saver_on
+from tests.kit.harness.kagent import USER, made, saver_on
 from tests.kit.servers import Server, postgres_database
 
 pytestmark = pytest.mark.engines

@@ -31,7 +31,7 @@ from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 from tests.engines.answers import refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of
 from tests.kit.command import FIXTURES, ckpt, ids_of
-from tests.kit.savers.dev import FileSaver, graph_of, stored
+from tests.kit.harness.langgraph_dev import FileSaver, graph_of, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -14,8 +14,8 @@ from ckpt_backends.registry import open_store
 from tests.engines.answers import COMMANDS, items_of, refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ckpt
-from tests.kit.savers.kaflow import MongoDBCheckpointer
-from tests.kit.savers.mongodb import Place
+from tests.kit.harness.kaflow import MongoDBCheckpointer
+from tests.kit.harness.mongodb import Place
 from tests.kit.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
 
 SECRET = "hunter2-canary"

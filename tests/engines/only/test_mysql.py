@@ -21,8 +21,8 @@ from tests.kit import servers
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
+from tests.kit.harness.mysql import TABLES, fill, migrated, run, saver_of
 from tests.kit.plugin import started
-from tests.kit.savers.mysql import TABLES, fill, migrated, run, saver_of
 from tests.kit.servers import Server, mysql_connection, mysql_database
 
 

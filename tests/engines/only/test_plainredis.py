@@ -20,7 +20,7 @@ from ckpt_backends.url import parse_url
 from tests.engines.answers import check_damaged, succeeds
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt, ids_of
-from tests.kit.savers.redis import dump
+from tests.kit.harness.redis import dump
 from tests.kit.savers.redis_threads import client, fill_plainredis, keys, plainredis_of, removal_of
 
 pytestmark = pytest.mark.engines

@@ -38,7 +38,7 @@ from tests.kit.agents.steps import config_of, talk
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ROOT, ckpt, ids_of, later
 from tests.kit.plugin import redis_of_its_own
-from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.harness.redis import PlainRedisSaver, SeeingRedisSaver, dump
 from tests.kit.savers.redis_threads import (
     FILLS,
     client,
@@ -49,7 +49,7 @@ from tests.kit.savers.redis_threads import (
     keys,
     removal_of,
 )
-from tests.kit.savers.sessions import ContextState, save
+from tests.kit.savers.redis_threads import ContextState, save
 from tests.kit.stores import restore_keys
 
 

@@ -40,7 +40,7 @@ from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.locked import lock, unprivileged
 from tests.kit.planting.journals import CACHED, MAGIC, journal, killed
 from tests.kit.rows import change
-from tests.kit.savers.three_table import MAKER
+from tests.kit.harness.three_table import MAKER
 
 OLD = "refund-4711"
 

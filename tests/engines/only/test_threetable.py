@@ -9,7 +9,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from ckpt_backends.registry import open_store
 from tests.kit.command import CommandResult, ckpt, first_now
-from tests.kit.savers.three_table import MAKER, MARKS, connected, engine_of
+from tests.kit.harness.three_table import MAKER, MARKS, connected, engine_of
 
 THREAD = "thread_abc123"
 

@@ -16,7 +16,7 @@ from ckpt_backends.registry import open_store
 from tests.engines.answers import check_damaged, items_of, refuses, succeeds
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import ckpt, ids_of
-from tests.kit.savers.redis import dump
+from tests.kit.harness.redis import dump
 from tests.kit.savers.redis_threads import client, fill_plain, fill_valkey, keys, valkey_of
 
 pytestmark = pytest.mark.engines

@@ -4,16 +4,15 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from itertools import islice
 from typing import Any, ClassVar
 
-from langgraph.checkpoint.base import get_checkpoint_id
 from langgraph_checkpoint_aws.checkpoint.valkey import AgentCoreValkeySaver, ValkeySaver
 from valkey import Valkey
 
 from ckpt_backends.testing.harness import POINTERS, ROW_KINDS, Harness, Refusal, StoredRows
+from tests.kit.harness.agentcore import TellingSerializer, with_actor
+from tests.kit.harness.listing import listed
 from tests.kit.harness.redis import KeysHarness
-from tests.kit.savers.agentcore import TellingSerializer, with_actor
 
 
 class SeeingValkeySaver(ValkeySaver):  # type: ignore[misc]
@@ -24,20 +23,15 @@ class SeeingValkeySaver(ValkeySaver):  # type: ignore[misc]
     subgraphs, so that LangGraph's own time travel resumes a subgraph from its newest state.
     """
 
-    def list(
-        self, config: Any, *, before: Any = None, limit: int | None = None, **options: Any
-    ) -> Iterator[Any]:
-        end = get_checkpoint_id(before) if before else None
-        found = self._all(config, options)
-        yield from islice((one for one in found if not end or one.checkpoint["id"] < end), limit)
+    def list(self, config: Any, **chosen: Any) -> Iterator[Any]:
+        return listed(self._all((config or {}).get("configurable", {})), **chosen)
 
-    def _all(self, config: Any, options: Any) -> Iterator[Any]:
-        asked = (config or {}).get("configurable", {})
+    def _all(self, asked: Any) -> Iterator[Any]:
         for name in sorted(self.client.scan_iter("thread:{*", 5000)):
             thread_id, _, ns = name.decode().removeprefix("thread:{").rpartition("}:")
             place = {"thread_id": thread_id, "checkpoint_ns": ns}
             if {**place, **asked} == {**asked, **place}:
-                yield from super().list({"configurable": {**asked, **place}}, **options)
+                yield from super().list({"configurable": {**asked, **place}})
 
 
 class ValkeyHarness(KeysHarness):
@@ -120,20 +114,16 @@ class SeeingAgentCoreValkeySaver(AgentCoreValkeySaver):  # type: ignore[misc]
     def delete_thread(self, thread_id: str, actor_id: str = ACTOR) -> None:
         super().delete_thread(thread_id, actor_id)
 
-    def list(self, config: Any, **options: Any) -> Iterator[Any]:
-        asked = (config or {}).get("configurable", {})
-        limit = options.pop("limit", None)
-        yield from islice(self._all(asked, options), limit)
+    def list(self, config: Any, **chosen: Any) -> Iterator[Any]:
+        return listed(self._all((config or {}).get("configurable", {})), **chosen)
 
-    def _all(self, asked: Any, options: Any) -> Iterator[Any]:
+    def _all(self, asked: Any) -> Iterator[Any]:
         for thread_id, ns in spaces_of(self.client):
             place = {"thread_id": thread_id, "checkpoint_ns": ns}
             if {**place, **asked} == {**asked, **place}:
                 own = asked.get("checkpoint_id")
-                config = {"configurable": {**asked, **place, "actor_id": ACTOR}}
-                for one in super().list(config, **options):
-                    if own in (None, one.checkpoint["id"]):
-                        yield one
+                found = super().list({"configurable": {**asked, **place, "actor_id": ACTOR}})
+                yield from (one for one in found if own in (None, one.checkpoint["id"]))
 
 
 def spaces_of(client: Any) -> list[tuple[str, str]]:

@@ -6,11 +6,13 @@ from typing import Any
 from google.cloud.firestore_v1.base_query import FieldFilter
 from langgraph_checkpoint_firestore import FirestoreSaver
 
+from tests.kit.harness.listing import EveryNamespace
+
 _Saver: Any = FirestoreSaver
 """Typed where it is installed; a subclass is checked alike everywhere."""
 
 
-class SeeingSaver(_Saver):  # type: ignore[misc]
+class SeeingSaver(EveryNamespace, _Saver):  # type: ignore[misc]
     """The official saver, whose `list` returns all namespaces if none is asked for, and writes in
     the order in which LangGraph applies them.
 
@@ -27,10 +29,7 @@ class SeeingSaver(_Saver):  # type: ignore[misc]
         return self._in_order(super().get_tuple(config))
 
     def list(self, config: Any, **options: Any) -> Iterator[Any]:
-        asked = config["configurable"]
-        for ns in [asked["checkpoint_ns"]] if "checkpoint_ns" in asked else self.namespaces(config):
-            found = super().list({"configurable": {**asked, "checkpoint_ns": ns}}, **options)
-            yield from map(self._in_order, found)
+        return map(self._in_order, super().list(config, **options))
 
     def namespaces(self, config: Any) -> Sequence[str]:
         thread_id = config["configurable"]["thread_id"]

@@ -1,15 +1,17 @@
 """The official saver with complete reading; it writes as the original."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langgraph_checkpoint_objectstorage import ObjectStorageSaver, envelope, keys
+
+from tests.kit.harness.listing import EveryNamespace
 
 _Saver: Any = ObjectStorageSaver
 """Typed where it is installed; a subclass is checked alike everywhere."""
 
 
-class SeeingSaver(_Saver):  # type: ignore[misc]
+class SeeingSaver(EveryNamespace, _Saver):  # type: ignore[misc]
     """The official saver, whose `list` returns all namespaces if none is asked for."""
 
     @property
@@ -19,11 +21,6 @@ class SeeingSaver(_Saver):  # type: ignore[misc]
     @serde.setter
     def serde(self, value: Any) -> None:
         vars(envelope)["_serde"] = value
-
-    def list(self, config: Any, **options: Any) -> Iterator[Any]:
-        asked = config["configurable"]
-        for ns in [asked["checkpoint_ns"]] if "checkpoint_ns" in asked else self.namespaces(config):
-            yield from super().list({"configurable": {**asked, "checkpoint_ns": ns}}, **options)
 
     def namespaces(self, config: Any) -> Sequence[str]:
         thread_id = config["configurable"]["thread_id"]

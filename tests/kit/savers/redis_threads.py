@@ -12,7 +12,7 @@ from valkey import Valkey
 from ckpt_backends.changes import Removal
 from ckpt_backends.registry import open_store
 from tests.kit.agents.steps import talk
-from tests.kit.savers.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.harness.redis import PlainRedisSaver, SeeingRedisSaver, dump
 
 
 def client(url: str) -> Any:

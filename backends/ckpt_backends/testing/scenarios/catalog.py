@@ -23,7 +23,7 @@ from ckpt_backends.testing.scenarios.running import (
     SECOND_RUN,
     SKIPPED,
     START_ITEMS,
-    Resume,
+    AnswerWith,
     ScenarioRun,
     scenario,
     turns,
@@ -74,10 +74,10 @@ def interrupt_one_answered(run: ScenarioRun) -> None:
 
 
 ASKS = {"needs": compat.interrupt}
-FIRST, BY_ZOE = Resume("first answer"), Resume({"approved": True, "by": "Zoë"})
+FIRST, BY_ZOE = AnswerWith("first answer"), AnswerWith({"approved": True, "by": "Zoë"})
 turns("interrupt-second", graphs.ask_twice, START_ITEMS, FIRST, **ASKS)
 turns("interrupt-answered", graphs.ask_alone, START_ITEMS, BY_ZOE, **ASKS)
-TWICE = [START_ITEMS, FIRST, Resume("second answer")]
+TWICE = [START_ITEMS, FIRST, AnswerWith("second answer")]
 turns("interrupt-twice-answered", graphs.ask_twice, *TWICE, **ASKS)
 # A question that was never answered: a new input starts over.
 turns("interrupt-abandoned", graphs.ask_alone, START_ITEMS, {"items": ["never mind"]})
@@ -92,7 +92,7 @@ def interrupt_sends(run: ScenarioRun) -> None:
 
 turns("interrupt-subgraph", graphs.subgraph_asking, START_ITEMS)
 turns("interrupt-nested", graphs.subgraph_nested, START_ITEMS)
-CORE = Resume("to the core")
+CORE = AnswerWith("to the core")
 turns("interrupt-nested-answered", graphs.subgraph_nested, START_ITEMS, CORE, **ASKS)
 
 # Subgraphs
@@ -231,7 +231,7 @@ def fork_subgraph(run: ScenarioRun) -> None:
 
 turns("functional", channel_graphs.functional, 3, 4, needs=compat.entrypoint)
 turns("functional-asking", channel_graphs.functional_asking, "tea", needs=compat.entrypoint)
-TEA = ["tea", Resume("approved")]
+TEA = ["tea", AnswerWith("approved")]
 turns("functional-answered", channel_graphs.functional_asking, *TEA, needs=compat.entrypoint)
 
 # Durability, sync and async

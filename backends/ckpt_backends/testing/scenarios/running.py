@@ -110,7 +110,7 @@ def scenario(
     return register
 
 
-class Resume(NamedTuple):
+class AnswerWith(NamedTuple):
     """An answer, in place of an input."""
 
     answer: Any
@@ -128,7 +128,7 @@ def turns(
 
     def drive(run: ScenarioRun) -> None:
         for one in inputs:
-            if isinstance(one, Resume):
+            if isinstance(one, AnswerWith):
                 run.resume(one.answer)
             else:
                 (run.fail if fails else run.invoke)(one, **call)
