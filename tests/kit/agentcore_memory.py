@@ -15,10 +15,11 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 from urllib.parse import unquote
+
+from tests.kit.json_server import JsonHandler, serving
 
 MEMORY = "tests-0123456789"
 _ACTOR = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-_/]*(?::[a-zA-Z0-9-_/]+)*[a-zA-Z0-9-_/]*")
@@ -132,39 +133,21 @@ def served() -> Iterator[tuple[str, Memory]]:
     """Run a service on a free port. Yields its address, and what it holds."""
     memory = Memory()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(JsonHandler):
         def do_POST(self) -> None:
-            text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            text = self.body()
             try:
                 with memory.lock:
                     if f"/memories/{MEMORY}/" not in f"{self.path}/":
                         raise Failure(404, "ResourceNotFoundException")
-                    given = json.loads(text or b"{}")
-                    status, body = memory.answer(self.command, self.path, given)
-                    data = json.dumps(body).encode()
-                self.send_response(status)
+                    answer = memory.answer(self.command, self.path, json.loads(text or b"{}"))
+                    status, body = answer[0], json.dumps(answer[1])
+                self.answer(status, body)
             except Failure as failure:
-                data = json.dumps({"message": f"secret of {self.path}"}).encode()
-                self.send_response(failure.status)
-                self.send_header("x-amzn-errortype", failure.code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+                told = json.dumps({"message": f"secret of {self.path}"})
+                self.answer(failure.status, told, {"x-amzn-errortype": failure.code})
 
         do_GET = do_DELETE = do_POST
 
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", memory
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        yield address, memory

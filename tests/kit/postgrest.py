@@ -10,14 +10,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 from psycopg import sql
 from psycopg_pool import ConnectionPool
+
+from tests.kit.json_server import JsonHandler, serving
 
 _ROOT = "/rest/v1/"
 _OPERATORS = {"eq": "=", "lt": "<", "cs": "@>"}
@@ -26,10 +26,8 @@ _STATUS = {"21": 500, "23": 409}
 _OPTIONS = ("select", "order", "limit", "columns", "on_conflict")
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: "RestServer"
+class Handler(JsonHandler):
+    pool: Any
 
     def do_GET(self) -> None:
         self._answer(_select)
@@ -43,42 +41,19 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, make: Any) -> None:
         parts = urlsplit(self.path)
         given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.body()
         prefer = str(self.headers.get("Prefer", ""))
         table = sql.Identifier(parts.path.removeprefix(_ROOT))
         try:
             query, values = make(table, given, body.decode(), prefer)
-            with self.server.pool.connection() as connection:
+            with self.pool.connection() as connection:
                 (rows,) = connection.execute(query, values).fetchone()
             status, text = 201 if self.command == "POST" else 200, rows
         except psycopg.Error as error:
             code, said = error.sqlstate or "", error.diag.message_primary or str(error)
             told = {"code": code, "message": said, "details": error.diag.message_detail}
             status, text = _STATUS.get(code[:2], 400), json.dumps({**told, "hint": None})
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json; charset=utf-8")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_request(self, code: Any = "-", size: Any = "-") -> None:
-        """Print nothing."""
-
-
-class RestServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, database: str) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        # Clients that are never closed keep no connection of the database.
-        self.pool: Any = ConnectionPool(
-            database, min_size=1, max_size=8, kwargs={"autocommit": True}, open=True
-        )
-
-    def server_close(self) -> None:
-        super().server_close()
-        self.pool.close()
+        self.answer(status, text)
 
 
 def _as_json(query: sql.Composable) -> sql.Composed:
@@ -153,12 +128,11 @@ def _delete(table: Any, given: Any, body: str, prefer: str) -> Any:
 
 
 @contextmanager
-def serving(database: str) -> Iterator[str]:
+def serving_database(database: str) -> Iterator[str]:
     """Serve a database; yields the address for `supabase.create_client`."""
-    server = RestServer(database)
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    # Clients that are never closed keep no connection of the database.
+    with (
+        ConnectionPool(database, min_size=1, max_size=8, kwargs={"autocommit": True}) as pool,
+        serving(type("PoolHandler", (Handler,), {"pool": pool})) as address,
+    ):
+        yield address

@@ -2,14 +2,14 @@
 
 import select
 import socket
-import socketserver
 import ssl
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import trustme
+
+from tests.kit.hostile.standin import standin
 
 
 class Authority:
@@ -29,31 +29,18 @@ class Authority:
 def tls_in_front(port: int, context: ssl.SSLContext) -> Iterator[int]:
     """Yield a port of 127.0.0.1 that accepts TLS and forwards everything to another port."""
 
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            # A client that rejects the certificate closes the connection.
-            with suppress(OSError):
-                _hand_on(context.wrap_socket(self.request, server_side=True), port)
+    def answer(client: socket.socket) -> None:
+        with (
+            context.wrap_socket(client, server_side=True) as near,
+            socket.create_connection(("127.0.0.1", port)) as far,
+        ):
+            while True:
+                ready = [near] if near.pending() else select.select([near, far], [], [])[0]
+                for one in ready:
+                    data = one.recv(1 << 16)
+                    if not data:
+                        return
+                    (far if one is near else near).sendall(data)
 
-    class Proxy(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-
-    with Proxy(("127.0.0.1", 0), Handler) as proxy:
-        thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield proxy.server_address[1]
-        finally:
-            proxy.shutdown()
-            thread.join()
-
-
-def _hand_on(near: ssl.SSLSocket, port: int) -> None:
-    with near, socket.create_connection(("127.0.0.1", port)) as far:
-        while True:
-            ready = [near] if near.pending() else select.select([near, far], [], [])[0]
-            for one in ready:
-                data = one.recv(1 << 16)
-                if not data:
-                    return
-                (far if one is near else near).sendall(data)
+    with standin(answer) as ours:
+        yield ours

@@ -15,7 +15,7 @@ from postgrest.exceptions import APIError
 from ckpt_backends.testing.harness import Harness, Refusal, TestServer
 from tests.kit.harness.listing import EveryNamespace
 from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.postgrest import serving
+from tests.kit.postgrest import serving_database
 
 _Saver: Any = SupabaseSaver
 """Typed where it is installed; a subclass is checked alike everywhere."""
@@ -94,7 +94,7 @@ class SupabaseHarness(PostgresHarness):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        with serving(self.url) as address:
+        with serving_database(self.url) as address:
             yield SeeingSaver.from_conn_info(url=address, key=_KEY)
 
     def corrected_saver(self, saver: Any) -> Any:

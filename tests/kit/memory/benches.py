@@ -6,8 +6,8 @@ same vectors.
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -56,10 +56,14 @@ class Bench(ABC):
     def __init__(self, url: str) -> None:
         self.url = url
 
+    database_on: ClassVar[Callable[[Server], AbstractContextManager[str]]]
+    """Makes an empty place on the server."""
+
     @classmethod
-    @abstractmethod
     def place(cls, folder: Path, server: Server | None) -> AbstractContextManager[str]:
         """Yield the URL of an empty place."""
+        assert server is not None
+        return cls.database_on(server)
 
     @abstractmethod
     def store(self, *, ttl: Any = None, embeds: bool = True) -> AbstractContextManager[Any]:
@@ -95,9 +99,8 @@ class SqliteBench(Bench):
     name, layout, savers = "sqlite", "sqlite-store", SqliteSaver
 
     @classmethod
-    @contextmanager
-    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
-        yield str(folder / "memory.db")
+    def place(cls, folder: Path, server: Server | None) -> AbstractContextManager[str]:
+        return nullcontext(str(folder / "memory.db"))
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
@@ -120,14 +123,7 @@ class SqliteBench(Bench):
 
 class PostgresBench(Bench):
     name, layout, server = "postgres", "postgres-store", "postgres_server"
-    savers = PostgresSaver
-
-    @classmethod
-    @contextmanager
-    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
-        assert server is not None
-        with postgres_database(server) as url:
-            yield url
+    savers, database_on = PostgresSaver, staticmethod(postgres_database)
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
@@ -150,18 +146,11 @@ class PostgresBench(Bench):
 
 class RedisBench(Bench):
     name, layout, server = "redis", "redis-store", "redis_stack_server"
-    savers = RedisSaver
+    savers, database_on = RedisSaver, staticmethod(flushed)
     # langgraph-checkpoint-redis 0.5.2 escapes text, and redisvl 0.28 escapes it again.
     gets = False
     prefix_is_text = True
     keeps_expired = False
-
-    @classmethod
-    @contextmanager
-    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
-        assert server is not None
-        with flushed(server) as url:
-            yield url
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
@@ -180,13 +169,7 @@ class RedisBench(Bench):
 
 class MongoBench(Bench):
     name, layout, server = "mongodb", "mongodb-store", "mongodb_server"
-
-    @classmethod
-    @contextmanager
-    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
-        assert server is not None
-        with mongodb_database(server) as url:
-            yield url
+    database_on = staticmethod(mongodb_database)
 
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:

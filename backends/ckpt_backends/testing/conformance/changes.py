@@ -2,21 +2,20 @@
 of it afterwards. `test_changes.py` says what holds of all of them.
 """
 
-import operator
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from ckpt_backends.changes import Change as StoredChange
 from ckpt_backends.model import BlobKey
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.library import EmptyStore, config_of_thread
+from ckpt_backends.testing.scenarios.graphs import ask_twice, chat
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.support_matrix import limit
 from ckpt_cli.reading.thread import ThreadReader
@@ -83,33 +82,12 @@ def archived(store: EmptyStore, folder: Path) -> None:
     store.library.forget("a")
 
 
-class Log(TypedDict, total=False):
-    log: Annotated[list[str], operator.add]
-
-
-def two_questions(saver: Any) -> Any:
-    """Return a graph with a node that asks two questions."""
-    builder: Any = StateGraph(Log)
-    builder.add_node(
-        "ask", lambda _: {"log": [f"{interrupt('first?')} and {interrupt('second?')}"]}
-    )
-    builder.add_edge(START, "ask")
-    return builder.compile(checkpointer=saver)
-
-
 def answered_once(store: EmptyStore, _: Path) -> None:
     """Answer the first of two questions. LangGraph would take the answer for the second, too."""
     store.made.append("a")
-    graph = two_questions(store.harness.kept_saver)
-    graph.invoke({"log": []}, CONFIG, **store.harness.run_options)
+    graph = ask_twice(store.harness.kept_saver)
+    graph.invoke({"items": []}, CONFIG, **store.harness.run_options)
     graph.invoke(Command(resume="yes"), CONFIG, **store.harness.run_options)
-
-
-def conversation(saver: Any) -> Any:
-    builder: Any = StateGraph(MessagesState)
-    builder.add_node("agent", lambda _: {"messages": [AIMessage("done", id="ai-2")]})
-    builder.add_edge(START, "agent")
-    return builder.compile(checkpointer=saver)
 
 
 def unanswered(store: EmptyStore, _: Path) -> None:
@@ -118,8 +96,7 @@ def unanswered(store: EmptyStore, _: Path) -> None:
     call: Any = {"name": "book", "args": {}, "id": "call-1", "type": "tool_call"}
     calling = AIMessage("", id="ai-1", tool_calls=[call])
     said = [HumanMessage("go", id="human-1"), calling, HumanMessage("and now?", id="human-2")]
-    graph = conversation(store.harness.kept_saver)
-    graph.update_state(CONFIG, {"messages": said}, as_node="agent")
+    chat(store.harness.kept_saver).update_state(CONFIG, {"messages": said}, as_node="tools")
 
 
 def without_a_value(store: EmptyStore, _: Path) -> None:
@@ -155,12 +132,12 @@ def goes_on_with(*nodes: str, thread: str = "a") -> Callable[[EmptyStore], None]
 
 
 def asks_again(store: EmptyStore) -> None:
-    state = two_questions(store.harness.kept_saver).get_state(CONFIG)
+    state = ask_twice(store.harness.kept_saver).get_state(CONFIG)
     assert [(one.name, one.interrupts) for one in state.tasks] == [("ask", ())]
 
 
 def has_all_results(store: EmptyStore) -> None:
-    state = conversation(store.harness.kept_saver).get_state(CONFIG)
+    state = chat(store.harness.kept_saver).get_state(CONFIG)
     assert [one.type for one in state.values["messages"]] == ["human", "ai", "tool", "human"]
 
 

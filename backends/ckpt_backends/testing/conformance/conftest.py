@@ -24,7 +24,7 @@ ALL_SCENARIOS = {"test_commands.py", "test_messages.py"}
 """Modules with tests that look for certain scenarios."""
 WITH_METADATA = {
     *("test_changes.py", "test_commands.py", "test_messages.py", "test_removal.py"),
-    *("test_replay.py", "test_truth.py"),
+    "test_truth.py",
 }
 """Modules with tests that need more than the values of checkpoints (`VALUES_ONLY = False`)."""
 

@@ -1,11 +1,9 @@
-"""No fault is found in what the official saver wrote and no one damaged, and nothing to repair."""
+"""No fault is found in what the official saver wrote and no one damaged."""
 
 from typing import Any
 
-from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import ckpt
 from ckpt_backends.testing.filling import FilledStore
-from ckpt_cli.core.support_matrix import limit
 
 SHARED = {"state-mismatch", "branches-share-value"}
 """What is found if a saver overwrites the values of one branch by those of another."""
@@ -44,15 +42,3 @@ def test_nothing_is_found_in_what_the_saver_wrote(filled: FilledStore) -> None:
         return is_shared or is_half or is_hidden or (one["code"], one["thread_id"]) in FAULTY
 
     assert [one for one in answer["findings"] if not is_known(one)] == []
-
-
-def test_nothing_is_repaired_in_what_the_saver_wrote(filled: FilledStore) -> None:
-    """In one scenario, the answer to the first of two questions could be used for the second."""
-    with open_store(filled.harness.url) as store:
-        capabilities = store.describe().capabilities
-    for kind, known in (("values", set()), ("writes", {"interrupt-second"})):
-        refused = limit(f"repair {kind}", capabilities)
-        if refused is None or refused.cell != "no":
-            words = ("repair", kind, "--all", "--dry-run", "-o", "json")
-            answer = ckpt("-s", filled.harness.url, *words)
-            assert {one["thread_id"] for one in answer.json} <= known, answer.out

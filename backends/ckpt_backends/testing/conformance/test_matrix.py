@@ -64,9 +64,11 @@ def test_the_declaration_is_complete_and_says_what_the_matrix_is_made_of(
 def test_each_command_does_what_its_cell_says(filled: FilledStore, tmp_path: Path) -> None:
     with open_store(filled.harness.url) as store:
         capabilities = store.describe().capabilities
+    before = filled.harness.fingerprint()
     for command in LIMITS:
         words = [*WORDS[command], *([str(tmp_path)] if command == "export" else [])]
         _check_cell(filled, command, words, limit(command, capabilities))
+        assert filled.harness.fingerprint() == before, f"{command} must not change the store"
 
 
 def _check_cell(filled: FilledStore, command: str, words: list[str], lacks: Limit | None) -> None:

@@ -1,5 +1,6 @@
 """Each promise in `ckpt_backends.protocol`, asked of every store."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise, product
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec import decode, decode_checkpoint, to_json
 from ckpt_backends.codec.stored import is_findable, is_findable_in_any_case
 from ckpt_backends.model import (
     USERS,
@@ -17,6 +18,7 @@ from ckpt_backends.model import (
     Thread,
     ThreadBounds,
     Write,
+    is_reserved,
     time_of,
 )
 from ckpt_backends.protocol import Store
@@ -24,6 +26,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.conformance.answers import kinds_of_rows
 from ckpt_backends.testing.filling import FilledStore
 from ckpt_cli.core.search import compile_pattern, search
+from ckpt_cli.core.state import read_body
 from ckpt_cli.reading.states import StateTimeline, read_state
 from ckpt_cli.reading.thread import ThreadReader
 
@@ -71,6 +74,22 @@ def test_threads_gives_every_thread_once_newest_first(store: Store, filled: Fill
     is_newest_first = all(left >= right for left, right in pairwise(newest))
     assert is_newest_first, "threads() must list the newest thread first"
     assert list(store.threads(limit=3)) == threads[:3], "threads(limit=3) must be the newest three"
+    for thread in threads:
+        rows = history(filled, thread.thread_id)
+        every = [one for ids in rows.values() for one in ids]
+        head = rows[""][0] if rows.get("") else None
+        assert thread.head == head, "head must be the checkpoint that the saver loads"
+        assert thread.checkpoints == len(every), "checkpoints must count those of all namespaces"
+        assert thread.namespaces == len(rows)
+        told = filled.harness.times(thread.thread_id) or (time_of(min(every)), time_of(max(every)))
+        assert (thread.first_at, thread.last_at) == told
+        assert store.thread(thread.thread_id) == thread, "thread() must equal what threads() gives"
+        found: dict[str, list[str]] = {}
+        for one in store.checkpoints(thread.thread_id):
+            found.setdefault(one.key.checkpoint_ns, []).append(one.key.checkpoint_id)
+        assert found == rows, "checkpoints() must give the newest of each namespace first"
+        spaces = store.namespaces(thread.thread_id)
+        assert spaces == sorted(rows), "namespaces() must be sorted, the root as ''"
 
 
 def some_bounds(threads: Sequence[Thread]) -> Iterator[ThreadBounds]:
@@ -137,19 +156,6 @@ def test_thread_ids_are_those_with_the_prefix_in_order(store: Store, filled: Fil
             assert list(store.thread_ids(prefix, after=one, limit=999)) == fitting[1:]
 
 
-def test_a_thread_tells_head_times_and_counts(store: Store, filled: FilledStore) -> None:
-    for thread in store.threads():
-        rows = history(filled, thread.thread_id)
-        every = [one for ids in rows.values() for one in ids]
-        head = rows[""][0] if rows.get("") else None
-        assert thread.head == head, "head must be the checkpoint that the saver loads"
-        assert thread.checkpoints == len(every), "checkpoints must count those of all namespaces"
-        assert thread.namespaces == len(rows)
-        told = filled.harness.times(thread.thread_id) or (time_of(min(every)), time_of(max(every)))
-        assert (thread.first_at, thread.last_at) == told
-        assert store.thread(thread.thread_id) == thread, "thread() must equal what threads() gives"
-
-
 def test_a_thread_that_is_not_there_is_none(store: Store) -> None:
     for missing in ("", "no such", "linea", "LINEAR", "linear%", "*"):
         assert store.thread(missing) is None, "a thread id is data: no pattern, no prefix, no case"
@@ -157,19 +163,6 @@ def test_a_thread_that_is_not_there_is_none(store: Store) -> None:
         assert list(store.checkpoints(missing)) == []
         assert list(store.writes(missing)) == []
         assert store.size(missing).bytes == 0
-
-
-def test_checkpoints_come_newest_first_within_each_namespace(
-    store: Store, filled: FilledStore
-) -> None:
-    for thread_id in filled.threads:
-        found: dict[str, list[str]] = {}
-        for one in store.checkpoints(thread_id):
-            found.setdefault(one.key.checkpoint_ns, []).append(one.key.checkpoint_id)
-        wanted = history(filled, thread_id)
-        assert found == wanted, "checkpoints() must give the newest of each namespace first"
-        spaces = store.namespaces(thread_id)
-        assert spaces == sorted(wanted), "namespaces() must be sorted, the root as ''"
 
 
 def test_checkpoints_of_one_namespace_and_by_id_are_only_those(
@@ -345,16 +338,6 @@ def test_threads_that_are_not_suspect_have_keys_that_fit_together(store: Store) 
         assert {one.key for one in store.writes(thread_id)} <= known
 
 
-def test_reading_everything_changes_nothing(filled: FilledStore) -> None:
-    before = filled.harness.fingerprint()
-    with open_store(filled.harness.url) as opened:
-        for thread in opened.threads():
-            list(opened.checkpoints(thread.thread_id, body=True, metadata=True))
-            list(opened.writes(thread.thread_id, values=True))
-            opened.size(thread.thread_id)
-    assert filled.harness.fingerprint() == before, "reading must not change the store"
-
-
 def test_answers_are_of_one_moment_until_refresh(filled: FilledStore) -> None:
     new = "written-later"
     with open_store(filled.harness.url) as opened:
@@ -392,3 +375,133 @@ def test_a_timeline_has_the_states_of_every_checkpoint(store: Store, filled: Fil
                 assert {name: to_json(got[name]) for name in told} == {
                     name: to_json(value) for name, value in told.items()
                 }, (thread_id, ns, moment.number)
+
+
+def test_outlines_tell_which_channels_have_a_value(store: Store, filled: FilledStore) -> None:
+    keys = [one.key for thread_id in filled.threads for one in store.checkpoints(thread_id)]
+    missing = keys[0]._replace(checkpoint_id="none")
+    whole = {one.key: one for one in store.checkpoints_at(keys, body=True, metadata=True)}
+    found = list(store.outlines_at([*keys, missing]))
+    assert Counter(key for _, alike in found for key in alike) == Counter(whole.keys())
+    for outline, alike in found:
+        assert _outline(outline) == _outline(whole[outline.key])
+        assert _triggers(outline) == _triggers(whole[outline.key])
+        assert outline.key in alike
+        assert {_shape(whole[key]) for key in alike} == {_shape(outline)}
+    assert not [*store.outlines_at([])]
+
+
+def _outline(one: Checkpoint) -> Checkpoint:
+    return one._replace(blobs=None, missing=frozenset())
+
+
+def _triggers(one: Checkpoint) -> set[str] | None:
+    """The channels with a blob that LangGraph controls itself by, or that a node has seen."""
+    body: Any = decode_checkpoint(one.body) if one.body else None
+    seen = body.get("versions_seen", {}) if isinstance(body, dict) else {}
+    read = {channel for channels in seen.values() for channel in channels}
+    if one.blobs is None:
+        return None
+    return {name for name in one.blobs if name in read or is_reserved(name)}
+
+
+def _shape(one: Checkpoint) -> str:
+    """What an outline tells about each checkpoint that it stands for."""
+    body: Any = decode_checkpoint(one.body) if one.body else None
+    body = body if isinstance(body, dict) else {}
+    metadata: Any = decode(one.metadata) if one.metadata else {}
+    values, versions = body.get("channel_values", {}), body.get("channel_versions", {})
+    parts = (
+        body.get("v"),
+        metadata.get("source"),
+        {*values, *(_triggers(one) or ())},
+        {channel: type(version) for channel, version in versions.items()},
+        {node: {*seen} for node, seen in body.get("versions_seen", {}).items()},
+        values.get("__pregel_tasks"),
+    )
+    return repr([sorted(part, key=repr) if isinstance(part, set) else part for part in parts])
+
+
+def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
+    store: Store, filled: FilledStore
+) -> None:
+    asked = [*sorted(filled.threads, reverse=True), "no such thread", "\ud800"]
+    assert store.sizes(asked) == [store.size(one) for one in asked]
+    assert store.sizes([]) == []
+    info = store.describe()
+    assert info.free is None or (info.size is not None and 0 <= info.free < info.size)
+
+
+def test_sizes_of_checkpoints_and_blobs_add_up_to_the_size_of_the_thread(
+    store: Store, filled: FilledStore
+) -> None:
+    for thread_id in filled.threads:
+        size = store.size(thread_id)
+        parts = list(store.checkpoint_sizes(thread_id))
+        blobs = list(store.blobs(thread_id))
+        assert sum(one.checkpoints for _, one in parts) == size.checkpoints
+        assert sum(one.writes for _, one in parts) == size.writes
+        in_parts = sum(one.bytes for _, one in parts) + sum(n for _, n in blobs)
+        if blobs or filled.harness.has_history:
+            assert (len(blobs), in_parts) == (size.blobs, size.bytes)
+        else:
+            # Values of a shallow layout have no version to tell them by.
+            assert in_parts <= size.bytes
+        written: Counter[CheckpointKey] = Counter()
+        for key, one in parts:
+            written[key] += one.writes
+        assert +written == Counter(one.key for one in store.writes(thread_id))
+        assert {key for key, one in parts if one.checkpoints} == {
+            one.key for one in store.checkpoints(thread_id)
+        }
+    assert list(store.checkpoint_sizes("no such thread")) == []
+
+
+def test_size_counts_what_is_stored(store: Store, filled: FilledStore, thread_id: str) -> None:
+    size = store.size(thread_id)
+    checkpoints = list(store.checkpoints(thread_id, body=True, metadata=True))
+    writes = list(store.writes(thread_id))
+    stored = sum(len(part.data) for one in checkpoints for part in (one.body, one.metadata) if part)
+    assert size.checkpoints == len(checkpoints)
+    assert size.writes == len(writes)
+    assert size.blobs == kinds_of_rows(store, filled, thread_id).count("value")
+    values = sum(one.size for one in writes)
+    if filled.harness.values_as_documents:
+        assert stored + values < size.bytes < 10 * (stored + values)
+    elif filled.harness.values_as_text:
+        has_blobs = any(one.blobs is not None for one in checkpoints)
+        whole = stored + values + (_shared(checkpoints) if has_blobs else 0)
+        keys = size.checkpoints + size.writes + size.blobs
+        assert whole < size.bytes < 1.5 * whole + 100 * keys
+    elif all(one.blobs is None for one in checkpoints):
+        assert size.bytes == stored + values
+    else:
+        # Bodies count as the engine keeps them; a value that checkpoints share counts once.
+        assert values < size.bytes < 2 * stored + values + _shared(checkpoints)
+
+
+def _shared(checkpoints: list[Checkpoint]) -> int:
+    found = {
+        (one.key.checkpoint_ns, name, read_body(one).versions[name]): blob.size
+        for one in checkpoints
+        for name, blob in (one.blobs or {}).items()
+    }
+    assert found
+    return sum(found.values())
+
+
+def test_usage_adds_up_to_the_size_of_each_thread_in_the_order_of_their_ids(
+    store: Store, filled: FilledStore, thread_id: str
+) -> None:
+    used: dict[str, int] = {}
+    usage = list(store.usage())
+    for one in usage:
+        used[one.thread_id] = used.get(one.thread_id, 0) + one.bytes
+    assert list(used) == sorted(filled.threads, key=str.encode)
+    sizes = {one: store.size(one) for one in used}
+    assert used == {one: size.bytes for one, size in sizes.items()}
+    part = [one for one in usage if one.thread_id == thread_id]
+    assert sorted(store.usage(thread_id), key=str) == sorted(part, key=str)
+    assert list(store.usage("no such")) == []
+    number = sum(one.rows for one in part if one.column == "metadata")
+    assert number == sizes[thread_id].checkpoints

@@ -99,23 +99,6 @@ def test_an_erasure_tells_what_was_done_and_what_remains(emptied: EmptyStore) ->
     assert not any("erased-thread" in one for one in texts)
 
 
-def test_purge_takes_what_is_old_enough_and_waits_for_nothing(emptied: EmptyStore) -> None:
-    emptied.fill("done-1", "done-2")
-    emptied.fill("asking", asks=True)
-    assert emptied.ckpt("purge", "--older-than", "1h", "--yes", "-o", "json").json["threads"] == []
-    found = emptied.ckpt("purge", "--older-than", "0s", "--yes", "-o", "json").json
-    assert {one["thread_id"] for one in found["threads"]} == {"done-1", "done-2"}
-    assert [one["thread_id"] for one in found["skipped"]] == ["asking"]
-    # Where no question is stored, its thread looks like one that is cut off in the step.
-    why = "a question waits" if emptied.harness.has_writes else "a step is pending"
-    assert why in found["skipped"][0]["reason"]
-    assert emptied.read("done-1") == []
-    assert emptied.read("asking") != []
-    words = ["purge", "--older-than", "0s", "--include-interrupted", "--include-pending", "--yes"]
-    assert emptied.ckpt(*words, "-o", "json").json["removed"]["threads"] == 1
-    assert emptied.read("asking") == []
-
-
 def test_an_archived_thread_comes_back_row_for_row(emptied: EmptyStore, tmp_path: Path) -> None:
     emptied.fill("back", "stays")
     emptied.fill("asking", asks=True)
@@ -188,24 +171,6 @@ def pickled(row: Row) -> Row:
         return cell.replace("msgpack", "pickle+") if isinstance(cell, str) else cell
 
     return replace(row, cells={name: said(cell) for name, cell in row.cells.items()})
-
-
-def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: Path) -> None:
-    emptied.fill("a", "b", "c")
-    plan = tmp_path / "plan.ndjson"
-    words = ["purge", "--match", "[abc]", "--plan-out", str(plan)]
-    assert emptied.ckpt(*words).code == 0
-    assert emptied.read("a") != []
-    kept = [text for text in plan.read_text().splitlines() if '"thread_id":"b"' not in text]
-    plan.write_text("\n".join(kept) + "\n")
-    emptied.library.run("c", "more")
-    went_on = emptied.rows("c")
-    done = emptied.ckpt("apply", plan, "--skip-changed", "--yes", "-o", "json").json
-    assert [one["thread_id"] for one in done["threads"]] == ["a"]
-    assert [one["thread_id"] for one in done["skipped"]] == ["c"]
-    assert emptied.read("a") == []
-    assert emptied.read("b") != []
-    assert emptied.rows("c") == went_on
 
 
 @pytest.mark.engines

@@ -15,7 +15,6 @@ from ckpt_cli.sql.database import TableRequest
 from ckpt_cli.sql.tables import TABLES
 
 KEYS = ("thread_id", "checkpoint_ns", "checkpoint_id")
-TOKENS = ("input", "output", "cache_read", "cache_creation", "reasoning", "total")
 OWN = {
     "threads": (),
     "interrupts": (),
@@ -112,18 +111,3 @@ def test_fewer_columns_are_those_of_all(filled: FilledStore, store: StoreHandle)
         without = [one for one in every.names if one not in {"node", "task_path"}]
         found = read_rows(store, table, without, names)
         assert sorted_rows(found, without) == sorted_rows(whole, without), table
-
-
-def test_a_query_answers_from_all_threads(filled: FilledStore) -> None:
-    pytest.importorskip("duckdb")
-    sums = ", ".join(f"sum({one}) AS {one}" for one in TOKENS)
-    query = f"SELECT model, thread_id, count(*) AS messages, {sums} FROM usage GROUP BY ALL"
-    found = run(filled, "sql", query, "-o", "json").json
-    stats = run(filled, "stats", "--by", "model,thread", "-o", "json").json
-    columns = ("model", "thread_id", "messages", *TOKENS)
-    assert sorted_rows(found, columns) == sorted_rows(stats["by"], columns)
-    listed = run(filled, "threads", "list", "--all", "-o", "json").json
-    query = "SELECT thread_id, head, last_at, checkpoints FROM threads ORDER BY last_at DESC"
-    found = run(filled, "sql", query, "-o", "json").json
-    facts = ("thread_id", "head", "last_at", "checkpoints")
-    assert sorted_rows(found, facts) == sorted_rows(listed, facts)

@@ -126,14 +126,6 @@ def test_nothing_that_follows_from_writes_contradicts_them(filled: FilledStore) 
     assert filled.harness.newest_values_only or matched > 5
 
 
-def test_messages_are_those_of_the_state(filled: FilledStore) -> None:
-    want = rows(filled, "chat")[0]["values"]["messages"]
-    got = told(filled, "messages", "chat")
-    assert [one["id"] for one in got] == [one["id"] for one in want]
-    found = told(filled, "grep", "Opening", "--head-only", "-F")
-    assert {one["thread_id"] for one in found} >= {"chat"}
-
-
 def test_a_rollback_adds_a_child_with_the_targets_state(filled: FilledStore) -> None:
     before = filled.harness.fingerprint()
     target = rows(filled, "chat")[1]
