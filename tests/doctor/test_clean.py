@@ -27,7 +27,7 @@ from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.redis import RedisHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
-from tests.kit.planting.filling import fill
+from tests.kit.planting.planters import fill
 from tests.kit.stores import restore, restore_keys, restore_rows
 
 KEY = "0123456789abcdef"

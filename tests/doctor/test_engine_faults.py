@@ -17,7 +17,7 @@ from tests.doctor.running_fixes import run_fix
 from tests.kit.command import ckpt
 from tests.kit.harness import HARNESSES
 from tests.kit.opening import empty_store
-from tests.kit.planting.filling import fill
+from tests.kit.planting.planters import fill
 
 KINDS = {kind.name: kind for kind in HARNESSES}
 WITHOUT_SCHEMA = {"mongodb", "mongodb-js", "kaflow"}

@@ -24,10 +24,16 @@ from tests.doctor.asking import only
 from tests.kit.command import ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
-from tests.kit.planting.base import Place, id_after, id_at, id_before, time_of
 from tests.kit.planting.faults import CHAT, WAITING, kind_of
-from tests.kit.planting.filling import fill
-from tests.kit.planting.sql import SqlitePlanter
+from tests.kit.planting.planters import (
+    Place,
+    SqlitePlanter,
+    fill,
+    id_after,
+    id_at,
+    id_before,
+    time_of,
+)
 
 
 @pytest.fixture(scope="module")

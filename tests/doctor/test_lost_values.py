@@ -22,8 +22,7 @@ from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.opening import empty_store
-from tests.kit.planting import PLANTERS
-from tests.kit.planting.sql import SqlPlanter
+from tests.kit.planting.planters import PLANTERS, SqlPlanter
 from tests.kit.stores import restore_javascript_documents, restore_rows
 
 

@@ -28,10 +28,8 @@ from tests.kit.command import ckpt, program
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.redis import PlainRedisSaverHarness
 from tests.kit.opening import empty_store
-from tests.kit.planting import PLANTERS
-from tests.kit.planting.base import KEY, Planter
 from tests.kit.planting.faults import FAULTS, NEW, THREADS, Named, PlantedFault
-from tests.kit.planting.filling import fill
+from tests.kit.planting.planters import KEY, PLANTERS, Planter, fill
 
 BACKENDS = {layout: one for one in bundled() for layout in one.layouts}
 OCCURRENCE = program("docs/generate.py")

@@ -22,7 +22,7 @@ from tests.kit.harness import HARNESSES
 from tests.kit.harness.redis import dump
 from tests.kit.harness.valkey import ACTOR
 from tests.kit.opening import empty_store
-from tests.kit.planting.filling import fill as fill_scenarios
+from tests.kit.planting.planters import fill as fill_scenarios
 from tests.kit.savers.redis_threads import (
     client,
     fill,

@@ -10,7 +10,7 @@ from langchain_core.messages import RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from ckpt_backends.model import NULL_TASK_ID
-from tests.kit.planting.base import Place, Planter, id_after, id_before
+from tests.kit.planting.planters import Place, Planter, id_after, id_before
 
 CHAT, ASKING, WAITING = "chat", "interrupt-alone", "breakpoint-before"
 CALLING, DELTA = "subgraph", "delta-rarely"
