@@ -19,7 +19,7 @@ from tests.kit.cases import cases
 from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store, first_now, program
 from tests.kit.hostile.corpus import DDL
 from tests.kit.servers import is_required
-from tests.kit.terminal_shell import SHELLS, TerminalShell, check_installed
+from tests.kit.terminal import SHELLS, TerminalShell, check_installed
 
 SYSTEM = Path("/usr/share/bash-completion/bash_completion")
 

@@ -18,7 +18,7 @@ from tests.kit.harness.kaflow import KaflowHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 from tests.kit.planting.planters import fill
-from tests.kit.terminal_shell import check_installed
+from tests.kit.terminal import check_installed
 
 THREADS = frozenset({"chat", "error", "interrupt-parallel", "interrupt-nested", "subgraph"})
 READERS: list[Any] = [openmetrics, older]

@@ -26,7 +26,7 @@ from tests.commands.words import refusals
 from tests.kit.agents import small
 from tests.kit.agents.small import beside, chain, saver_of
 from tests.kit.command import ckpt
-from tests.kit.tailing import tailing, take
+from tests.kit.processes import tailing, take
 
 HELLO: Any = {"messages": [("user", "hello")]}
 

@@ -20,7 +20,7 @@ import pytest
 from tests.commands.words import refusals
 from tests.kit.agents.small import Log, chain, run
 from tests.kit.command import ckpt, later
-from tests.kit.tailing import PROGRAM
+from tests.kit.processes import PROGRAM
 from tests.kit.terminal import QUICK, SLOW, ckpt_in_terminal, in_terminal
 
 

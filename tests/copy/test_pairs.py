@@ -26,10 +26,9 @@ from ckpt_backends.transfer.form import Language, Place
 from ckpt_cli.reading.thread import TriggerInference
 from tests.copy.round_trip import copy_all, stored_records, sum_of
 from tests.kit.command import FIXTURES, ckpt, copy_store
-from tests.kit.differing import difference
 from tests.kit.harness.postgres import PostgresHarness, ShallowPostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.official import PLAIN, what_follows, what_is_read
+from tests.kit.official import PLAIN, difference, what_follows, what_is_read
 from tests.kit.pairs import (
     JAVASCRIPT,
     JAVASCRIPT_PAIRS,

@@ -31,9 +31,8 @@ from ckpt_backends.url import parse_url
 from tests.kit.agents.small import chain, run, running
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt
-from tests.kit.schemas import postgres_schema
 from tests.kit.servers import mysql_connection
-from tests.kit.stores import restore_rows
+from tests.kit.stores import postgres_schema, restore_rows
 
 PYTHON, JAVASCRIPT = Language.PYTHON, Language.JAVASCRIPT
 MIGRATIONS = "checkpoint_migrations"

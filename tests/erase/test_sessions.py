@@ -14,8 +14,7 @@ from ckpt_backends.url import parse_url
 from tests.erase.person import CANARY, configure
 from tests.kit.command import ckpt
 from tests.kit.harness.redis import dump
-from tests.kit.savers.redis_threads import fill_plain
-from tests.kit.savers.sessions import ContextState, save
+from tests.kit.savers.redis_threads import ContextState, fill_plain, save
 
 pytestmark = pytest.mark.engines
 

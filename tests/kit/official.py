@@ -1,6 +1,7 @@
 """What LangGraph reads from a thread, and what becomes of it when it goes on."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -145,3 +146,19 @@ def _resumed_twin(harness: Harness, name: str, first_input: Any) -> Any:
         return json.loads(found.replace(json.dumps(twin)[1:-1], json.dumps(name)[1:-1]))
     finally:
         harness.forget(twin)
+
+
+_VERSION = re.compile(r'"(\d{32})\.\d[\d.]*(?:e-\d+)?"')
+"""A version of a channel that a saver counts as a text."""
+
+
+def difference(ours: Any, theirs: Any, where: str, *, exact: bool = False) -> str:
+    """Return where two values differ first; unless `exact`, versions are numbers."""
+    one, other = (json.dumps(value, sort_keys=True, default=repr) for value in (ours, theirs))
+    if not exact:
+        one, other = (_VERSION.sub(lambda found: str(int(found[1])), text) for text in (one, other))
+    if one == other:
+        return ""
+    at = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    start, end = max(at - 200, 0), at + 300
+    return f"{where}: {one[start:end]} is not {other[start:end]}"

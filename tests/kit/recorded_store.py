@@ -10,8 +10,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import MessagesState
 from langgraph.store.sqlite import SqliteStore
 
+from tests.kit.agents.asking import Two
 from tests.kit.agents.small import chain
-from tests.kit.agents.two_questions import Two
 from tests.kit.command import copy_store
 from tests.kit.planting.steps import THREAD, Rows, talk
 

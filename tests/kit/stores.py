@@ -1,4 +1,4 @@
-"""Restore fixtures that need a server into an empty one."""
+"""Restore fixtures that need a server into an empty one, and tell what tables a database has."""
 
 import gzip
 import json
@@ -6,6 +6,8 @@ from base64 import b64decode
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 
 def restore(dump: Path, url: str) -> None:
@@ -136,3 +138,21 @@ def set_keys(path: Path, url: str, only: Collection[str] | None = None) -> None:
                 case "string":
                     pipe.set(one["key"], one["value"])
         pipe.execute()
+
+
+def postgres_schema(url: str, migrations: str, schema: str = "public") -> list[Any]:
+    """Return everything that the catalogue says about the tables of a schema, and the migrations
+    that a table names.
+    """
+    queries = (
+        "SELECT table_name, ordinal_position, column_name, data_type, is_nullable, column_default"
+        " FROM information_schema.columns WHERE table_schema = %(schema)s ORDER BY 1, 2",
+        "SELECT replace(indexdef, quote_ident(%(schema)s) || '.', '') FROM pg_indexes"
+        " WHERE schemaname = %(schema)s ORDER BY 1",
+        "SELECT conname, contype, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = quote_ident(%(schema)s)::regnamespace ORDER BY 1",
+    )
+    with psycopg.connect(url) as connection:
+        found = [connection.execute(one, {"schema": schema}).fetchall() for one in queries]
+        query = f'SELECT v FROM "{schema}".{migrations} ORDER BY v'.encode()
+        return [*found, connection.execute(query).fetchall()]

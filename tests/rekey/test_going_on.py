@@ -11,7 +11,6 @@ from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.library import graph_of
 from tests.kit.command import ckpt, later
-from tests.kit.differing import difference
 from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.langgraph_dev import DevHarness
 from tests.kit.harness.mongodb import MongoHarness
@@ -19,7 +18,7 @@ from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.harness.valkey import ValkeyHarness
-from tests.kit.official import Source, fill, what_follows, what_is_read
+from tests.kit.official import Source, difference, fill, what_follows, what_is_read
 from tests.kit.pairs import count_alike
 
 Places: TypeAlias = Callable[[type[Harness]], Harness]

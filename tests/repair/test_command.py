@@ -21,8 +21,8 @@ from ckpt_cli.apply.changes import Work
 from ckpt_cli.plans.proposal import Proposal
 from ckpt_cli.plans.repair import plan_write_repair
 from ckpt_cli.reading.thread import ThreadReader
+from tests.kit.agents.asking import CONFIG, Two, asked
 from tests.kit.agents.small import Log, beside, chain, saver_of
-from tests.kit.agents.two_questions import CONFIG, Two, asked
 from tests.kit.command import CommandResult, apply_change, ckpt
 from tests.kit.rows import rows_of
 

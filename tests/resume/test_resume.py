@@ -19,8 +19,8 @@ import pytest
 
 import ckpt_cli
 from tests.kit.command import ROOT, ckpt
+from tests.kit.eras import MINOR_RELEASES, PINNED, environment
 from tests.kit.graphs import CELLS
-from tests.kit.releases import MINOR_RELEASES, PINNED, environment
 
 FIRST = {
     *("bad-answer-again", "break-after-two", "chain-done", "chain-input-saved"),

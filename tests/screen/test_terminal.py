@@ -18,8 +18,7 @@ from tests.kit.cases import cases
 from tests.kit.command import ROOT, ckpt
 from tests.kit.memory.benches import SqliteBench
 from tests.kit.savers.deerflow import make
-from tests.kit.terminal import ckpt_in_terminal
-from tests.kit.terminal_shell import check_installed
+from tests.kit.terminal import check_installed, ckpt_in_terminal
 
 pytestmark = pytest.mark.engines
 

@@ -36,7 +36,7 @@ from ckpt_cli.tui.stepper import Stepper
 from ckpt_cli.tui.tabs import checkpoint
 from ckpt_cli.tui.tabs.checkpoint import read_document
 from ckpt_cli.tui.tabs.content import KeptReader
-from tests.kit.agents.two_questions import CONFIG, Two
+from tests.kit.agents.asking import CONFIG, Two
 from tests.kit.cases import cases
 from tests.kit.command import ckpt, ids_of
 from tests.screen.stores import long_graph, long_thread

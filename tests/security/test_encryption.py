@@ -26,7 +26,7 @@ from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
-from tests.kit.releases import era_python
+from tests.kit.eras import era_python
 from tests.kit.rows import change
 
 KEY = "0123456789abcdef"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.command import ckpt
+from tests.kit.processes import at_once, leftovers
 from tests.kit.rows import change
-from tests.kit.together import at_once, leftovers
 
 TIMES = [1, pytest.param(10, marks=pytest.mark.nightly)]
 

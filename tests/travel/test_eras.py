@@ -24,7 +24,7 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.command import FIXTURES, ROOT, ckpt, copy_store
-from tests.kit.releases import era_python
+from tests.kit.eras import era_python
 from tests.kit.rows import rows_of
 
 PYTHON = ["lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]

@@ -24,7 +24,7 @@ from tests.kit.agents.asking import on_terminal
 from tests.kit.command import ckpt, first_now
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
-from tests.kit.together import at_once, leftovers, orders
+from tests.kit.processes import at_once, leftovers, orders
 from tests.kit.travelling import HARNESSES
 
 OURS, NEW = "ours", "new"

@@ -1,4 +1,4 @@
-"""An agent that asks, and answers to the questions of commands on a terminal."""
+"""Agents that ask, and answers to the questions of commands on a terminal."""
 
 import os
 import pty
@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, interrupt
 
-from tests.kit.agents.small import chain
+from tests.kit.agents.small import Log, beside, chain
 
 _SECONDS = 30.0
 
@@ -74,3 +74,33 @@ def on_mongodb(url: str, name: str) -> Any:
 
     make: Callable[..., Any] = MongoDBSaver
     return make(pymongo.MongoClient(url), url.rpartition("/")[2], checkpoint_collection_name=name)
+
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+class Two:
+    """A node that asks two questions, beside one that has finished; langgraph issue 8837."""
+
+    def __init__(self, saver: Any, *, is_nested: bool = False) -> None:
+        self.ran: list[str] = []
+        ask = chain(Log, {"inside": self._ask}).compile() if is_nested else self._ask
+        self.graph = beside(Log, {"ask": ask, "pay": self._pay}).compile(checkpointer=saver)
+
+    def _ask(self, _: Log) -> dict[str, Any]:
+        self.ran.append("ask")
+        return {"log": [f"{interrupt('first?')} and {interrupt('second?')}"]}
+
+    def _pay(self, _: Log) -> dict[str, Any]:
+        self.ran.append("pay")
+        return {"log": ["paid"]}
+
+    def make_stale(self, config: Any = CONFIG) -> None:
+        """Answer the first question; the second one waits."""
+        self.graph.invoke({"log": []}, config)
+        self.graph.invoke(Command(resume="yes"), config)
+        self.ran.clear()
+
+
+def asked(answer: dict[str, Any]) -> list[str]:
+    return [one.value for one in answer.get("__interrupt__", ())]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kit.terminal_shell import check_installed
+from tests.kit.terminal import check_installed
 
 SHELLS = {
     "bash": ("--norc", "--noprofile", "-i"),

@@ -1,6 +1,9 @@
-"""Threads of the small graph in Redis, as each of its savers stores them."""
+"""Threads of the small graph in Redis, as its savers store them, and sessions beside them."""
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 import langgraph_checkpoint_plainredis
@@ -76,3 +79,30 @@ def removal_of(url: str, thread_id: str) -> Removal:
         thread, size = store.thread(thread_id), store.size(thread_id)
     assert thread is not None
     return Removal(thread_id, thread.last_at, size.checkpoints, size.writes)
+
+
+DAYS = 3 * 86400
+
+
+@dataclass
+class ContextState:
+    """The fields that the quoted `utils/context_manager.py` keeps."""
+
+    session_id: str
+    user_id: str
+    thread_id: str
+    current_step: int = 1
+    total_steps: int = 3
+    global_context: dict[str, Any] = field(default_factory=dict)
+    agent_contexts: dict[str, Any] = field(default_factory=dict)
+    shared_memory: dict[str, Any] = field(default_factory=lambda: {"note": "C4nary"})
+    conversation_history: list[dict[str, Any]] = field(default_factory=list)
+    research_findings: dict[str, Any] = field(default_factory=dict)
+    created_at: str = field(default_factory=lambda: datetime.now().isoformat())  # noqa: DTZ005
+    updated_at: str = field(default_factory=lambda: datetime.now().isoformat())  # noqa: DTZ005
+
+
+def save(url: str, state: ContextState, prefix: str = "research_context") -> None:
+    with redis.Redis.from_url(url) as client:
+        text = json.dumps(asdict(state), ensure_ascii=False)
+        client.set(f"{prefix}:{state.user_id}:{state.session_id}", text, ex=DAYS)

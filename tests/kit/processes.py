@@ -1,12 +1,18 @@
-"""Run several `ckpt` processes that begin at the same moment."""
+"""Runs `ckpt` in processes: several at once, one that goes on, one that is killed."""
 
+import json
 import os
+import random
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 _PATIENCE = 120.0
 """Seconds after which a process hangs."""
@@ -76,3 +82,65 @@ def leftovers(folder: Path) -> list[Path]:
 def orders(codes: Sequence[int]) -> set[tuple[int, ...]]:
     """Return the orders in which the processes that succeeded may have run, by their numbers."""
     return set(permutations(number for number, code in enumerate(codes) if code == 0))
+
+
+# A shell that runs tests in the background lets them ignore Ctrl-C, and what they start too.
+PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from ckpt_cli.__main__ import main
+main()
+"""
+"""The beginning of `ckpt` in a process that heeds Ctrl-C."""
+
+
+@contextmanager
+def tailing(store: Path | str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run `tail` as long as the block runs, unless it ends before."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "-s", str(store), "tail", "--interval", "0.1", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def take(process: subprocess.Popen[str], number: int) -> list[Any]:
+    assert process.stdout is not None
+    return [json.loads(process.stdout.readline()) for _ in range(number)]
+
+
+def run_and_kill(
+    words: list[str | Path],
+    dice: random.Random,
+    longest: float,
+    begun: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Kill a command line within `longest` seconds after `begun()`. Return if it had ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not begun() and process.poll() is None:
+        time.sleep(0.005)
+    try:
+        process.wait(dice.uniform(0, longest))
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return False
+    return True
+
+
+def seconds_of(words: list[str | Path]) -> float:
+    start = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", *map(str, words)], check=True, capture_output=True
+    )
+    return time.monotonic() - start
