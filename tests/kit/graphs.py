@@ -62,10 +62,6 @@ def works(path: str, state: Any) -> Any:
     return {"log": [path]}
 
 
-def silent(path: str, state: Any) -> Any:
-    """Finish without any output."""
-
-
 def fails(path: str, state: Any) -> Any:
     if TURN != RESUMED:
         raise ValueError(f"{path} is broken")
@@ -291,9 +287,7 @@ def fork(a: Any = works, b: Any = works, d: Any = None, **compiled: Any) -> Any:
     return lambda saver: graph(edges, **nodes, c=works).compile(checkpointer=saver, **compiled)
 
 
-def sends(
-    acts: dict[str, Act], total: Act = works, beside: Act | None = None, h: Act | None = None
-) -> Any:
+def sends(acts: dict[str, Act], beside: Act | None = None, h: Act | None = None) -> Any:
     """A node sends three items to workers that do what these say; errors may be handled."""
 
     def build(saver: Any) -> Any:
@@ -301,7 +295,7 @@ def sends(
 
         more: dict[str, Any] = {"beside": beside} if beside else {}
         own = {"error_handler": handler("__error_handler__work", h)} if h else {}
-        made = graph("START plan", plan=works, work=(by_item(acts), own), total=total, **more)
+        made = graph("START plan", plan=works, work=(by_item(acts), own), total=works, **more)
         made.add_edge("work", "total")
         sent = [Send("work", {"item": one}) for one in "xyz"]
         made.add_conditional_edges("plan", lambda state: [*sent, *more], ["work", *more])
@@ -439,25 +433,14 @@ def by_item(acts: dict[str, Act], path: str = "work") -> Any:
     return RunnableLambda(work)
 
 
-def goes_to(target: str, act: Act = works) -> Act:
-    from langgraph.types import Command
-
-    return lambda path, state: Command(update=act(path, state), goto=target)
-
-
 def deferred(
-    before: bool = True,
-    behind: bool = True,
-    *,
-    gate: Act = asks,
-    total: Act = works,
-    join: bool = False,
+    before: bool = True, behind: bool = True, *, gate: Act = asks, join: bool = False
 ) -> Any:
     """`total` waits for all that runs; whether it is deferred may change at the resume."""
     edges = "left+gate total" if join else "left total, gate total"
 
     def build(saver: Any) -> Any:
-        late = (total, {"defer": behind if TURN == RESUMED else before})
+        late = (works, {"defer": behind if TURN == RESUMED else before})
         begin = f"START left, START right, right gate, {edges}"
         made = graph(begin, left=works, right=works, gate=gate, total=late)
         return made.compile(checkpointer=saver)
@@ -508,65 +491,35 @@ ANSWERED, FORTY = [IN, answer("x")], [IN, answer("forty")]
 CELLS: dict[str, Cell] = {
     # One node after the other.
     "chain-done": Cell(chain()),
-    "chain-asked": Cell(chain(b=asks)),
     "chain-second-question": Cell(chain(b=asks_twice), turns=ANSWERED),
-    "chain-died": Cell(chain(b=dies)),
     "chain-died-exit": Cell(chain(b=dies), durability="exit", since=D),
-    "chain-asked-exit": Cell(chain(b=asks), durability="exit", since=D),
-    "chain-silent-stored": Cell(chain(b=silent), kill=("before put", "", 2)),
-    "chain-stored": Cell(chain(), kill=("before put", "", 2)),
     "chain-stored-last": Cell(chain(), kill=("before put", "", 3)),
     "chain-input-saved": Cell(chain(), kill=("after put", "", -1)),
-    "bad-answer": Cell(chain(b=asks_number), turns=FORTY),
     "bad-answer-again": Cell(chain(b=asks_number), turns=[IN, answer("forty"), answer("40")]),
     # Side by side.
-    "fork-asked-both": Cell(fork(a=asks, b=asks)),
-    "fork-asked-both-one-answered": Cell(fork(a=asks, b=asks), turns=[IN, answers(a="x")], since=D),
     "fork-asked-failed-done": Cell(fork(a=asks, b=after("d", fails), d=after("a", works))),
-    "fork-asked-died": Cell(fork(a=asks, b=after("a", dies))),
-    "fork-writes-all": Cell(fork(), kill=("before put", "", 1)),
     "fork-cut-short": Cell(fork(a=beside("b", fails), b=slow), is_async=True),
-    "fork-cut-short-done": Cell(fork(a=beside("b", fails), b=slow, d=works), is_async=True),
     # Send.
-    "send-asked": Cell(sends({"y": asks})),
-    "send-asked-two": Cell(sends({"x": asks, "z": asks})),
     "send-died": Cell(sends({"y": after("work", dies, 2)})),
-    "send-stored": Cell(sends({}), kill=("before put", "", 2)),
-    "send-planned": Cell(sends({}), kill=("after put", "", 1)),
     "send-plan-stored": Cell(sends({}), kill=("before put", "", 1)),
     "send-beside-failed": Cell(sends({}, beside=after("work", fails, 3))),
     # Error handlers.
-    "handler-asked": Cell(handled(h=asks), since=H),
     "handler-died": Cell(handled(h=dies), since=H),
-    "handler-ran-sibling-failed": Cell(handled(b=after("__error_handler__a", fails)), since=H),
     "handler-ran-sibling-asked": Cell(handled(b=asks), since=H),
-    "handler-ran-sibling-died": Cell(handled(b=after("__error_handler__a", dies)), since=H),
-    "handler-failed-sibling-done": Cell(handled(h=after("b", fails), b=works), since=H),
-    "handler-asked-sibling-asked": Cell(handled(h=asks, b=asks), since=H),
     "handler-asked-answered-badly": Cell(handled(h=asks_number), turns=ANSWERED, since=H),
-    "handler-goes-stored": Cell(handled(h=goes_to("c")), kill=("before put", "", 1), since=H),
-    "handler-node-asked-failed": Cell(handled(a=asks_number, h=fails), turns=ANSWERED, since=H),
-    "handler-both-failed": Cell(handled(h=after("b", fails), b=fails, b_handler=works), since=H),
     "handler-default-two": Cell(handled(h=fails, b=beside("a", fails), default=True), since=H),
     # Deferred nodes.
-    "defer-asked": Cell(deferred(), since=D),
     "defer-off": Cell(deferred(True, False), since=D),
     "defer-on": Cell(deferred(False, True), since=D),
-    "defer-join-asked": Cell(deferred(join=True), since=D),
-    "defer-join-off": Cell(deferred(True, False, join=True), since=D),
-    "defer-join-on": Cell(deferred(False, True, join=True), since=D),
     # Subgraphs.
-    "sub-asked": Cell(sub(k=asks)),
     "sub-asked-two-one-answered": Cell(
         sub(j=asks, k=asks, parallel=True), turns=[IN, answers(sub__j="x")], since=D
     ),
     "sub-inner-stored": Cell(sub(), kill=("before put", "sub", 1)),
-    "sub-inner-stored-last": Cell(sub(), kill=("before put", "sub", 2)),
     "sub-inner-done": Cell(sub(), kill=("after put", "sub", 2)),
     "sub-inner-input": Cell(sub(), kill=("after put", "sub", -1)),
     "sub-side-asked": Cell(sub(k=asks, side=asks)),
     "sub-called-failed": Cell(sub(k=fails, called=True)),
-    "sub-called-asked": Cell(sub(k=asks, called=True)),
     "sub-deep-asked": Cell(sub(k=asks, deep=True)),
     "sub-stateful-second-asked": Cell(sub(k=later(1, asks), checkpointer=True), turns=TWICE),
     # With `durability="sync"`, LangGraph 1.2.24 fails on a graph without checkpoints.
@@ -575,49 +528,28 @@ CELLS: dict[str, Cell] = {
     "break-inside": Cell(sub(interrupt_before=["k"])),
     # Functional API.
     "tasks-asked": Cell(functional(second=after("main > one", asks))),
-    "tasks-own-asked": Cell(functional(own=asks)),
     "tasks-died": Cell(functional(second=after("main > one", dies))),
     "tasks-own-died": Cell(functional(own=after("main > two", dies))),
     # The second run knows the entrypoint's name from the first.
-    "tasks-second-failed": Cell(functional(second=later(1, fails)), turns=TWICE),
-    "tasks-second-asked": Cell(functional(second=later(1, asks)), turns=TWICE),
-    "tasks-second-own-asked": Cell(functional(own=later(1, asks)), turns=TWICE),
     "tasks-second-died": Cell(functional(second=later(1, dies)), turns=TWICE),
     "tasks-second-bad-answer": Cell(
         functional(second=later(1, asks_number)), turns=[IN, {"log": ["two"]}, answer("x")]
     ),
-    "tasks-side-failed": Cell(functional(side=True, second=after("main > one", fails))),
     "tasks-side-asked": Cell(functional(side=True, first=asks, second=works)),
     # Handlers of subgraph calls, in subgraph calls, and of sent tasks.
     "handler-call-answered-badly": Cell(handled(a=asking_call, h=fails), turns=ANSWERED, since=H),
     "handler-sub-ran-sibling-failed": Cell(
         handled(b=after("sub > __error_handler__a", fails), inside="sub"), since=H
     ),
-    "handler-sub-failed": Cell(handled(h=fails, inside="sub"), since=H),
-    "handler-sub-asked": Cell(handled(h=asks, inside="sub"), since=H),
-    "handler-sub-asked-sibling-asked": Cell(handled(h=asks, b=asks, inside="sub"), since=H),
     "handler-sub-default-died": Cell(handled(h=dies, default=True, inside="sub"), since=H),
-    "handler-send-failed": Cell(sends({"y": fails}, h=fails), since=H),
-    "handler-send-ran-sibling-failed": Cell(
-        sends({"x": fails, "y": fails}, h=after("work", fails, 3)), since=H
-    ),
     "handler-send-asked": Cell(sends({"x": fails, "z": fails}, h=asks), since=H),
-    "handler-send-died": Cell(sends({"y": fails}, h=after("work", dies, 3)), since=H),
     "handler-cut-short": Cell(
         handled(h=slow, b=beside("__error_handler__a", fails)), is_async=True, since=H
     ),
-    "handler-node-cut-short": Cell(handled(a=slow, b=beside("a", fails)), is_async=True, since=H),
-    "handler-asked-twice": Cell(handled(h=asks_twice), turns=ANSWERED, since=H),
     # A second stop after a resume.
-    "fork-bad-answer": Cell(
-        fork(a=asks_number, b=asks), turns=[IN, answers(a="x", b="y")], since=D
-    ),
     "fork-bad-answer-one": Cell(fork(a=asks_number, b=asks), turns=[IN, answers(a="x")], since=D),
-    "bad-answer-by-id": Cell(chain(b=asks_number), turns=[IN, answers(b="forty")], since=D),
-    "bad-answer-in-sub": Cell(sub(k=asks_number), turns=FORTY),
     "send-bad-answer": Cell(sends({"y": asks_number}), turns=FORTY),
     # A caller's command, and a state that the caller changed.
-    "goto-failed": Cell(chain(c=later(1, fails)), turns=[IN, go("c")]),
     "goto-beside-question": Cell(chain(b=asks, c=later(1, fails)), turns=[IN, go("c")]),
     "updated": Cell(chain(b=fails), turns=[IN, Update("a")]),
     "updated-as-asking": Cell(chain(b=asks), turns=[IN, Update("b")]),
@@ -625,7 +557,6 @@ CELLS: dict[str, Cell] = {
     # Cancelled from outside, and out of steps.
     "cancelled-fork-asked": Cell(fork(a=asks, b=slow), is_async=True, cancels="b"),
     "out-of-steps-sub": Cell(sub(), limit=2),
-    "async-failed": Cell(fork(b=after("a", fails)), is_async=True),
     "async-sub-called-cut-short": Cell(
         sub(k=slow, side=beside("sub > k", fails), called=True), is_async=True
     ),
@@ -635,11 +566,8 @@ CELLS: dict[str, Cell] = {
     "loop-asked": Cell(loop(asks_third)),
     # A DeltaChannel.
     "delta-asked": Cell(delta(b=asks), since=H),
-    "delta-asked-exit": Cell(delta(b=asks), durability="exit", since=H),
     # Deferred nodes beside other things.
     "defer-join-stored": Cell(deferred(join=True, gate=works), kill=("before put", "", 2), since=D),
-    "defer-on-total-asked": Cell(deferred(False, True, gate=works, total=asks), since=D),
     # Stateful subgraphs.
-    "sub-asked-failed": Cell(sub(j=asks, k=after("sub > j", fails), parallel=True)),
     "sub-two-calls-two-asked": Cell(sends_to_sub({"x": asks, "y": asks})),
 }

@@ -1,4 +1,4 @@
-"""Programs in a terminal of a given size, and shells into which tests type lines and the Tab key."""
+"""Programs in a terminal of a given size, and shells into which tests type lines and Tab."""
 
 import fcntl
 import os
