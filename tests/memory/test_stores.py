@@ -36,7 +36,7 @@ from tests.kit.memory.benches import (
     SqliteBench,
     embed,
 )
-from tests.kit.memory.contents import (
+from tests.kit.memory.benches import (
     ITEMS,
     Items,
     exported,
@@ -48,8 +48,8 @@ from tests.kit.memory.contents import (
     settle,
     told,
 )
-from tests.kit.savers.redis import dump
-from tests.kit.schemas import postgres_schema
+from tests.kit.harness.redis import dump
+from tests.kit.stores import postgres_schema
 from tests.kit.servers import Server
 
 FAST = {"sqlite", "postgres"}

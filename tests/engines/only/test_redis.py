@@ -37,10 +37,11 @@ from tests.engines.answers import refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, talk
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ROOT, ckpt, ids_of, later
-from tests.kit.plugin import redis_of_its_own
 from tests.kit.harness.redis import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.kit.plugin import redis_of_its_own
 from tests.kit.savers.redis_threads import (
     FILLS,
+    ContextState,
     client,
     fill,
     fill_plain,
@@ -48,8 +49,8 @@ from tests.kit.savers.redis_threads import (
     fill_shallow,
     keys,
     removal_of,
+    save,
 )
-from tests.kit.savers.redis_threads import ContextState, save
 from tests.kit.stores import restore_keys
 
 

@@ -7,7 +7,7 @@ same vectors.
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,14 +58,15 @@ class Bench(ABC):
     def __init__(self, url: str) -> None:
         self.url = url
 
-    database_on: ClassVar[Callable[[Server], AbstractContextManager[str]]]
+    database_on: ClassVar[Any]
     """Makes an empty place on the server."""
 
     @classmethod
     def place(cls, folder: Path, server: Server | None) -> AbstractContextManager[str]:
         """Yield the URL of an empty place."""
         assert server is not None
-        return cls.database_on(server)
+        place: AbstractContextManager[str] = cls.database_on(server)
+        return place
 
     @abstractmethod
     def store(self, *, ttl: Any = None, embeds: bool = True) -> AbstractContextManager[Any]:
