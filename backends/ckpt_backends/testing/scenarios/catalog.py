@@ -23,10 +23,13 @@ from ckpt_backends.testing.scenarios.running import (
     SECOND_RUN,
     SKIPPED,
     START_ITEMS,
-    AnswerWith,
     ScenarioRun,
+    fork,
+    resume,
     scenario,
+    travel,
     turns,
+    update,
 )
 
 __all__ = ["SCENARIOS", "SKIPPED"]
@@ -74,10 +77,10 @@ def interrupt_one_answered(run: ScenarioRun) -> None:
 
 
 ASKS = {"needs": compat.interrupt}
-FIRST, BY_ZOE = AnswerWith("first answer"), AnswerWith({"approved": True, "by": "Zoë"})
+FIRST, BY_ZOE = resume("first answer"), resume({"approved": True, "by": "Zoë"})
 turns("interrupt-second", graphs.ask_twice, START_ITEMS, FIRST, **ASKS)
 turns("interrupt-answered", graphs.ask_alone, START_ITEMS, BY_ZOE, **ASKS)
-TWICE = [START_ITEMS, FIRST, AnswerWith("second answer")]
+TWICE = [START_ITEMS, FIRST, resume("second answer")]
 turns("interrupt-twice-answered", graphs.ask_twice, *TWICE, **ASKS)
 # A question that was never answered: a new input starts over.
 turns("interrupt-abandoned", graphs.ask_alone, START_ITEMS, {"items": ["never mind"]})
@@ -92,7 +95,7 @@ def interrupt_sends(run: ScenarioRun) -> None:
 
 turns("interrupt-subgraph", graphs.subgraph_asking, START_ITEMS)
 turns("interrupt-nested", graphs.subgraph_nested, START_ITEMS)
-CORE = AnswerWith("to the core")
+CORE = resume("to the core")
 turns("interrupt-nested-answered", graphs.subgraph_nested, START_ITEMS, CORE, **ASKS)
 
 # Subgraphs
@@ -135,56 +138,29 @@ def chat(run: ScenarioRun) -> None:
     run.invoke({"messages": [("user", "Danke 👋")]})
 
 
-@scenario("chat-edited", graphs.chat)
-def chat_edited(run: ScenarioRun) -> None:
-    run.invoke({"messages": [HumanMessage("Teh price?", id="human-1")]})
-    run.update({"messages": [HumanMessage("The price?", id="human-1")]})
-    run.update({"messages": [RemoveMessage(id="ai-1")]})
-    run.update({"messages": [AIMessage("It is free.", id="ai-edited")]}, as_node="model")
-
-
+turns(
+    "chat-edited",
+    graphs.chat,
+    {"messages": [HumanMessage("Teh price?", id="human-1")]},
+    update({"messages": [HumanMessage("The price?", id="human-1")]}),
+    update({"messages": [RemoveMessage(id="ai-1")]}),
+    update({"messages": [AIMessage("It is free.", id="ai-edited")]}, "model"),
+)
 turns("root-list", channel_graphs.root_list, ["in"], ["again"])
 turns("root-messages", channel_graphs.root_messages, [HumanMessage("Hello", id="human-1")])
 
 
 # update_state and time travel
 
-
-@scenario("update-fresh", graphs.linear)
-def update_fresh(run: ScenarioRun) -> None:
-    run.update({"items": ["set by hand"]}, as_node="read")
-
-
-@scenario("update-mid", graphs.breakpoint_before)
-def update_mid(run: ScenarioRun) -> None:
-    run.invoke(START_ITEMS)
-    run.update({"items": ["edited"], "note": "checked"}, as_node="read")
-
-
-@scenario("update-finished", graphs.linear)
-def update_finished(run: ScenarioRun) -> None:
-    run.invoke(START_ITEMS)
-    run.update({"items": ["edited"]}, as_node="think")
-
-
-@scenario("update-asking", graphs.ask_alone)
-def update_asking(run: ScenarioRun) -> None:
-    """update_state answers in the node's place."""
-    run.invoke(START_ITEMS)
-    run.update({"items": ["decided by hand"]}, as_node="ask")
-
-
-@scenario("fork-invoke", graphs.linear)
-def fork_invoke(run: ScenarioRun) -> None:
-    run.invoke(START_ITEMS)
-    run.invoke(None, run.at_step(1))
-
-
-@scenario("fork-update", graphs.linear)
-def fork_update(run: ScenarioRun) -> None:
-    run.invoke(START_ITEMS)
-    fork = run.update({"items": ["other way"]}, at=run.at_step(1))
-    run.invoke(None, fork)
+turns("update-fresh", graphs.linear, update({"items": ["set by hand"]}, "read"))
+CHECKED = update({"items": ["edited"], "note": "checked"}, "read")
+turns("update-mid", graphs.breakpoint_before, START_ITEMS, CHECKED)
+turns("update-finished", graphs.linear, START_ITEMS, update({"items": ["edited"]}, "think"))
+# update_state answers in the node's place.
+DECIDED = update({"items": ["decided by hand"]}, "ask")
+turns("update-asking", graphs.ask_alone, START_ITEMS, DECIDED)
+turns("fork-invoke", graphs.linear, START_ITEMS, travel(1))
+turns("fork-update", graphs.linear, START_ITEMS, fork(1, {"items": ["other way"]}))
 
 
 @scenario("fork-update-open", graphs.linear)
@@ -196,11 +172,8 @@ def fork_update_open(run: ScenarioRun) -> None:
     run.update({"items": ["third way"]}, at=target)
 
 
-@scenario("fork-copy", graphs.linear, needs=compat.HAS_COPY)
-def fork_copy(run: ScenarioRun) -> None:
-    run.invoke(START_ITEMS)
-    fork = run.update(None, as_node="__copy__", at=run.at_step(1))
-    run.invoke(None, fork)
+COPY = fork(1, None, "__copy__")
+turns("fork-copy", graphs.linear, START_ITEMS, COPY, needs=compat.HAS_COPY)
 
 
 @scenario("fork-asking", graphs.ask_alone, needs=compat.interrupt)
@@ -213,25 +186,16 @@ def fork_asking(run: ScenarioRun) -> None:
     run.resume("other answer")
 
 
-@scenario("fork-chat", graphs.chat)
-def fork_chat(run: ScenarioRun) -> None:
-    run.invoke({"messages": [HumanMessage("How far is it?", id="human-1")]})
-    edited = HumanMessage("How long does it take?", id="human-1")
-    fork = run.update({"messages": [edited]}, at=run.at_step(0))
-    run.invoke(None, fork)
-
-
-@scenario("fork-subgraph", graphs.subgraph)
-def fork_subgraph(run: ScenarioRun) -> None:
-    run.invoke(START_ITEMS)
-    run.invoke(None, run.at_step(1))
-
+FAR = {"messages": [HumanMessage("How far is it?", id="human-1")]}
+LONG = {"messages": [HumanMessage("How long does it take?", id="human-1")]}
+turns("fork-chat", graphs.chat, FAR, fork(0, LONG))
+turns("fork-subgraph", graphs.subgraph, START_ITEMS, travel(1))
 
 # The functional API
 
 turns("functional", channel_graphs.functional, 3, 4, needs=compat.entrypoint)
 turns("functional-asking", channel_graphs.functional_asking, "tea", needs=compat.entrypoint)
-TEA = ["tea", AnswerWith("approved")]
+TEA = ["tea", resume("approved")]
 turns("functional-answered", channel_graphs.functional_asking, *TEA, needs=compat.entrypoint)
 
 # Durability, sync and async
@@ -276,25 +240,15 @@ RESET = both(["two"], reset=True)
 turns("delta-reset", channel_graphs.delta_rarely, ONE, RESET, THREE, **DELTA)
 
 
-@scenario("delta-removed", channel_graphs.delta_rarely, **DELTA)
-def delta_removed(run: ScenarioRun) -> None:
-    run.invoke(both(["one", "two"]))
-    removed = [RemoveMessage(id="human-one")]
-    replaced = [HumanMessage("TWO", id="human-two")]
-    run.update({"messages": removed, "messages_plain": removed}, as_node="close")
-    run.update({"messages": replaced, "messages_plain": replaced}, as_node="close")
-
-
-def delta_fork(run: ScenarioRun) -> None:
-    run.invoke(ONE)
-    run.invoke(TWO)
-    run.invoke(None, run.at_step(1))
-    fork = run.update(both(["edited"]), as_node="reply", at=run.at_step(5))
-    run.invoke(None, fork)
-
-
-scenario("delta-fork-often", channel_graphs.delta_often, **DELTA)(delta_fork)
-scenario("delta-fork-rarely", channel_graphs.delta_rarely, **DELTA)(delta_fork)
+REMOVED, REPLACED = (
+    update({"messages": messages, "messages_plain": messages}, "close")
+    for messages in ([RemoveMessage(id="human-one")], [HumanMessage("TWO", id="human-two")])
+)
+EDITS = [both(["one", "two"]), REMOVED, REPLACED]
+turns("delta-removed", channel_graphs.delta_rarely, *EDITS, **DELTA)
+FORKED = [ONE, TWO, travel(1), fork(5, both(["edited"]), "reply")]
+turns("delta-fork-often", channel_graphs.delta_often, *FORKED, **DELTA)
+turns("delta-fork-rarely", channel_graphs.delta_rarely, *FORKED, **DELTA)
 turns("delta-exit", channel_graphs.delta_often, ONE, TWO, THREE, FOUR, call=EXIT, **DELTA)
 turns("delta-exit-rarely", channel_graphs.delta_rarely, ONE, TWO, THREE, FOUR, call=EXIT, **DELTA)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.testing.scenarios import compat
 
@@ -110,10 +110,25 @@ def scenario(
     return register
 
 
-class AnswerWith(NamedTuple):
-    """An answer, in place of an input."""
+# What a run may do in place of a call with an input.
 
-    answer: Any
+
+def resume(answer: Any) -> Callable[[ScenarioRun], Any]:
+    return lambda run: run.resume(answer)
+
+
+def update(values: Any, as_node: str | None = None) -> Callable[[ScenarioRun], Any]:
+    return lambda run: run.update(values, as_node)
+
+
+def travel(step: int) -> Callable[[ScenarioRun], Any]:
+    """Go on from the newest checkpoint with that step."""
+    return lambda run: run.invoke(None, run.at_step(step))
+
+
+def fork(step: int, values: Any, as_node: str | None = None) -> Callable[[ScenarioRun], Any]:
+    """Change the newest checkpoint with that step, and go on from there."""
+    return lambda run: run.invoke(None, run.update(values, as_node, run.at_step(step)))
 
 
 def turns(
@@ -128,8 +143,8 @@ def turns(
 
     def drive(run: ScenarioRun) -> None:
         for one in inputs:
-            if isinstance(one, AnswerWith):
-                run.resume(one.answer)
+            if callable(one):
+                one(run)
             else:
                 (run.fail if fails else run.invoke)(one, **call)
 
