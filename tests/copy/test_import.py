@@ -25,10 +25,9 @@ from ckpt_backends.testing.official import config_of
 from ckpt_backends.transfer.copying import RecordsSum
 from tests.copy.round_trip import records_for, stored_records, sum_of
 from tests.kit.command import CommandResult, ckpt
-from tests.kit.official import difference
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.official import Source, what_is_read
+from tests.kit.official import Source, difference, what_is_read
 from tests.kit.pairs import PYTHON, Places, Sources, count_alike, creating
 
 _KINDS = {one.name: one for one in HARNESSES}
