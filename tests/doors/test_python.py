@@ -29,12 +29,10 @@ from ckpt_cli.render.report import STYLES
 from ckpt_cli.tui.styles import contrast
 from tests.kit.agents.small import beside, running
 from tests.kit.command import FIXTURES, ROOT, SAMPLE, ckpt, copy_store
-from tests.kit.memory.benches import SqliteBench
-from tests.kit.memory.benches import ITEMS, fill
+from tests.kit.memory.benches import ITEMS, SqliteBench, fill
 from tests.kit.savers.deerflow import fact, make, memory
 from tests.kit.savers.deerflow import save as save_memory
-from tests.kit.savers.redis_threads import fill_plain
-from tests.kit.savers.redis_threads import ContextState, save
+from tests.kit.savers.redis_threads import ContextState, fill_plain, save
 
 TRIP, REFUND, RESEARCH = "trip-to-kyoto", "refund-4711", "research-agent"
 Ask: TypeAlias = Callable[[StoreHandle], Any]

@@ -31,11 +31,11 @@ from ckpt_cli.tui.tabs import thread as thread_tabs
 from ckpt_cli.tui.tabs.checkpoint import SidesRows
 from ckpt_cli.tui.tabs.content import TABS
 from tests.kit.agents import failing as agents
-from tests.kit.agents.small import Log, chain, running
 from tests.kit.agents.asking import CONFIG, Two, asked
+from tests.kit.agents.small import Log, chain, running
 from tests.kit.command import SAMPLE, ckpt, ids_of
-from tests.kit.probing import document_of
 from tests.kit.harness.three_table import MAKER, connected
+from tests.kit.probing import document_of
 from tests.screen.stores import stored
 
 pytestmark = pytest.mark.engines
