@@ -21,8 +21,7 @@ from ckpt_backends.testing.conformance.replaying import check_reports, replay_st
 from ckpt_cli.core.replay import Verdict
 from ckpt_cli.reading.thread import TriggerInference, conditions_of_heads, read_heads
 from tests.kit.command import FIXTURES, copy_store
-from tests.kit.eras import check_store
-from tests.kit.releases import MINOR_RELEASES, environment
+from tests.kit.eras import MINOR_RELEASES, check_store, environment
 from tests.kit.stores import restore, restore_documents, restore_keys, restore_rows
 
 KEY = b"0123456789abcdef"

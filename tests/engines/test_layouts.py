@@ -10,10 +10,10 @@ from ckpt_backends.testing.harness import Harness
 from tests.engines.answers import items_of, refuses, succeeds, without
 from tests.kit.agents.steps import fill, talk
 from tests.kit.command import ckpt, later
-from tests.kit.harness.sql import SqlHarness
 from tests.kit.harness.mongodb import Place
-from tests.kit.savers.redis_threads import client
+from tests.kit.harness.sql import SqlHarness
 from tests.kit.harness.three_table import connected
+from tests.kit.savers.redis_threads import client
 
 ENGINES = pytest.mark.engines
 TYPED = """CREATE TABLE checkpoints (thread_id text, checkpoint_ns text, checkpoint text,

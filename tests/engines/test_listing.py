@@ -22,9 +22,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_cli.core.tasks import is_surely_done
 from tests.kit.agents.steps import fill, graph_of, saver_of
+from tests.kit.harness import mysql
+from tests.kit.harness.three_table import connected
 from tests.kit.heads import CHANNELS, some_checkpoint
-from tests.kit.savers import mysql
-from tests.kit.savers.three_table import connected
 
 TABLES = ("checkpoints", "checkpoint_writes", "checkpoint_blobs", "writes")
 COPIES = 200

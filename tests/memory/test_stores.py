@@ -26,19 +26,18 @@ from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_backends.url import parse_url
 from tests.kit.agents.steps import role
 from tests.kit.command import ROOT, CommandResult, ckpt
+from tests.kit.harness.redis import dump
 from tests.kit.memory.benches import (
     BENCHES,
     DIMENSIONS,
+    ITEMS,
     Bench,
+    Items,
     MongoBench,
     PostgresBench,
     RedisBench,
     SqliteBench,
     embed,
-)
-from tests.kit.memory.benches import (
-    ITEMS,
-    Items,
     exported,
     fill,
     keys,
@@ -48,9 +47,8 @@ from tests.kit.memory.benches import (
     settle,
     told,
 )
-from tests.kit.harness.redis import dump
-from tests.kit.stores import postgres_schema
 from tests.kit.servers import Server
+from tests.kit.stores import postgres_schema
 
 FAST = {"sqlite", "postgres"}
 """The layouts that are tested by default."""

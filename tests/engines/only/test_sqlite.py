@@ -37,10 +37,10 @@ from tests.engines.answers import refuses, succeeds
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
+from tests.kit.harness.three_table import MAKER
 from tests.kit.locked import lock, unprivileged
 from tests.kit.planting.journals import CACHED, MAGIC, journal, killed
 from tests.kit.rows import change
-from tests.kit.harness.three_table import MAKER
 
 OLD = "refund-4711"
 
