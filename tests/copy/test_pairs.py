@@ -1,6 +1,7 @@
 """Each pair of layouts is tested, or refused with its reason.
 
-Threads that were copied are the same to LangGraph and to `ckpt`, and go on in the same way.
+Threads that were copied are the same to LangGraph and to `ckpt`. The conformance suite shows for
+each layout that they go on.
 """
 
 import json
@@ -26,9 +27,9 @@ from ckpt_backends.transfer.form import Language, Place
 from ckpt_cli.reading.thread import TriggerInference
 from tests.copy.round_trip import copy_all, stored_records, sum_of
 from tests.kit.command import FIXTURES, ckpt, copy_store
-from tests.kit.harness.postgres import PostgresHarness, ShallowPostgresHarness
+from tests.kit.harness.postgres import PostgresHarness
 from tests.kit.harness.sqlite import SqliteHarness
-from tests.kit.official import PLAIN, difference, what_follows, what_is_read
+from tests.kit.official import PLAIN, difference, what_is_read
 from tests.kit.pairs import (
     JAVASCRIPT,
     JAVASCRIPT_PAIRS,
@@ -40,10 +41,7 @@ from tests.kit.pairs import (
     count_alike,
     form_of,
 )
-from tests.kit.stores import restore, restore_rows
-
-STOPPING = ("interrupt", "error", "functional", "fork-asking", "update-asking")
-"""Threads that stop in the middle of a step."""
+from tests.kit.stores import restore_rows
 
 
 @pytest.mark.in_ci("sqlite to sqlite", "postgres to")
@@ -63,18 +61,6 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
         assert again.code == 0, again.err
         if pair.comes_back:
             _check_the_way_back(source.harness, target, names, places)
-        for name in names:
-            if loses_deltas(source.harness, target, name):
-                continue
-            given = source.inputs[name]
-            follows, resumed = what_follows(target, name, name, given), source.resumed[name]
-            if source.harness.omits_defaults or target.omits_defaults:
-                follows, resumed = _without_causes(follows), _without_causes(resumed)
-            if not source.harness.has_writes and name.startswith(STOPPING):
-                continue  # The saver of the source forgets which tasks have finished.
-            if "supabase" in {target.name, source.harness.name} and name == "interrupt-second":
-                continue  # SupabaseSaver cannot store a second answer of a task.
-            assert difference(follows, resumed, name) == ""
 
 
 def may_be_skipped(source: Harness, target: Harness) -> frozenset[str]:
@@ -108,19 +94,6 @@ def loses_deltas(source: Harness, target: Harness, name: str) -> bool:
     """
     keeps_order = source.has_task_paths and target.has_task_paths
     return name.startswith("delta") and not (source.has_history and keeps_order)
-
-
-def _without_causes(follows: Any) -> Any:
-    """What follows in a thread, of errors only which tasks have one: RedisSaver reads a new error
-    as a dict.
-    """
-    if isinstance(follows, list):
-        return [_without_causes(one) for one in follows]
-    if not isinstance(follows, dict) or follows.keys() != {"values", "next", "tasks"}:
-        return follows
-    tasks = [json.loads(one) for one in follows["tasks"]]
-    left = [json.dumps([name, error != "None", *asked]) for name, error, *asked in tasks]
-    return {**follows, "tasks": sorted(left)}
 
 
 def _check_the_way_back(source: Harness, target: Harness, names: list[str], places: Places) -> None:
@@ -262,7 +235,6 @@ def test_a_thread_of_javascript_reads_as_it_was(
 
 
 ON_SQLITE = ("lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22")
-ON_POSTGRES = ("lg-0.2.14-json", "lg-0.2.70", "lg-0.6.11", "lg-0.6.11-shallow", "lg-1.0.10")
 REFUSED = {"postgres": {"zoo-floats", "zoo-text", "zoo-bytes"}, "sqlite": {"zoo-bytes"}}
 """Threads whose metadata or plain values a target cannot store. LangGraph 0.2 wrote bytes in a form
 of JSON that no release reads."""
@@ -311,12 +283,3 @@ def pending_sends(harness: Harness) -> list[Any]:
         records = stored_records(store, "fanout-send")
     bodies = (one for one in records if one.kind is Kind.CHECKPOINT)
     return [open_body(one.value, "it").fields.get("pending_sends") for one in bodies]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("era", ON_POSTGRES)
-def test_a_database_of_an_older_era_is_copied(era: str, places: Places, postgres_url: str) -> None:
-    restore(FIXTURES / "postgres" / era / "store.sql.gz", postgres_url)
-    kind = ShallowPostgresHarness if era.endswith("shallow") else PostgresHarness
-    with kind.at(postgres_url) as source, places(SqliteHarness) as place:
-        check_copied(source, place)

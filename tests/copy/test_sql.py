@@ -1,16 +1,15 @@
 """`ckpt copy` to and from SQLite, PostgreSQL and MySQL: new stores, rows, and refusals."""
 
 import json
-import operator
-import random
 import re
 import sqlite3
 import warnings
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import ormsgpack
 import psycopg
@@ -28,9 +27,9 @@ from ckpt_backends.sqlite.journals import bind
 from ckpt_backends.transfer.copying import records_of_rows
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
-from tests.kit.agents.small import chain, run, running
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt
+from tests.kit.hostile.corpus import build_odd_store
 from tests.kit.servers import mysql_connection
 from tests.kit.stores import postgres_schema, restore_rows
 
@@ -283,37 +282,12 @@ def _empty(url: str) -> None:
             cursor.execute(f"DROP TABLE {name}")
 
 
-_COLUMNS = {
-    "writes": ("checkpoint_ns", "task_id", "task_path", "idx", "channel", "type", "value"),
-    "checkpoints": ("checkpoint_ns", "parent_checkpoint_id", "type", "checkpoint", "metadata"),
-}
-_CELLS = ("NULL", "7", "-1", "1.5", "'text'", "''", "CAST(X'ff41' AS TEXT)", "X'c0'", "X''")
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_records_of_odd_cells_are_those_of_the_rows(
-    scenes: Path, tmp_path: Path, seed: int
-) -> None:
-    path, chance = tmp_path / "odd.db", random.Random(seed)
-    path.write_bytes(scenes.read_bytes())
-    with closing(sqlite3.connect(path)) as connection, connection:
-        if seed == 0:  # as in a table of an older release
-            connection.execute("ALTER TABLE writes DROP COLUMN task_path")
-        for table, columns in _COLUMNS.items():
-            for (row,) in connection.execute(f"SELECT rowid FROM {table}").fetchall():
-                column, cell = chance.choice(columns), chance.choice(_CELLS)
-                # What must not be NULL keeps its cell.
-                if seed == 0 and column == "task_path":
-                    continue
-                change = f"UPDATE OR IGNORE {table} SET {column} = {cell} WHERE rowid = {row}"
-                if chance.random() < 0.3:
-                    connection.execute(change)
-    with open_store(str(path)) as store:
-        threads = sorted(one.thread_id for one in store.threads())
-        assert threads
-        for thread_id in threads:
-            read, layout = store.records_of, store.describe().layout
-            assert _told(lambda: read([thread_id])) == _told(  # noqa: B023
+def test_records_of_odd_cells_are_those_of_the_rows(tmp_path: Path) -> None:
+    build_odd_store(tmp_path / "odd.db")
+    with open_store(str(tmp_path / "odd.db")) as store:
+        layout = store.describe().layout
+        for thread_id in [one.thread_id for one in store.threads()]:
+            assert _told(partial(store.records_of, [thread_id])) == _told(
                 lambda: records_of_rows(layout, store.rows(thread_id))  # noqa: B023
             )
 
@@ -323,37 +297,3 @@ def _told(read: Callable[[], Iterable[Record]]) -> list[Record] | str:
         return list(read())
     except CannotHold as error:
         return error.message
-
-
-class Noted(TypedDict):
-    notes: Annotated[list[str], operator.add]
-    word: str
-    about: dict[str, int]
-
-
-@cases("server", "postgres", "mysql")
-def test_a_thread_that_went_on_on_a_server_comes_back_to_its_file(
-    server: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    """A server keeps no order of the keys of a checkpoint; that is no other checkpoint."""
-    file, url = tmp_path / "agent.db", request.getfixturevalue(f"{server}_url")
-    saver: Any = {"postgres": PostgresSaver, "mysql": PyMySQLSaver}[server]
-    graph = chain(
-        Noted,
-        {
-            "write": lambda _: {"notes": ["wrote"], "word": "w", "about": {"zeal": 1, "a": 2}},
-            "add": lambda _: {"notes": ["added"]},
-        },
-    )
-    run(file, graph, {"notes": ["in"]})
-    assert ckpt("-s", file, "copy", "--all", "--to", url, "--create", "--yes").code == 0
-    config: Any = {"configurable": {"thread_id": "t"}}
-    with saver.from_conn_string(url) as opened:
-        there = graph.compile(checkpointer=opened)
-        there.invoke({"notes": ["more"]}, config)
-        want = [(one.values, one.next, one.metadata) for one in there.get_state_history(config)]
-    back = ckpt("-s", url, "copy", "--all", "--to", file, "--yes", "-o", "json")
-    assert back.code == 0, back.err
-    with running(file, graph) as here:
-        got = [(one.values, one.next, one.metadata) for one in here.get_state_history(config)]
-    assert got == want
