@@ -20,8 +20,7 @@ from ckpt_cli.commands.purge import RemovalRun
 from ckpt_cli.plans.fork import heads_of
 from ckpt_cli.plans.purge import PlanFile
 from ckpt_cli.reading.thread import ThreadReader
-from tests.kit.agents.asking import on_terminal
-from tests.kit.command import ckpt, first_now
+from tests.kit.command import ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 from tests.kit.processes import at_once, leftovers, orders
@@ -205,28 +204,16 @@ def test_a_plan_notices_that_the_thread_changed_while_it_was_read(sample: Path) 
             heads_of(reader)
 
 
-@pytest.mark.parametrize("filled", first_now(["sqlite", "postgres", "mysql"]), indirect=True)
-def test_an_agent_that_goes_on_while_the_user_thinks_wins(filled: ScenarioStore) -> None:
-    def another_turn() -> None:
-        thread = filled.thread(SOURCE)
-        thread.graph(filled.saver).invoke(thread.first_input, config_of(OURS))
-
-    words = ["-s", fresh(filled, []), "rollback", OURS, "--steps", "2"]
-    code, _, said = on_terminal(words, b"y\n", another_turn)
-    assert code == 6, said
-    assert "changed meanwhile, so nothing was written" in said
-    assert list(filled.saver.list(config_of(OURS), filter={"forked_by": "ckpt"})) == []
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("filled", ["sqlite"], indirect=True)
-def test_a_locked_file_is_waited_for_and_then_left_alone(filled: ScenarioStore) -> None:
-    url, before = fresh(filled, []), filled.harness.rows(OURS)
-    with closing(sqlite3.connect(url, isolation_level=None)) as other:
+def test_a_locked_file_is_waited_for_and_then_left_alone(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
+    before = sample.read_bytes()
+    with closing(sqlite3.connect(sample, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        answer = ckpt("-s", url, *ROLLBACK)
+        answer = ckpt("-s", sample, "rollback", "trip-to-kyoto", "step:1", "--yes")
     assert (answer.code, "another process is writing to it" in answer.err) == (4, True)
-    assert filled.harness.rows(OURS) == before
+    assert sample.read_bytes() == before
 
 
 @pytest.mark.parametrize("filled", ["postgres"], indirect=True)

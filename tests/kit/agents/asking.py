@@ -1,43 +1,12 @@
-"""Agents that ask, and answers to the questions of commands on a terminal."""
+"""Agents that ask."""
 
-import os
-import pty
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, interrupt
 
 from tests.kit.agents.small import Log, beside, chain
-
-_SECONDS = 30.0
-
-
-def on_terminal(
-    words: Sequence[str], answer: bytes, meanwhile: Callable[[], None]
-) -> tuple[int, str, str]:
-    """Run `ckpt`, and something while it asks. Return its code, its answer, and other words."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "ckpt_cli", *words]
-    process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
-    os.close(theirs)
-    said, end = b"", time.monotonic() + _SECONDS
-    while b"[y/N]" not in said and time.monotonic() < end:
-        said += os.read(ours, 1000)
-    meanwhile()
-    os.write(ours, answer)
-    assert process.stdout is not None
-    out = process.stdout.read().decode()
-    code = process.wait(_SECONDS)
-    with suppress(OSError):  # the terminal is gone with its process
-        while part := os.read(ours, 1000):
-            said += part
-    os.close(ours)
-    return code, out, said.decode()
 
 
 class State(TypedDict, total=False):
