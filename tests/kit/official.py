@@ -1,4 +1,4 @@
-"""What LangGraph reads from a thread, and what becomes of it when it goes on."""
+"""What LangGraph reads from a thread."""
 
 import json
 import re
@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from langgraph.types import Command
-
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.testing.official import RecordingRun, config_of, ending, memory, outcome
-from ckpt_backends.testing.scenarios import building, truth
+from ckpt_backends.testing.scenarios import truth
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.reading import read_truth
+from ckpt_backends.testing.scenarios.running import ScenarioRun
 
 TELLING = frozenset(
     {"chat", "interrupt-nested", "interrupt-parallel", "fanout-send", "subgraph"}
@@ -39,10 +37,6 @@ class Source:
     harness: Harness
     read: Mapping[str, Any]
     """What the library reads from each thread."""
-    inputs: Mapping[str, Any]
-    """The first input of each thread."""
-    resumed: Mapping[str, Any]
-    """What becomes of each thread when it goes on."""
 
 
 def fill(harness: Harness, only: frozenset[str] | None) -> Source:
@@ -54,26 +48,14 @@ def fill(harness: Harness, only: frozenset[str] | None) -> Source:
         and name not in harness.skipped_scenarios | harness.failing_scenarios
         and (only is None or name in only)
     ]
-    inputs: dict[str, Any] = {}
     with quiet():
         for name in names:
-            inputs[name] = _run(harness, name, name)
-    read = {name: what_is_read(harness, name) for name in names}
-    resumed = {name: _resumed_twin(harness, name, inputs[name]) for name in names}
-    return Source(harness, read, inputs, resumed)
-
-
-def _run(harness: Harness, name: str, thread_id: str) -> Any:
-    """Run a scenario on a thread. Return its first input."""
-    one = SCENARIOS[name]
-    config = one.thread_config()
-    config["configurable"] = {**config["configurable"], "thread_id": thread_id}
-    # Without "sync", LangGraph may change the set of a join before the saver stores it, so that a
-    # version of its channel has two values.
-    options = {"durability": "sync", **harness.run_options}
-    run = RecordingRun(one.build(harness.kept_saver), config, options)
-    one.drive(run)
-    return getattr(run, "first_input", None)
+            # Without "sync", LangGraph may change the set of a join before the saver stores it, so
+            # that a version of its channel has two values.
+            options = {"durability": "sync", **harness.run_options}
+            one = SCENARIOS[name]
+            one.drive(ScenarioRun(one.build(harness.kept_saver), one.thread_config(), options))
+    return Source(harness, {name: what_is_read(harness, name) for name in names})
 
 
 def what_is_read(harness: Harness, name: str) -> Any:
@@ -110,42 +92,6 @@ def what_is_read(harness: Harness, name: str) -> Any:
 def _place(one: Any) -> str:
     names = (one if isinstance(one, dict) else one.config)["configurable"]
     return f"{names['checkpoint_ns']} {names['checkpoint_id']}"
-
-
-def what_follows(harness: Harness, name: str, thread_id: str, first_input: Any) -> Any:
-    """Answer the questions of a thread, or let it go on, and start another turn."""
-    settle, building.settle = building.settle, lambda: None
-    try:
-        with quiet():
-            saver = harness.corrected_saver(harness.kept_saver)
-            graph = SCENARIOS[name].build(saver)
-            config = config_of(thread_id)
-            waiting = graph.get_state(config).interrupts
-            answers = {one.id: f"answer to {one.value}" for one in waiting}
-            given: Any = Command(resume=answers) if answers else None
-            found = [outcome(graph, given, config), ending(graph, thread_id)]
-            if first_input is not None and name not in PLAIN:
-                found += [outcome(graph, first_input, config), ending(graph, thread_id)]
-            return [*found, memory(saver, thread_id)]
-    finally:
-        building.settle = settle
-
-
-def _resumed_twin(harness: Harness, name: str, first_input: Any) -> Any:
-    """Let another thread go on that is the same, and remove it."""
-    twin = f"resumed-{name}"
-    # Some copies lose the paths of tasks, which order the writes of a DeltaChannel.
-    if harness.has_history and not name.startswith("delta"):
-        harness.copy(name, twin)
-    else:
-        with quiet():
-            _run(harness, name, twin)
-    try:
-        found = json.dumps(what_follows(harness, name, twin, first_input))
-        # Some inputs contain the id of their thread.
-        return json.loads(found.replace(json.dumps(twin)[1:-1], json.dumps(name)[1:-1]))
-    finally:
-        harness.forget(twin)
 
 
 _VERSION = re.compile(r'"(\d{32})\.\d[\d.]*(?:e-\d+)?"')
