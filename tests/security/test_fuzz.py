@@ -8,7 +8,6 @@ import json
 import os
 import pickletools
 import sqlite3
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -27,6 +26,7 @@ from ckpt_backends.testing.chance import Chance
 from ckpt_backends.url import masked, parse_url, printable
 from tests.kit.command import SAMPLE, ckpt, copy_store
 from tests.kit.hostile.commands import EVERY_ROW, ON_THREAD, WHOLE, on
+from tests.kit.hostile.corpus import Row, light_rows
 from tests.kit.hostile.watched import check, checked_in_child
 
 Check: TypeAlias = Callable[[Any], None]
@@ -151,11 +151,9 @@ def test_hostile_arguments(
 SECRET = "hunter2-correct-horse"
 
 
-def test_a_password_without_a_host_is_masked() -> None:
+def test_no_part_of_a_hostile_url_is_a_secret_that_is_printed(fuzz: Fuzz) -> None:
     assert printable(f"postgresql:///:{SECRET}?@localhost/?password=x") == "postgresql://***"
 
-
-def test_no_part_of_a_hostile_url_is_a_secret_that_is_printed(fuzz: Fuzz) -> None:
     def check(parts: tuple[str, ...]) -> None:
         scheme, user, before, after, host, path, name = parts
         if scheme == "sqlite" and user.startswith("/"):
@@ -178,115 +176,6 @@ def test_no_part_of_a_hostile_url_is_a_secret_that_is_printed(fuzz: Fuzz) -> Non
     fuzz(st.tuples(scheme, user, junk, junk, host, junk, name), check, 150)
 
 
-numbers_of_any_kind = st.integers(-(2**63), 2**63 - 1) | st.floats()
-leaves = st.none() | st.booleans() | numbers_of_any_kind | junk
-
-
-TAGS = [
-    *("msgpack", "json", "pickle", "bson", "bson-plain", "redis-json", "merged", "bytes", "null"),
-    *("bytearray", "empty", "msgpack+aes", "markdown", "x\x1b[2J", ""),
-]
-
-
-def ext(parts: tuple[int, bytes]) -> bytes:
-    return b"".join([b"\xc9", struct.pack(">IB", len(parts[1]), parts[0] % 256), parts[1]])
-
-
-def array(parts: list[bytes]) -> bytes:
-    return b"".join([struct.pack(">BH", 0xDC, len(parts)), *parts])
-
-
-def pairs(parts: list[bytes]) -> bytes:
-    half = len(parts) // 2
-    return b"".join([struct.pack(">BH", 0xDE, half), *parts[: half * 2]])
-
-
-def text(value: str) -> bytes:
-    raw = value.encode("utf-8", "surrogatepass")
-    return b"".join([struct.pack(">BI", 0xDB, len(raw)), raw])
-
-
-NAMES = one_of("os system datetime builtins set uuid UUID x")
-ODD = [
-    *(b"\xc0", b"\xc1", b"\xc2", b"\xcb" + b"\x7f\xf8" + b"\0" * 6, b"\xcf" + b"\xff" * 8),
-    *(b"\xdd\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xd9\xff"),
-]
-msgpack = st.recursive(
-    st.binary(max_size=8) | st.sampled_from(ODD) | (NAMES | junk).map(text),
-    lambda inner: (
-        st.lists(inner, max_size=4).map(array)
-        | st.lists(inner, max_size=6).map(pairs)
-        | st.tuples(st.integers(0, 9) | st.integers(0, 255), inner).map(ext)
-        | st.tuples(st.integers(0, 7), st.lists(inner, max_size=4).map(array)).map(ext)
-    ),
-    max_leaves=12,
-)
-
-
-def opcode(drawn: tuple[Any, bytes, int]) -> bytes:
-    """Return an opcode of a pickle with an argument of its form, or nearly."""
-    code, data, number = drawn
-    start: bytes = code.code.encode("latin-1")
-    if code.arg is None:
-        return start
-    form = code.arg.n
-    if form >= 0:
-        return start + struct.pack("<Q", number)[:form]
-    if form == pickletools.UP_TO_NEWLINE:
-        lines = 2 if code.name in {"GLOBAL", "INST"} else 1
-        return start + (data.replace(b"\n", b"") + b"\n") * lines
-    width = {-2: 1, -3: 4, -4: 4, -5: 8}.get(form, 4)
-    length = len(data) if number % 5 else number
-    return start + length.to_bytes(9, "little")[:width] + data
-
-
-pickles = st.lists(
-    st.tuples(
-        st.sampled_from(pickletools.opcodes),
-        st.sampled_from(
-            [b"", b"0", b"1", b"os", b"-1", b"1.5", b"\xff", b"9" * 5000, b"'a'", b"x" * 99]
-        ),
-        st.integers(0, 3) | st.integers(0, 2**63),
-    ).map(opcode),
-    max_size=14,
-).map(lambda codes: b"".join(codes) + b".")
-
-FIELDS = one_of(
-    "lc type id kwargs args method __type__ $binary $date $oid value v ts channel_values content"
-    " channel_versions versions_seen $type $bytes tool_calls usage_metadata __bytes__"
-)
-FIELD_VALUES = st.sampled_from(
-    [1, 2, "constructor", "not_implemented", "undefined", "secret", ["a", "B"]]
-)
-documents = st.recursive(
-    leaves,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(FIELDS, inner | FIELD_VALUES, max_size=5)
-    ),
-    max_leaves=15,
-)
-stored = (
-    msgpack.map(lambda data: ("msgpack", data))
-    | pickles.map(lambda data: ("pickle", data))
-    | st.tuples(
-        st.sampled_from(["json", "redis-json"]),
-        documents.map(lambda value: json.dumps(value).encode("utf-8", "surrogatepass")),
-    )
-    | st.tuples(st.sampled_from(TAGS), st.binary(max_size=40) | msgpack | pickles)
-)
-
-
-def test_hostile_values_are_decoded_or_named(fuzz: Fuzz) -> None:
-    def check(drawn: tuple[str, bytes]) -> None:
-        for typed in (TypedBytes(*drawn), TypedBytes(drawn[0], drawn[1][: len(drawn[1]) // 2])):
-            for value in (decode(typed), decode_checkpoint(typed)):
-                json.dumps(to_json(value))
-            with contextlib.suppress(CkptError):
-                decode_lossless(typed)
-
-    fuzz(stored, check, 300)
-
-
 CELLS: list[Any] = [
     *(None, 0, -1, 2**62, 1.5, float("inf"), b"", b"\xff\x00\x1b[2J", "", "\x1b[31m\u202e", "~1"),
     *("x" * 100_000, "[" * 50_000, "1e999", b"\x91" * 5000, b"\xdf\xff\xff\xff\xff", b"\x80\x04."),
@@ -295,7 +184,7 @@ CELLS: list[Any] = [
 PARTS: list[Any] = [
     *(None, True, -1, 2**63, float("nan"), b"\xff", "", "\x1b[2J", [], {}, [None], "9" * 5000),
     *({"a": {"b": []}}, {1: 2}, {"id": "x", "value": 1}, Ext(0, b"\xc1"), Ext(5, b"\x90")),
-    Ext(2, packb(["m", "C", {"a": 1}])),
+    *(Ext(code, packb(["m", "C", {"a": 1}])) for code in (1, 2)),
 ]
 
 
@@ -329,6 +218,39 @@ def damaged(held: Any, chance: Random) -> Any:
             options = OPT_NON_STR_KEYS | OPT_PASSTHROUGH_BIG_INT
             return packb(replaced(value, chance), option=options, default=lambda _: None)
     return flipped(held, chance)
+
+
+TAGS = [
+    *("msgpack", "json", "pickle", "bson", "bson-plain", "redis-json", "merged", "bytes", "null"),
+    *("bytearray", "empty", "msgpack+aes", "markdown", "x\x1b[2J", ""),
+]
+ARGUMENTS = [b"os\nx\n", b"1\n", b"'a'\n", b"\0", b"\1\0\0\0a", b"\xff" * 8, b"9" * 5000 + b"\n"]
+PIECES = [
+    one.code.encode("latin-1") + argument
+    for one in pickletools.opcodes
+    for argument in (ARGUMENTS if one.arg else [b""] * len(ARGUMENTS))
+]
+pickles = st.lists(st.sampled_from(PIECES), max_size=14).map(b"".join)
+
+
+def test_hostile_values_are_decoded_or_named(fuzz: Fuzz) -> None:
+    rows = [one for one in light_rows(Path("marker")) if len(one.data or "") < 10_000]
+
+    def check(drawn: tuple[str | None, Row, bytes, Random]) -> None:
+        tag, row, data, chance = drawn
+        changed = damaged(row.data, chance)
+        found = [(row.type or "json", changed)] if isinstance(changed, bytes) else []
+        for typed in (TypedBytes(*one) for one in (*found, (tag or "pickle", data))):
+            for value in (decode(typed), decode_checkpoint(typed)):
+                json.dumps(to_json(value))
+            with contextlib.suppress(CkptError):
+                decode_lossless(typed)
+
+    tags = st.sampled_from(TAGS) | st.none()
+    data = st.binary(max_size=40) | pickles.map(lambda code: code + b".")
+    fuzz(
+        st.tuples(tags, st.sampled_from(rows), data, st.randoms(use_true_random=False)), check, 300
+    )
 
 
 def damaged_store(folder: Path, chance: Random) -> tuple[Path, list[str]]:

@@ -332,6 +332,8 @@ def _pickle_shapes() -> Iterator[tuple[str, str, bytes]]:
     yield "pickle behind the end", "pickle", b"N.N."
     yield "pickle two values", "pickle", b"NN."
     yield "pickle half a pair", "pickle", b"}(K\x01u."
+    yield "pickle POP of a mark", "pickle", b"N(0."
+    yield "pickle call of a number", "pickle", b"K\x01)}\x92."
     yield "pickle unknown opcode", "pickle", b"\xff."
     yield "pickle of nothing", "pickle", b""
     shape = b"(" + b"\x8a\x08" + struct.pack("<q", 1 << 60) + b"K\x02t"
@@ -381,6 +383,8 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "numpy of negative size", "msgpack", _ext(6, "|u1", [-1, -2], "C", b"ab")
     yield "numpy of objects", "msgpack", _ext(6, "|O", [1], "C", b"12345678")
     yield "ext of wrong arity", "msgpack", _ext(0, "os")
+    yield "ext of no list", "msgpack", _ext(1, "os", "mkdir", "x")
+    yield "parts without an end", "merged", b"\x00\x07"
     yield "ext of wrong kinds", "msgpack", _ext(2, 1, {"a": 2}, "c")
     yield "ext of nothing", "msgpack", b"\xc7\x00\x00"
     yield "ext unknown", "msgpack", packb(Ext(99, b"\x00\xff"))
