@@ -311,6 +311,8 @@ def test_the_checkpoint_is_as_of_the_creation_of_the_fact(root: Path, store: Pat
     assert [one["content"] for one in then if one["role"] == "human"] == list(TURNS)
     now = ckpt("-s", store, "messages", THREAD, "-o", "json").json
     assert LATER in [one["content"] for one in now]
+    message = origin(root, MOVE)["message"]
+    assert (message["content"], message["index"], message["assumed"]) == (TURNS[2], 4, True)
     # The text shows the sentence, and a command that reads on.
     answer = ckpt("-s", root, "memory", "show", MOVE)
     assert f"said     {TURNS[2]}" in answer.out

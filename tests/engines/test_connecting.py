@@ -227,18 +227,13 @@ def test_an_odd_password_works_anywhere(
 PLACES = [
     *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("password", "passfile", "service")),
     *(f"postgresql://127.0.0.1:1/db?{name}={{}}" for name in ("require_auth", "gssencmode")),
-    *("postgresql://127.0.0.1:1/db?options=-csearch_path%3D{}", "postgresql://u:{}@127.0.0.1:1/db"),
-    *("postgresql://u:{}@[::1]:1,127.0.0.1:1/db", "postgresql://u:{}@"),
-    *("mysql://u:{}@127.0.0.1:1/db", "mariadb://u:{}@127.0.0.1:1/db?ssl_mode=disabled"),
-    *("mysql://127.0.0.1:1/db?password={}", "mysql://127.0.0.1:1/db?ssl_ca={}", "mysql://u:{}@"),
-    *("redis://u:{}@127.0.0.1:1/0", "redis://:{}@127.0.0.1:1/0", "redis://u:{}@"),
-    *("rediss://u:{}@127.0.0.1:1/0?ssl_cert_reqs=none", "redis://127.0.0.1:1/0?unknown={}"),
-    *("redis://u:{}@[::1]:1,127.0.0.1:1/0", "valkeys://u:{}@127.0.0.1:1/0"),
-    "mongodb://u:{}@127.0.0.1:1/db?serverSelectionTimeoutMS=50",
-    *("mongodb://127.0.0.1:1/db?nonsense={}", "dynamodb://u:{}@table?region=eu-central-1"),
+    *("postgresql://u:{}@[::1]:1,127.0.0.1:1/db", "mysql://127.0.0.1:1/db?password={}"),
+    *("mariadb://u:{}@127.0.0.1:1/db?ssl_mode=disabled", "redis://u:{}@[::1]:1,127.0.0.1:1/0"),
+    *(f"{scheme}://u:{{}}@" for scheme in ("postgresql", "mysql", "redis")),
+    "rediss://u:{}@127.0.0.1:1/0?ssl_cert_reqs=none",
 ]
-"""Where a URL may have a secret."""
-SECRETS = [QUOTED, "C4nary@x", "C4nary?x#y", "C4nary:5", "C4nary%zz", "C4nary/x", "5?C4nary"]
+"""Where a URL may have a secret, besides the places above."""
+SECRETS = [QUOTED, "C4nary?x#y", "5?C4nary"]
 
 
 @pytest.mark.parametrize("secret", SECRETS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ckpt_backends.testing.harness import Harness
-from tests.engines.answers import items_of, refuses, succeeds, without
+from tests.engines.answers import check_damaged, items_of, refuses, succeeds, without
 from tests.kit.agents.steps import fill, talk
 from tests.kit.command import ckpt, later
 from tests.kit.harness.mongodb import Place
@@ -153,6 +153,23 @@ def test_tables_without_what_is_needed_are_refused(place: Harness, table: str, c
     talk(place.kept_saver, "trip")
     plant(place.url, f"ALTER TABLE {table} DROP COLUMN {column}")
     refuses(place.url, "threads", "list", says=f"missing {table}.{column}")
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("place", "table", "body"),
+    [
+        ("postgres", "checkpoints", '{"channel_versions": 3}'),
+        ("kagent", "lg_checkpoint", "abcde"),
+        ("supabase", "langgraph_checkpoints", "[]"),
+        ("supabase", "langgraph_checkpoints", '{"type": "msgpack", "data": "abcde"}'),
+    ],
+    indirect=["place"],
+)
+def test_a_body_of_no_saver_ends_no_command(place: Harness, table: str, body: str) -> None:
+    talk(place.kept_saver, "trip", "other")
+    plant(place.url, f"UPDATE {table} SET checkpoint = '{body}' WHERE thread_id = 'trip'")
+    check_damaged(place.url, step=3)
 
 
 @ENGINES

@@ -1,18 +1,31 @@
-"""What reading promises of each engine: no thread for another, one moment, nothing is written."""
+"""What reading promises of each engine: threads are listed from indexes, and nothing is written."""
 
+import json
+import random
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psycopg
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_backends.model import CheckpointKey, ThreadBounds
+from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.redis.engine.connection import READING
 from ckpt_backends.registry import open_store
+from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_backends.testing.harness import Harness
+from ckpt_cli.core.tasks import is_surely_done
 from tests.engines.answers import COMMANDS, PLANNED, items_of, refuses, succeeds, threads_of
-from tests.kit.agents.steps import config_of, graph_of, role, talk
+from tests.kit.agents.steps import config_of, fill, graph_of, role, saver_of, talk
 from tests.kit.command import ckpt, later
 from tests.kit.harness import mysql
 from tests.kit.harness.three_table import connected
+from tests.kit.heads import CHANNELS, some_checkpoint
 
 REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
 
@@ -121,3 +134,170 @@ def test_only_commands_that_read_are_sent(place: Any) -> None:
     others = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
     others |= {"COMMAND", "PEXPIRETIME", "TYPE", "SCAN", "WATCH", "UNWATCH"}
     assert {one.replace("|", " ") for one in sent - others} <= READING
+
+
+# How each SQL engine lists threads, as its EXPLAIN says: from key indexes, without values
+
+
+TABLES = ("checkpoints", "checkpoint_writes", "checkpoint_blobs", "writes")
+COPIES = 200
+"""With so many threads and checkpoints, no engine reads a table because it is small."""
+ASKING = ThreadBounds(head_channels=frozenset({"__interrupt__"}))
+
+
+def _reads_table(query: str) -> bool:
+    """Whether a query is about the saver's tables, not about their columns."""
+    return any(table in query for table in TABLES) and "pragma_" not in query
+
+
+def listing_plans(url: str, database: Any, explain: str, patch: pytest.MonkeyPatch) -> list[Any]:
+    """The plan of each query on the saver's tables with which a store lists threads."""
+    found: list[Any] = []
+    rows = database.rows
+
+    def told(name: str) -> Any:
+        method = getattr(database, name)
+
+        def asked(self: Any, query: str, values: Any, *rest: Any) -> Any:
+            if _reads_table(query) and not query.startswith(explain):
+                found.append(rows(self, f"{explain} {query}", values))
+            return method(self, query, values, *rest)
+
+        return asked
+
+    with open_store(url) as store:
+        for name in ("rows", "stream"):
+            patch.setattr(database, name, told(name))
+        assert len([*store.threads(limit=50)]) == 50
+        assert len([*store.threads()]) > COPIES
+        assert store.thread("trip") is not None
+        assert [*store.threads_within(ASKING)] == []
+    assert len(found) >= 4
+    return found
+
+
+def test_postgres_lists_from_indexes(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(postgres_url, "trip")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for table, columns in {
+            "checkpoints": "checkpoint_ns, checkpoint_id || m, parent_checkpoint_id, type,"
+            " checkpoint, metadata",
+            "checkpoint_writes": "checkpoint_ns, checkpoint_id || m, task_id, idx, channel, type,"
+            " blob, task_path",
+        }.items():
+            connection.execute(
+                f"INSERT INTO {table} SELECT thread_id || n, {columns} FROM {table},"
+                f" generate_series(1, {COPIES}) n, generate_series(1, 10) m"
+            )
+            for statement in ("VACUUM (FREEZE, ANALYZE)", "VACUUM"):
+                # Index-only scans are planned only if the pages are known to be visible.
+                connection.execute(f"{statement} {table}")
+    scan = re.compile(rf"(\w+(?: \w+)*) Scan(?: Backward)?.* on (?:\w+\.)?({'|'.join(TABLES)})\b")
+    # Then the server reads a whole table, or whole rows, only if no index holds what is asked.
+    url = f"{postgres_url}?options=-cenable_seqscan%3Doff%20-cenable_bitmapscan%3Doff"
+    for plan in listing_plans(url, PostgresDatabase, "EXPLAIN", monkeypatch):
+        for kind, table in scan.findall("\n".join(line for (line,) in plan)):
+            index = "Index Only" if table == "checkpoints" else "Index"
+            assert kind.endswith(index), plan
+
+
+def test_sqlite_lists_from_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph_of(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "trip"}})
+    with sqlite3.connect(path) as connection:
+        for table in ("checkpoints", "writes"):
+            _, *names = (row[1] for row in connection.execute(f"PRAGMA table_info({table})"))
+            connection.execute(
+                f"INSERT INTO {table} WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1"
+                f" FROM s WHERE n < {COPIES}) SELECT thread_id || n, {', '.join(names)}"
+                f" FROM {table}, s"
+            )
+    connection.close()
+    for plan in listing_plans(str(path), OpenedDatabase, "EXPLAIN QUERY PLAN", monkeypatch):
+        for *_, step in plan:
+            assert not step.startswith("SCAN") or "COVERING INDEX" in step or _is_result(step), step
+
+
+def _is_result(step: str) -> bool:
+    """Whether a step of SQLite's plan reads what another one found."""
+    return step in {"SCAN t", "SCAN h", "SCAN CONSTANT ROW"}
+
+
+# Outlines of heads
+
+_HEADS = 1500
+_COLUMNS = {
+    "checkpoints": ("thread_id, checkpoint_id, checkpoint, metadata", "%s, %s, %s, %s"),
+    "checkpoint_blobs": ("thread_id, channel, version, type", "%s, %s, %s, %s"),
+}
+
+_DONE: dict[str, Any] = {
+    "v": 4,
+    "channel_values": {"items": 1},
+    "channel_versions": {"items": 3, "__start__": 2, "branch:to:a": 3},
+    "versions_seen": {"__input__": {}, "__start__": {"__start__": 1}, "a": {"branch:to:a": 2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "most"),
+    [
+        pytest.param("postgres", _HEADS // 2, marks=pytest.mark.engines),
+        pytest.param("mysql", _HEADS, marks=pytest.mark.nightly),
+    ],
+)
+def test_outlines_say_of_each_head_what_it_says(
+    request: pytest.FixtureRequest, server: str, most: int
+) -> None:
+    url: str = request.getfixturevalue(f"{server}_url")
+    with (saver_of if server == "postgres" else mysql.saver_of)(url) as saver:
+        saver.setup()
+    hashed = {"mysql": (", checkpoint_ns_hash", ", UNHEX(MD5(''))")}.get(server, ("", ""))
+    with connected(url) as execute:
+        for table, rows in _made():
+            columns, values = (
+                one + more for one, more in zip(_COLUMNS[table], hashed, strict=True)
+            )
+            for row in rows:
+                execute(f"INSERT INTO {table} ({columns}) VALUES ({values})", list(row))
+    assert _number_of_outlines(url) <= most
+
+
+def _made() -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """The rows of heads: some at random, the others of a few that differ in one part each."""
+    chance = random.Random(7)
+    bodies = [json.loads(one.body.data) for one in map(some_checkpoint, [chance] * 9) if one.body]
+    # And what differs in one part from a head after which nothing runs.
+    bodies += [{**_DONE, name: one[name]} for one in bodies for name in _DONE] + [_DONE] * 9
+    heads, blobs = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+    for n in range(_HEADS):
+        body = dict(chance.choice(bodies))
+        versions = body["channel_versions"] or {}
+        body["channel_versions"] = {
+            name: chance.randrange(9) if isinstance(one, int) else one
+            for name, one in versions.items()
+        }
+        source = chance.choice(["loop", "loop", "loop", "input"])
+        heads.append((f"t{n}", "head", json.dumps(body), json.dumps({"source": source})))
+        if chance.random() < 0.3:
+            name, kind = chance.choice(CHANNELS), chance.choice(["null", "empty"])
+            version = str(body["channel_versions"].get(name, 1))
+            blobs.append((f"t{n}", name, version, kind))
+    yield "checkpoints", heads
+    yield "checkpoint_blobs", blobs
+
+
+def _number_of_outlines(url: str) -> int:
+    with open_store(url) as store:
+        keys = [CheckpointKey(f"t{n}", "", "head") for n in range(_HEADS)]
+        whole = {one.key: one for one in store.checkpoints_at(keys, body=True, metadata=True)}
+        outlines = list(store.outlines_at(keys))
+    assert sorted(key for _, alike in outlines for key in alike) == sorted(whole)
+    told = set()
+    for outline, alike in outlines:
+        says = is_surely_done(outline)
+        told.add(says)
+        assert {is_surely_done(whole[key]) for key in alike} == {says}, outline
+    assert told == {True, False}
+    return len(outlines)

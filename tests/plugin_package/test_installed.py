@@ -1,20 +1,24 @@
 """A backend of another package appears wherever a bundled one does, with the package on the path as
-`pip` would install it.
-"""
+`pip` would install it."""
 
 import os
 import pickle
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ckpt_backends.plugins import plugins
+from ckpt_backends.testing import plugin
+from tests.kit.cases import cases
 from tests.kit.command import ROOT, SAMPLE, CommandResult, ckpt, fork
+from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.terminal import in_terminal
 
 _DECLARATION = """
@@ -249,3 +253,36 @@ def test_a_bundled_backend_wins(run: _Run, site: Path) -> None:
     twice = "Toy opens toy://, not backend 'twin' (package ckpt-twin)"
     assert _of_layout(found, "toy")["notes"] == [twice]
     assert f"warning: {twice}\n" in run("stores").err
+
+
+# The conformance suite, which `.ci/run` runs on the layout of `examples/ckpt-duckdb`
+
+
+@cases(
+    "name says",
+    ("Nothing", "cannot import the harness 'ckpt_backends.testing.plugin:Nothing'"),
+    ("SUITE", "is no subclass of ckpt_backends.testing.harness.Harness"),
+    ("", "no layout to test: give --ckpt-harness MODULE:CLASS"),
+)
+def test_what_is_no_harness(name: str, says: str) -> None:
+    named = [f"{plugin.__name__}:{name}"] if name else []
+    config: Any = SimpleNamespace(getoption=lambda _: named, getini=lambda _: [])
+    with pytest.raises(pytest.UsageError, match=says):
+        plugin.pytest_ckpt_harnesses(config)
+
+
+def test_a_server_that_nobody_starts() -> None:
+    class ServerHarness(SqliteHarness):
+        server = "toyserver"
+
+    with pytest.raises(pytest.fail.Exception, match="no plug-in starts a server 'toyserver'"):
+        plugin.pytest_ckpt_server(ServerHarness)
+
+
+def test_ckpt_itself_does_not_load_the_suite() -> None:
+    program = (
+        "import sys, ckpt_cli.run; ckpt_cli.run.run(['stores', 'none.db']);"
+        "sys.exit('ckpt_backends.testing' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr

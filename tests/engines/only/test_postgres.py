@@ -7,15 +7,13 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.connect import connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.engines.answers import COMMANDS, items_of, refuses
-from tests.kit.agents.steps import config_of, fill, graph_of, role
+from tests.kit.agents.steps import fill, role
 from tests.kit.command import ckpt
 from tests.kit.servers import Server, postgres_database
 
@@ -202,31 +200,6 @@ def test_ids_that_cannot_be_stored_are_not_there(filled_url: str) -> None:
             assert list(store.checkpoints("trip", checkpoint_ns=f"no{odd}")) == []
             assert list(store.writes("trip", channels=[odd], values=[odd])) == []
             assert store.sources(next(store.checkpoints("trip")).key)
-
-
-def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values are encrypted, but for small ones, which the saver keeps in the body."""
-    key, config = "0123456789abcdef", config_of("trip")
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
-    with psycopg.connect(postgres_url, autocommit=True, row_factory=psycopg.rows.dict_row) as own:
-        saver = PostgresSaver(own, serde=serde)
-        saver.setup()
-        graph_of(saver).invoke({"items": ["in"]}, config)
-        truth = graph_of(saver).get_state(config).values
-    refuses(postgres_url, "messages", "trip", says="LANGGRAPH_AES_KEY")
-    monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
-    shown = ckpt("-s", postgres_url, "show", "trip", "--writes", "-o", "json")
-    assert shown.json["values"] == truth
-    assert "plaintext" not in shown.json
-    run(
-        postgres_url,
-        "UPDATE checkpoint_blobs SET type = 'msgpack', blob = '\\x90'"
-        " WHERE channel = 'messages' AND version = (SELECT max(version) FROM checkpoint_blobs"
-        " WHERE channel = 'messages')",
-    )
-    history = ckpt("-s", postgres_url, "history", "trip", "-o", "json")
-    assert [row["step"] for row in history.json if row.get("plaintext")] == [2]
-    assert history.err.startswith("warning: 1 checkpoint stored unencrypted")
 
 
 @pytest.mark.engines

@@ -81,27 +81,6 @@ CONTEXT = {"intent": "medical_insurance", "age": 28, "budget": 5000}
 PRODUCT = [{"product_id": "M001", "name": "百万医疗", "price": 399}]
 
 
-def test_the_conversation_is_listed_drawn_and_shown(empty: Told) -> None:
-    empty.fill()
-    (store,) = empty.json("stores")
-    assert store["layout"] == "three-table"
-    (thread,) = empty.json("threads", "list")
-    assert (thread["thread_id"], thread["head"]) == (THREAD, "ckpt_004")
-    assert (thread["checkpoints"], thread["status"]) == (4, "unknown")
-    assert thread["first_at"] == "2026-04-07T10:00:00.000000Z"
-    tree = empty.table("show", THREAD, "--tree", "--ascii")
-    (line,) = (" ".join(one.split()) for one in tree.splitlines() if "ckpt_002" in one)
-    assert line.startswith("o ckpt_002 handle_greeting, generate_response +2 ai: 您好!")
-    assert line.endswith("2 writes 10:00:02")
-    third = empty.json("show", THIRD)
-    assert contents(third["values"]) == SAID
-    del third["values"]["messages"]
-    assert third["values"] == {"user_context": CONTEXT, "search_results": PRODUCT}
-    assert (third["next"], third["step"], third["rebuilt"]) == (None, None, {})
-    first = empty.json("show", f"{THREAD}@ckpt_001")
-    assert (first["values"], first["writes"]) == ({}, [])
-
-
 def test_the_trace_has_times_and_a_step_that_is_not_stored_a_question_mark(file: Told) -> None:
     file.fill()
     for command in ("show", "diff"):

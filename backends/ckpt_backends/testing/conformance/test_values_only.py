@@ -8,7 +8,7 @@ from typing import Any
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import TypedBytes
+from ckpt_backends.model import TypedBytes, step_of
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import ckpt
 from ckpt_backends.testing.conformance.answers import rows
@@ -136,6 +136,8 @@ def test_a_rollback_adds_a_child_with_the_targets_state(filled: FilledStore) -> 
     else:
         done = told(filled, *words)
         assert done["parent_checkpoint_id"] == target["checkpoint_id"]
+        steps = [step_of(one["checkpoint_id"]) for one in (target, done)]
+        assert steps[1] == (steps[0] or 0) + 1, "the id of a copy must hold its step"
         head = told(filled, "show", "chat")
         assert head["checkpoint_id"] == done["checkpoint_id"]
         assert [one["id"] for one in head["values"]["messages"]] == [
