@@ -2,7 +2,7 @@
 
 import operator
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +40,12 @@ from tests.kit.agents.small import Log, running
 from tests.kit.cases import cases
 from tests.kit.probing import described, judged, resumed, stopped
 
+
+@dataclass
+class Logged:
+    log: Annotated[list[str], operator.add] = field(default_factory=list)
+
+
 CHAINS: list[tuple[str, Any, str, list[str] | None]] = [
     ("same", graph(CHAIN), "ok", ["pre", "rv yes", "fin"]),
     ("waiting renamed", graph(">pre pre>new new>fin", asks="new"), "loses", None),
@@ -54,6 +60,7 @@ CHAINS: list[tuple[str, Any, str, list[str] | None]] = [
     ("edge leads elsewhere", graph(">pre pre>rv pre>fin"), "loses", None),
     ("edge is a join", graph(">pre pre>rv pre+rv>fin"), "loses", None),
     ("waiting is deferred", graph(CHAIN, defer="rv"), "breaks", None),
+    ("state is a dataclass", graph(CHAIN, schema=Logged), "ok", ["pre", "rv yes", "fin"]),
     ("node behind is deferred", graph(CHAIN, defer="fin"), "ok", ["pre", "rv yes", "fin"]),
 ]  # fmt: skip
 PARALLEL: list[tuple[str, Any, str, list[str] | None]] = [

@@ -1,7 +1,8 @@
-"""Stores of other languages and releases, and which graph a thread belongs to."""
+"""Stores of other languages and releases, which graph a thread belongs to, and what is kept."""
 
 import sqlite3
-from collections.abc import Mapping
+import tracemalloc
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,9 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
+from ckpt_cli.core.compat import CompatVerdict, Graph, GraphFile, GraphNode, Incompatibility
 from ckpt_cli.queries.compat import JudgedThread, judged_threads
+from ckpt_cli.render.compat import Compatibility, compatibility_lines
 from tests.kit.agents.edges import fail, graph, say
 from tests.kit.agents.small import Log, chain, running, saver_of
 from tests.kit.cases import cases
@@ -168,3 +171,39 @@ def test_a_fingerprint_tells_what_a_graph_calls_and_not_where_it_stands() -> Non
     marks = [described(one).fingerprints["graph"] for one in graphs]
     assert marks[0] == marks[1]
     assert len(set(marks)) == 4
+
+
+NODE = GraphNode((), False, (), "", (), True, (), True, None, {}, None, {})
+GRAPH = Graph("g", False, {"ask": NODE, "old": NODE}, {}, {}, {}, frozenset())
+FILE = GraphFile({"g": 0}, (GRAPH,), {}, {}, {})
+
+
+def found(name: str) -> Incompatibility:
+    return Incompatibility(CompatVerdict.LOSES, "key-gone", name, "it is gone", "keep it")
+
+
+def threads(number: int, keys: int) -> Iterator[JudgedThread]:
+    for one in range(number):
+        findings = [found(f"k{one % keys}")] * 2
+        yield JudgedThread(f"thread {one}", True, findings, "g", frozenset({"ask"}))
+
+
+def test_threads_are_counted_while_they_are_read() -> None:
+    answer = Compatibility(threads(5, 1), FILE, None, are_all=True)
+    first = next(iter(answer))
+    assert (first.thread_id, answer.summary) == ("thread 0", {"loses": 1})
+    text = [one.text for one in compatibility_lines(answer)]
+    assert "loses  k0  key-gone, 5 threads" in text
+    assert "  thread 0, thread 1, thread 2 and 2 more" in text
+    assert "safe to remove: old" in text
+
+
+def test_memory_does_not_grow_with_the_store() -> None:
+    answer = Compatibility(threads(5_000, 5_000), FILE, None, are_all=False)
+    tracemalloc.start()
+    text = [one.text for one in compatibility_lines(answer)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 << 20
+    assert "4000 findings of other kinds: -o ndjson shows all" in text
+    assert answer.safe_to_remove == ()

@@ -1,5 +1,7 @@
-"""`ckpt_cli.testing`: the values of a file, what may differ, and answers that are not recorded."""
+"""Threads as tests: `ckpt_cli.testing`, what is left of a thread, and the written files."""
 
+import ast
+import json
 import math
 from collections import deque
 from collections.abc import Callable
@@ -12,12 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from pydantic import BaseModel
 
+from ckpt_cli.core.thread_tests import LeftOut, TaskRecord, ThreadRecord
+from ckpt_cli.render.thread_tests import literal, pasted, source, spelled_json, spelled_python
 from ckpt_cli.testing import NotRecorded, ThreadRecording, like
 from tests.kit.cases import cases
 from tests.thread_tests.applications.chat import Scripted
@@ -224,3 +230,59 @@ def test_a_person_can_add_what_a_model_answered() -> None:
     task = {"state": TOLD["state"], "answers": {"$messages": "s1"}}
     ran = recording(one_node(it, MessagesState), {**task, "writes": {}}, messages=known).node("it")
     assert ran.writes == {"messages": [{"type": "ai", "content": "chosen: a"}]}
+
+
+def test_behind_a_checkpoint_only_its_own_tasks_are_tested() -> None:
+    def task(name: str, checkpoint_id: str, **more: Any) -> TaskRecord:
+        return TaskRecord(name, name, "", 1, checkpoint_id=checkpoint_id, **more)
+
+    tasks = [
+        task("calls", "1", is_tested=True, inside=["called"]),
+        task("called", "in the subgraph", is_tested=True),
+        task("failed", "1"),
+        task("after", "2", is_tested=True),
+    ]
+    left_out = [LeftOut("failed", "why"), LeftOut("after", "why")]
+    found = ThreadRecord("t", "2", None, "", {}, tasks, None, left_out).behind("1")
+    assert [one.name for one in found.tasks] == ["calls", "called", "failed"]
+    assert [one.name for one in found.tested] == ["calls"]
+    assert found.left_out == left_out[:1]
+
+
+TEXTS = st.text(st.characters(exclude_categories=[]))
+ANY_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(TEXTS)
+def test_a_literal_is_the_text_on_one_printable_line(text: str) -> None:
+    shown = literal(text)
+    assert ast.literal_eval(shown) == text
+    assert shown.isprintable()
+
+
+@given(ANY_VALUES)
+def test_values_are_the_same_as_json_and_as_python(value: Any) -> None:
+    assert json.loads(spelled_json(value)) == value
+    assert ast.literal_eval(spelled_python(value)) == value
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_file_is_python_that_only_records(thread: str, node: str, said: str) -> None:
+    task = {"name": node, "node": node, "asks": [{"question": said}], "error": said, "next": [node]}
+    form = {
+        "ckpt_test": 1,
+        "thread": thread,
+        "title": said,
+        "messages": {"m1": {"type": "ai", "content": said}},
+        "tasks": [task, {**task, "name": "b", "writes": {node: {"$message": "m1"}}}],
+    }
+    for text in (source(form, [node, "b"], "a:b", "c.json", {}), pasted(form, [node, "b"], "a:b")):
+        tree = ast.parse(text)
+        calls = {ast.unparse(one.func) for one in ast.walk(tree) if isinstance(one, ast.Call)}
+        assert calls == {"ThreadRecording", "RECORDING.node"}
+        assert {type(one) for one in tree.body} <= {
+            *(ast.Expr, ast.ImportFrom, ast.Assign, ast.FunctionDef)
+        }

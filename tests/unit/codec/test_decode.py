@@ -1,4 +1,4 @@
-"""What is stored is decoded, up to limits, and never raises."""
+"""What is stored is decoded, up to limits, and never raises; documents are as the driver's."""
 
 import hashlib
 import json
@@ -6,6 +6,7 @@ import struct
 import threading
 from typing import Any
 
+import bson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from ckpt_backends.codec import (
     decode_checkpoint,
     to_json,
 )
+from ckpt_backends.codec.bson import plain
 from ckpt_backends.codec.cursor import depth_bound, skip
 from ckpt_backends.codec.msgpack import levels_of
 from ckpt_backends.model import TypedBytes
@@ -278,3 +280,23 @@ def nodes_of(value: Any) -> int:
 def test_a_large_body_that_is_not_one(data: bytes) -> None:
     for tag in ("msgpack", "json"):
         assert isinstance(decode_checkpoint(TypedBytes(tag, data), TIGHT), Opaque)
+
+
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+WHOLE = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-3, 3)
+DOCUMENTS = st.dictionaries(
+    WORDS,
+    st.recursive(
+        st.none() | st.booleans() | WHOLE | WORDS,
+        lambda inner: st.dictionaries(WORDS, inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=4,
+)
+
+
+@few
+@given(DOCUMENTS)
+def test_plain_values_are_those_of_the_driver(document: dict[str, Any]) -> None:
+    # Before the document stands the byte of its kind.
+    assert plain(document)[1:] == bson.encode(document)

@@ -1,12 +1,12 @@
-"""What changed between two values or in a step, and the way back."""
+"""What changed between two values or in a step, the way back, and what is read to find it."""
 
 import json
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.model import Blob, Checkpoint, CheckpointKey, TypedBytes
+from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff import (
     MAX_CELLS,
     BriefState,
@@ -33,6 +35,7 @@ from ckpt_cli.core.diff import (
 )
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.values import same
+from ckpt_cli.queries.diff import ChannelChanges, Step
 from ckpt_cli.render.value_diff import CHANGE
 from ckpt_cli.render.values import changes_text
 from tests.kit.cases import cases
@@ -312,3 +315,46 @@ def test_what_was_written_is_told_as_far_as_it_is_new_messages_first() -> None:
     text = changes_text(short_changes(step_changes(many, {}, many), say))
     assert text.startswith("+1 one, c0 → 0")
     assert text.endswith("c4 → 4, 3 more channels")
+
+
+_VALUES = ["[1]", "[1]", "[2]", "[2, 3]", "[2, 3]"]
+
+
+class _Apart:
+    """Five checkpoints; each step but the last one wrote `a`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[set[str], Collection[str]]] = []
+
+    def checkpoints(
+        self, thread_id: str, *, checkpoint_ids: set[str], values: Collection[str], **_: Any
+    ) -> Iterator[Checkpoint]:
+        self.asked.append((checkpoint_ids, values))
+        for number, text in enumerate(_VALUES):
+            name, version = f"c{number}", min(number, 3)
+            if name in checkpoint_ids:
+                body = json.dumps({"v": 4, "channel_versions": {"a": version}}).encode()
+                value = TypedBytes("json", text.encode()) if "a" in values else None
+                yield Checkpoint(
+                    CheckpointKey(thread_id, "", name),
+                    None,
+                    TypedBytes("json", body),
+                    blobs={"a": Blob("json", len(text), value)},
+                )
+
+
+def test_only_values_of_equal_size_and_another_version_are_read() -> None:
+    store, changes = _Apart(), ChannelChanges("t", "", "a")
+    steps: list[Step] = [(f"c{n}", f"c{n - 1}" if n else None) for n in (4, 3, 2, 1, 0)]
+    changes.read(cast("Store", store), steps)
+    assert [changes.known(one) for one in steps] == [False, True, True, False, True]
+    everything, unsure = store.asked
+    assert everything == ({"c0", "c1", "c2", "c3", "c4"}, ())
+    assert unsure == ({"c0", "c1", "c2"}, ["a"])
+
+
+def test_a_step_that_was_removed_or_not_read() -> None:
+    store, changes = _Apart(), ChannelChanges("t", "", "a")
+    changes.read(cast("Store", store), [("gone", "c1")])
+    assert changes.known(("gone", "c1")) is False
+    assert changes.known(("c1", "c0")) is None

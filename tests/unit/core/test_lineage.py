@@ -1,11 +1,29 @@
-"""Which checkpoint was made from which, and which subgraph was called from which."""
+"""What comes from what: checkpoints, subgraph calls, values from writes, and ids of copies."""
 
+import json
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import Refused, Unsupported
+from ckpt_backends.model import (
+    NULL_TASK_ID,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Write,
+    make_id,
+    step_of,
+    ticks_at,
+    time_of,
+)
+from ckpt_cli.core.forking import check_body, first_tick, form_of, mark_clone
 from ckpt_cli.core.lineage import (
     DEEPEST,
     NamespacePart,
@@ -20,6 +38,18 @@ from ckpt_cli.core.lineage import (
     namespace_in,
     namespace_kind,
 )
+from ckpt_cli.core.state import Body, read_body
+from ckpt_cli.core.tasks import TaskWrite
+from ckpt_cli.core.value_origin import (
+    TracedPath,
+    applied_writes,
+    is_caller,
+    nodes_in_metadata,
+    traced_path,
+    value_at,
+    writers,
+)
+from tests.kit.cases import cases
 
 FORKED = Parentage({"f": "c", "e": "b", "d": "c", "c": "b", "b": "a", "a": None})
 _IDS = "abcdefgh"
@@ -103,3 +133,131 @@ def test_the_root_graph_is_no_call_and_a_hostile_namespace_is_cut() -> None:
     assert not is_subgraph_call("")
     assert not is_stateful("")
     assert len(levels("a:1|" * 10_000)) == DEEPEST
+
+
+KEY = CheckpointKey("t", "", "1")
+
+
+def wrote(node: str, value: Any, channel: str = "c", path: str = "", task: str = "") -> TaskWrite:
+    data = TypedBytes("json", json.dumps(value).encode())
+    return TaskWrite(Write(KEY, task or node, path, 0, channel, len(data.data), data), node, path)
+
+
+def message(ident: str, content: str = "") -> dict[Value, Value]:
+    return {"role": "user", "id": ident, "content": content}
+
+
+def nodes(found: list[TaskWrite]) -> list[str | None]:
+    return [one.node for one in found]
+
+
+SEVERAL = [wrote("a", 1), wrote("b", 2), wrote("d", 2), wrote("e", 3)]
+LISTS = [wrote("a", ["x"]), wrote("b", ["y", "z"])]
+MAPS = [wrote("a", {"k": 1}), wrote("b", {"__overwrite__": {"l": 2}})]
+SAID = [wrote("a", message("1")), wrote("b", [message("2"), message("3")])]
+
+
+@cases(
+    "written place value found",
+    pytest.param([wrote("a", 1), wrote("b", 2, "o")], ["c"], 9, "a", id="one to the channel"),
+    pytest.param(SEVERAL, ["c"], 2, "d", id="the last of several that fits"),
+    pytest.param(SEVERAL, ["c"], 6, "abde", id="none fits"),
+    pytest.param(LISTS, ["c", 3], "x", "a", id="an item that was appended"),
+    pytest.param(MAPS, ["c", "k"], 1, "a", id="a key that was merged"),
+    pytest.param(MAPS, ["c", "l"], 2, "b", id="a key that was overwritten"),
+)
+def test_writers_of_values(
+    written: list[TaskWrite], place: list[Any], value: Any, found: str
+) -> None:
+    assert nodes(writers(written, TracedPath(tuple(place)), value)) == [*found]
+    # A message is found by its id.
+    assert nodes(writers(SAID, TracedPath(("c", 0), "1"), None)) == ["a"]
+    assert nodes(writers(SAID, TracedPath(("c", 2, "content"), "3"), "")) == ["b"]
+
+
+def test_some_writes_are_not_those_of_a_step() -> None:
+    written = [wrote("a", 1), wrote("b", 2, path="~__interrupt__, 0")]
+    assert nodes(applied_writes(written, "loop")) == ["a"]
+    assert nodes(applied_writes(written, "update")) == ["b"]
+    assert applied_writes(written, "input") == []
+    assert is_caller(wrote("", 1, task=NULL_TASK_ID))
+    assert not is_caller(wrote("a", 1))
+    writes: dict[Value, Value] = {"a": {"c": 1}, "b": {"d": 2}, "e": None}
+    assert nodes_in_metadata({"writes": writes}, "c") == ["a"]
+    assert (nodes_in_metadata({"writes": None}, "c"), nodes_in_metadata({}, "c")) == ([], [])
+
+
+def test_a_place_is_followed_by_the_id_of_its_message_or_by_its_path() -> None:
+    place = traced_path({"c": [message("1"), message("2", "x")]}, ("c", 1, "content"))
+    assert place == TracedPath(("c", 1, "content"), "2")
+    assert value_at({"c": [message("2", "y")]}, place) == (True, "y")
+    assert value_at({"c": [message("1")]}, place) == (False, None)
+    place = traced_path({"c": {"a": [1, 2]}}, ("c", "a", 1))
+    assert value_at({"c": {"a": [0, 5]}}, place) == (True, 5)
+    others: list[dict[str, Value]] = [{}, {"c": {"a": []}}, {"c": 7}]
+    for state in others:
+        assert value_at(state, place) == (False, None)
+
+
+NOW = datetime(2026, 4, 7, 10, 30, tzinfo=UTC)
+FORK = CheckpointKey("t", "", make_id(ticks_at(NOW) - 10, 3, 7))
+times = st.integers(0, 2**31).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
+node_ids = st.integers(0, 2**48 - 1)
+
+
+@given(times, st.integers(-8192, 8191), node_ids)
+def test_an_id_holds_its_time_and_its_step(at: datetime, step: int, node: int) -> None:
+    found = make_id(ticks_at(at), step, node)
+    assert (time_of(found), step_of(found)) == (at, step)
+
+
+@given(st.lists(st.tuples(st.integers(-(10**9), 10**9), node_ids), min_size=1), node_ids)
+def test_a_new_id_is_greater_than_all_others(heads: list[tuple[int, int]], node: int) -> None:
+    """Also where the clock went back: up to a hundred seconds, here."""
+    ids = [make_id(ticks_at(NOW) + ahead, -1, other) for ahead, other in heads]
+    assert make_id(first_tick(NOW, ids, force=False), 0, node) > max(ids)
+
+
+def test_a_head_in_the_far_future_is_refused_unless_forced() -> None:
+    head = make_id(ticks_at(NOW + timedelta(days=2)), 1, 1)
+    with pytest.raises(Refused, match="dated in the future"):
+        first_tick(NOW, [head], force=False)
+    assert make_id(first_tick(NOW, [head], force=True), 1, 0) > head
+    with pytest.raises(Refused):
+        first_tick(NOW, [make_id((1 << 60) - 1, 1, 1)], force=True)
+    with pytest.raises(Unsupported, match="was not made by LangGraph"):
+        first_tick(NOW, [FORK.checkpoint_id, "ckpt_005"], force=True)
+
+
+def body(**parts: object) -> TypedBytes:
+    fields = {"v": 4, "ts": "2026-04-07T10:30:00+00:00", "id": "old", "channel_values": {"a": 1}}
+    return TypedBytes("json", json.dumps({**fields, **parts}).encode())
+
+
+def stored(**parts: object) -> Checkpoint:
+    metadata = {"source": "loop", "step": 3, "writes": {}, "run_id": "r", "user": "Zoë"}
+    text = json.dumps(metadata, ensure_ascii=False).encode()
+    return Checkpoint(FORK, "parent", body(**parts), TypedBytes("json", text))
+
+
+def test_the_form() -> None:
+    four, three = (read_body(stored(v=v)) for v in (4, 3))
+    assert form_of(four, [], sibling=False)[0] == "child"
+    assert form_of(four, [], sibling=True)[0] == "sibling"
+    assert form_of(three, [], sibling=False)[0] == "sibling"
+    form, why = form_of(four, ["log"], sibling=False)
+    assert (form, "log" in why) == ("sibling", True)
+
+
+@pytest.mark.parametrize("found", [body(v=5), body(v=0), TypedBytes("msgpack+aes", b"x")])
+def test_a_body_that_is_not_known_is_refused(found: TypedBytes) -> None:
+    checkpoint = stored()._replace(body=found)
+    check_body(FORK, Body(1, None, {}, {}, {}, None))
+    with pytest.raises(Unsupported):
+        check_body(FORK, read_body(checkpoint))
+
+
+@pytest.mark.parametrize("metadata", [b"", b"null", b"[1]", b"{broken"])
+def test_metadata_that_cannot_be_read_is_replaced(metadata: bytes) -> None:
+    marked = mark_clone(TypedBytes("json", metadata), "from", 1, 2, "why")
+    assert json.loads(marked.data)["forked_from_thread"] == "from"

@@ -1,6 +1,7 @@
-"""Which checkpoint or moment a text means, and the shortest refs that mean one."""
+"""Which checkpoint or moment a text means, the shortest refs that mean one, and the time zone."""
 
 import re
+import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
+from ckpt_cli.config.machine import local_zone, zone_name
 from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.refs import NamespaceRefs, resolve, short_refs, split_target
 from ckpt_cli.core.times import looks_like_time, parse_duration, parse_time
@@ -186,3 +188,27 @@ def test_a_duration_is_as_long_ago_as_it_says(n: int, unit: str) -> None:
 def test_any_text_is_a_moment_or_a_usage_error(text: str) -> None:
     with suppress(UsageError):
         assert parse_time(text, AT, UTC).tzinfo is not None
+
+
+SUMMER = datetime(2026, 7, 1, 12, tzinfo=UTC)
+
+
+@cases(
+    "told offset name",
+    ("Europe/Berlin", 2, "Europe/Berlin"),
+    # A rule, and a word that names no zone: the C library reads them.
+    ("XYZ-3", 3, "UTC"),
+    ("Nowhere", 0, "UTC"),
+)
+def test_a_zone_is_told_by_its_name_by_a_rule_or_not_at_all(
+    told: str, offset: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", told)
+    time.tzset()
+    try:
+        zone = local_zone()
+        assert SUMMER.astimezone(zone).utcoffset() == timedelta(hours=offset)
+        assert zone_name(zone) == name
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -5,8 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ckpt_backends.changes import GONE, MOVED, Inside, Removal
 from ckpt_backends.model import BlobKey, Status
@@ -23,7 +21,6 @@ from ckpt_cli.core.retention import (
 )
 from ckpt_cli.operations.log import OperationStep, RowsRemoved, step_line, step_record
 from tests.kit.cases import cases
-from tests.kit.strategies import few
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -76,68 +73,6 @@ REMEMBERS = [item("20", "10"), item("10"), item("07", None), *KNEW]
 )
 def test_what_stays(items: list[RetentionCandidate], rules: RetentionRules, kept: str) -> None:
     assert names(choose_kept(items, rules, NOW)) == set(kept.split())
-
-
-@st.composite
-def threads(draw: st.DrawFn) -> list[RetentionCandidate]:
-    """Threads of any shape, also broken ones: parents that are not there, or come in a circle."""
-    size = draw(st.integers(1, 12))
-    ids = [f"{number:02}" for number in range(1, size + 1)]
-    items = []
-    for name in reversed(ids):
-        ns = draw(st.sampled_from(["", "", "a:1", "memory"]))
-        items.append(
-            item(
-                name,
-                draw(st.sampled_from([None, "99", *ids])),
-                ns,
-                root=draw(st.sampled_from([None, "99", *ids])) if ns else None,
-                unfinished=draw(st.booleans()),
-                needs_sends=draw(st.booleans()),
-                missing=draw(st.frozensets(st.sampled_from("xy"))),
-                stored=draw(st.frozensets(st.sampled_from("xy"))),
-            )
-        )
-    return sorted(items, key=lambda one: one.checkpoint_ns)
-
-
-KEEPS = st.builds(
-    RetentionRules,
-    st.none() | st.integers(1, 4),
-    st.none() | st.integers(80, 100).map(lambda days: timedelta(days=days)),
-    st.booleans(),
-)
-
-
-@few
-@given(threads(), KEEPS)
-def test_what_stays_can_be_read(items: list[RetentionCandidate], keep: RetentionRules) -> None:
-    chosen = choose_kept(items, keep, NOW)
-    by_key = {(one.checkpoint_ns, one.checkpoint_id): one for one in items}
-    for key in chosen:
-        one = by_key[key]
-        parent = (one.checkpoint_ns, one.parent or "")
-        if one.needs_sends and parent in by_key:
-            assert parent in chosen
-        missing, here, passed = set(one.missing), one, {key}
-        while missing:
-            above = (here.checkpoint_ns, here.parent or "")
-            if above not in by_key or above in passed:
-                break
-            assert above in chosen
-            here = by_key[above]
-            passed.add(above)
-            missing -= here.stored
-    root = [one for one in items if not one.checkpoint_ns]
-    if root:
-        assert ("", root[0].checkpoint_id) in chosen
-
-
-@few
-@given(threads(), KEEPS)
-def test_keeping_more_removes_less(items: list[RetentionCandidate], keep: RetentionRules) -> None:
-    more = RetentionRules((keep.last or 0) + 1, keep.within, keep.tips)
-    assert choose_kept(items, keep, NOW).keys() <= choose_kept(items, more, NOW).keys()
 
 
 AT = datetime(2026, 4, 1, 12, 0, 0, 5, tzinfo=UTC)

@@ -1,16 +1,13 @@
 """The shape of a thread: what is drawn under what, what is folded, and how it is drawn."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
-from itertools import cycle
+from itertools import product
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ckpt_backends.model import Status, make_id, ticks_at
 from ckpt_cli.core.refs import short_refs
@@ -29,7 +26,7 @@ from ckpt_cli.core.tree import (
 from ckpt_cli.render.text import Ui, cell_len, safe_text
 from ckpt_cli.render.tree import tree_lines
 from ckpt_cli.render.tree_pictures import mermaid_lines
-from tests.kit.strategies import few
+from tests.kit.cases import cases
 from tests.kit.trees import tree_of
 
 
@@ -150,69 +147,6 @@ def test_undecided_are_the_checkpoints_where_a_run_may_have_begun() -> None:
     items += [Skeleton("", "g", "f", 7), Skeleton("", "h", "g", 8), Skeleton("", "i", "h", 10)]
     assert {own for _, own in undecided(items)} == {"a", "b", "d", "x", "h", "i"}
     assert undecided(chain("abc")) == []
-
-
-NAMESPACES = ["", "memory", "a:1", "a:1|1", "a:1|b:2", "memory|c:3", "d:4", "d:5", "d:6", "d:7"]
-IDS = st.integers(0, 30).map(lambda n: f"id-{n:02}")
-TEXTS = st.text(max_size=30) | st.sampled_from(
-    ["\x1b[31mred\r\n\x9b\u202e[bold]x[/bold]\x00", '"]', "<br/>", "end", "#35;", "%%{init}%%"]
-)
-FEW = st.lists(TEXTS, max_size=2).map(tuple)
-
-
-def forests(
-    ids: st.SearchStrategy[str], namespaces: st.SearchStrategy[str]
-) -> st.SearchStrategy[list[Skeleton]]:
-    items = st.builds(
-        Skeleton,
-        checkpoint_ns=namespaces,
-        checkpoint_id=ids,
-        parent_checkpoint_id=st.none() | ids,
-        source=st.sampled_from([None, "loop", "loop", "loop", "input", "fork"]),
-        ran=st.none() | FEW,
-        tasks=st.lists(st.sampled_from("123"), max_size=2).map(tuple),
-        marked=st.booleans(),
-        forked_from=st.none() | ids,
-        parents=st.dictionaries(st.sampled_from(NAMESPACES), ids, max_size=2),
-    )
-    return st.lists(items, max_size=40, unique_by=lambda item: item.key)
-
-
-def covered(plan: TreeLayout) -> Counter[Key]:
-    """How often each checkpoint is in a row; those of nested calls have rows of their own."""
-    found: Counter[Key] = Counter()
-    for row in plan.rows:
-        if isinstance(row, StepRow):
-            found[row.key] += 1
-        elif isinstance(row, FoldRow):
-            found.update((row.ns, checkpoint_id) for checkpoint_id in row.ids)
-        elif isinstance(row, CallRow) and not row.nested:
-            found.update(row.keys)
-    return found
-
-
-@few
-@given(forests(IDS, st.sampled_from(NAMESPACES)), st.booleans(), st.booleans())
-def test_rows_cover_each_checkpoint_once(items: list[Skeleton], nest: bool, unfold: bool) -> None:
-    plan = plan_tree(items, nest=nest, unfold=unfold)
-    once = Counter(item.key for item in items)
-    assert covered(plan) == once
-    assert plan.checkpoints == len(items)
-    assert len(set(plan.shown)) == len(plan.shown)
-    if unfold:  # each checkpoint; of calls that are not drawn, their heads
-        calls = [row for row in plan.rows if isinstance(row, CallRow) and not row.nested]
-        left = Counter(key for row in calls for key in row.keys if key not in row.heads)
-        assert Counter(plan.shown) == once - left
-    by_key = {item.key: item for item in items}
-    children = Counter((item.checkpoint_ns, item.parent_checkpoint_id) for item in items)
-    for row in plan.rows:
-        if isinstance(row, FoldRow):
-            assert len(row.ids) >= 3
-            for checkpoint_id in row.ids:
-                item = by_key[row.ns, checkpoint_id]
-                assert item.source in {None, "loop"}
-                assert not item.marked
-                assert children[item.key] <= 1 or any(x.forked_from for x in items)
 
 
 def test_a_long_thread_and_deep_branches_are_planned_and_lose_their_outermost_lanes() -> None:
@@ -424,67 +358,7 @@ def test_days_are_named_where_they_change() -> None:
     assert "┊ 4 steps  agent ×2, …  10:42:02–04:42:08 +1d" in over_midnight.picture()
 
 
-NAMES = st.lists(TEXTS, max_size=6).map(tuple)
-DETAILS = st.builds(
-    StepDetails,
-    at=st.none() | st.datetimes(timezones=st.just(UTC)),
-    step=st.none() | st.integers(-2, 100_000),
-    source=st.sampled_from([None, "input", "loop", "update", "fork", "other"]),
-    ran=NAMES,
-    writes=st.integers(0, 1000),
-    next=st.none() | NAMES,
-    questions=FEW,
-    answered=st.integers(0, 3),
-    errors=FEW,
-    forked_from=st.none() | st.text(min_size=1, max_size=10),
-    problem=st.none() | TEXTS,
-)
-MADE_IDS = st.integers(0, 40).map(lambda n: make_id(ticks_at(START + timedelta(seconds=n)), n, n))
-
-
-TOLD = st.lists(DETAILS, min_size=1, max_size=6)
-TOLD_NAMESPACES = st.sampled_from(["", "", "memory", "a:1", "a:1|b:2"]) | TEXTS
-
-
-@few
-@given(
-    items=forests(MADE_IDS, TOLD_NAMESPACES),
-    told=TOLD,
-    unfold=st.booleans(),
-    nest=st.booleans(),
-    thread_id=st.text(max_size=120) | st.just("x" * 75),
-    width=st.integers(80, 130),
-    unicode=st.booleans(),
-)
-def test_no_line_is_too_wide_or_holds_a_control_character(
-    items: list[Skeleton],
-    told: list[StepDetails],
-    unfold: bool,
-    nest: bool,
-    width: int,
-    **options: Any,
-) -> None:
-    plan = plan_tree(items, unfold=unfold, nest=nest)
-    details = {item.key: node for item, node in zip(items, cycle(told), strict=False)}
-    refs = short_refs(list({item.checkpoint_id for item in items}))
-    zone = timezone(timedelta(hours=-5))
-    text = drawn(plan, details, refs, zone=zone, status="done", width=width, **options)
-    assert all(cell_len(one) <= width for one in text)
-    assert all(safe_text(one) == one for one in text)
-    for row in plan.rows:
-        assert not isinstance(row, StepRow) or any(refs[row.id] in one for one in text)
-
-
 # Mermaid flowcharts, which no data can break out of ------------------------------------------
-
-LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'
-BOX = rf"n\d+(?:\[{LABEL}\]|\(\[{LABEL}\]\)|\{{\{{{LABEL}\}}\}}|\[\[{LABEL}\]\])"
-LINE = re.compile(
-    rf"flowchart TD|  (?:  )?{BOX}|  subgraph n\d+\[{LABEL}\]|  end"
-    r"|  n\d+ (?:-->|-\.->|-\.-) n\d+"
-    r"|  classDef (?:head|question|error|folded) [\w#,:\- ]+"
-    r"|  class n\d+ (?:head|question|error|folded)"
-)
 
 
 def chart(
@@ -534,18 +408,31 @@ def test_steps_forks_folds_and_calls_are_boxes_with_arrows() -> None:
     ]
 
 
-@few
-@given(forests(TEXTS, TOLD_NAMESPACES), TOLD, st.booleans())
-def test_each_line_has_a_known_form(
-    items: list[Skeleton], told: list[StepDetails], nest: bool
-) -> None:
-    """No data breaks out of its label."""
-    nodes = {item.checkpoint_id: node for item, node in zip(items, cycle(told), strict=False)}
-    lines = chart(items, nodes, nest=nest)
-    assert [text for text in lines if not LINE.fullmatch(text)] == []
-    boxes = [text for text in lines if re.match(r"  (  )?n\d+[\[({]", text)]
-    shown = plan_tree(items, nest=nest)
-    assert len(boxes) == sum(
-        type(row).__name__ in {"StepRow", "FoldRow"} or not getattr(row, "nested", True)
-        for row in shown.rows
-    )
+LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'
+BOX = rf"n\d+(?:\[{LABEL}\]|\(\[{LABEL}\]\)|\{{\{{{LABEL}\}}\}}|\[\[{LABEL}\]\])"
+LINE = re.compile(
+    rf"flowchart TD|  (?:  )?{BOX}|  subgraph n\d+\[{LABEL}\]|  end"
+    r"|  n\d+ (?:-->|-\.->|-\.-) n\d+"
+    r"|  classDef (?:head|question|error|folded) [\w#,:\- ]+"
+    r"|  class n\d+ (?:head|question|error|folded)"
+)
+HOSTILE = ["\x1b[31mred\r\n\x9b\u202e[bold]x[/bold]\x00", '"]', "<br/>", "%%{init}%%", "日" * 60]
+
+
+@cases("text", *HOSTILE, ids=ascii)
+def test_no_data_widens_a_line_or_breaks_out_of_a_label(text: str) -> None:
+    facts: Any = {"ran": (text,) * 2, "next": (text,), "questions": (text,), "errors": (text,)}
+    step = StepDetails(START, 1, "fork", forked_from="a", problem=text, **facts)
+    inner = f"{text}:task-a"
+    items = [*chain("ab"), *chain("cd", inner), *chain("e", f"{inner}|{text}:task-c")]
+    items += chain("fgh", text)
+    refs = short_refs([one.checkpoint_id for one in items])
+    for nest, unfold, width in product((False, True), (False, True), (80, 130)):
+        plan = plan_tree(items, nest=nest, unfold=unfold)
+        shown = dict.fromkeys(plan.shown, step)
+        for one in drawn(plan, shown, refs, thread_id=text * 9, width=width):
+            assert cell_len(one) <= width
+            assert safe_text(one) == one
+        details = dict.fromkeys([one.checkpoint_id for one in items], step)
+        for one in chart(items, details, nest=nest, unfold=unfold):
+            assert LINE.fullmatch(one), one
