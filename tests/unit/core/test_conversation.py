@@ -6,8 +6,6 @@ from typing import Any
 
 import ormsgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -40,7 +38,6 @@ from ckpt_cli.core.state import read_body
 from ckpt_cli.render.messages import message_records, transcript_lines
 from tests.kit.cases import cases
 from tests.kit.command import copy_store, eras
-from tests.kit.strategies import values
 
 KEY = CheckpointKey("t", "", "1")
 
@@ -225,21 +222,6 @@ def test_what_is_a_conversation() -> None:
     assert (last_calling([ai("a"), ai("b"), ai()]), last_calling([human()])) == (1, 1)
 
 
-few_ids = st.sampled_from("ab")
-
-
-@given(st.lists(values | st.builds(tool, few_ids) | st.builds(ai, few_ids, few_ids), max_size=12))
-def test_every_item_is_a_turn_and_calls_and_answers_agree(items: list[Any]) -> None:
-    turns = transcript(items)
-    assert [turn.value for turn in turns] == items
-    results = [call.result for turn in turns for call in turn.calls if call.result is not None]
-    answering = [turn.index for turn in turns if turn.answers is not None]
-    assert sorted(results) == answering
-    for turn in turns:
-        assert turn.answers is None or turn.answers < turn.index
-    statistics(turns)
-
-
 SAID: Any = {"call_id": "c", "tool": "look_up", "content": "stopped", "message_id": "m"}
 
 
@@ -337,23 +319,6 @@ def test_a_list_is_taken_apart_and_put_together(comma: bytes) -> None:
             stored_items(bad)
     with pytest.raises(Unsupported):
         list_of(items, packed)
-
-
-IDS = st.sampled_from(["a", "b", "c"])
-
-
-@given(
-    st.lists(st.builds(ai, IDS, IDS) | st.builds(ai, IDS) | st.builds(tool, IDS) | st.builds(human))
-)
-def test_a_mended_conversation_is_sound(items: list[Value]) -> None:
-    found = pair(items, Counterparts(len(items)))
-    order = mended(items, found)
-    after = [items[one] if isinstance(one, int) else tool(one.id) for one in order]
-    again = pair(after, Counterparts(len(after)))
-    assert not again.is_broken
-    assert len(again.awaited) == len(found.awaited)
-    kept = [one for one in order if isinstance(one, int) and one not in found.orphaned]
-    assert kept == [n for n in range(len(items)) if n not in found.orphaned]
 
 
 SILENT = """0c5ee4a1-6f5f-4b45-9d2c-3b3b8f8d6d11 thread_0c5ee4a16f5f4b459d2c3b3b8f8d6d11 9f86d081 17

@@ -29,8 +29,8 @@ from ckpt_cli.render.folding import (
     text_of,
     unfold,
 )
-from ckpt_cli.render.text import cell_len, fit, safe_text, wrap
-from ckpt_cli.render.value_diff import aligned, changed_words, diff_text, side_by_side
+from ckpt_cli.render.text import cell_len, safe_text
+from ckpt_cli.render.value_diff import changed_words, diff_text, side_by_side
 from ckpt_cli.render.values import block, summary
 from tests.kit.cases import cases
 from tests.kit.strategies import few, texts, values
@@ -63,13 +63,6 @@ def test_summaries_and_blocks_are_safe_and_fit(value: Value, indent: int, width:
         assert safe_text(one, newlines=True) == one
         assert "\n" not in one
         assert not one or one.startswith(" " * indent)
-
-
-@given(st.text(st.characters(exclude_categories=["C", "Z"]), max_size=300), st.integers(1, 60))
-def test_nothing_is_left_out_of_a_block(text: str, width: int) -> None:
-    lines = list(block([{"k": text + "\n" + text}], 0, width))
-    shown = safe_text(text + "\n" + text, newlines=True)
-    assert "".join("".join(lines[1:]).split()) == "".join(shown.split())
 
 
 @cases(
@@ -194,14 +187,6 @@ def test_much_inside_of_many_lists_is_not_written_out_for_each(item: Value, widt
     for _ in range(190):
         value = [value, 1]
     assert len(list(islice(block(value, 0, width), 200))) == 200
-
-
-@given(st.text("ab 日", max_size=80), st.integers(20, 40), st.text(), st.integers(1, 20))
-def test_wrapped_and_fitted_texts_fit(text: str, width: int, other: str, short: int) -> None:
-    pieces = list(wrap(text, width))
-    assert all(cell_len(piece) <= width for piece in pieces)
-    assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
-    assert cell_len(fit(other, short)) <= short
 
 
 STATES = st.dictionaries(texts, values, min_size=1, max_size=3)
@@ -466,27 +451,6 @@ def test_with_several_lines_all_changes_of_a_long_text_are_shown() -> None:
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "日本", ""]), max_size=30)
-
-
-@given(LINES, LINES)
-def test_each_side_has_all_its_lines_in_order(before: list[str], after: list[str]) -> None:
-    pairs = list(aligned(before, after))
-    assert [left for left, _, _ in pairs if left is not None] == before
-    assert [right for _, right, _ in pairs if right is not None] == after
-    assert all((left == right) for left, right, is_same in pairs if is_same)
-
-
-WORDS = st.lists(st.text(st.sampled_from("ab -.\u65e5"), max_size=20), max_size=5)
-
-
-@given(WORDS, WORDS)
-def test_marking_words_changes_no_text(before: list[str], after: list[str]) -> None:
-    found = changed_words(before, after)
-    if found is not None:
-        assert tuple(["".join(it for it, _ in one) for one in side] for side in found) == (
-            before,
-            after,
-        )
 
 
 def test_words_are_compared_over_line_ends() -> None:
