@@ -70,6 +70,7 @@ PARALLEL: list[tuple[str, Any, str, list[str] | None]] = [
     ("join renamed", graph(">a >rv a+rv>other"), "loses", None),
     ("members in another order", graph(">a >rv rv+a>j"), "loses", None),
     ("join is edges", graph(">a >rv a>j rv>j"), "ok", ["a", "rv yes", "j"]),
+    ("join that never fires", graph(f"{BESIDE} rv+z>rest"), "ok", ["a", "rv yes", "j"]),
     ("join is deferred", graph(BESIDE, defer="j"), "ok", ["a", "rv yes", "j"]),
     ("finished is deferred", graph(BESIDE, defer="a"), "breaks", None),
     ("another member", graph(">a >rv >x a+rv+x>j"), "loses", None),

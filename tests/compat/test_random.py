@@ -14,8 +14,7 @@ from langgraph.types import Send, interrupt
 
 from ckpt_backends.testing.chance import Chance
 from tests.kit.agents.small import Log, running
-from tests.kit.command import ckpt
-from tests.kit.probing import CONFIG, finished, judged, told_of, written
+from tests.kit.probing import CONFIG, finished, judged, told_of
 
 
 @dataclass
@@ -251,39 +250,3 @@ def test_little_is_called_harmed_that_is_not(tmp_path: Path, chance: Chance) -> 
     seen = told_of(tried_graph, chance.rounds(60), tmp_path)
     alarms = sum(seen[False, one] for one in ("breaks", "loses", "repeats", "changes"))
     assert alarms <= max(1, sum(seen.values()) * 0.01), seen
-
-
-# Other names
-
-
-def migrated(dice: Random, folder: Path) -> None:
-    """Give all nodes of a random graph other names, and compare how a thread ends."""
-    folder.mkdir()
-    plan, world, path = planned(dice), World(), folder / "s.db"
-    with suppress(ValueError), running(path, graph_of(plan, world)) as agent:
-        agent.invoke({"log": []}, CONFIG, durability="sync")
-    kept = path.with_name("kept.db")
-    kept.write_bytes(path.read_bytes())
-    new = plan.renamed(lambda one: one if one in {START, "__end__"} else f"new_{one}")
-    new = replace(new, joins=tuple((tuple(dice.sample(m, len(m))), end) for m, end in new.joins))
-    files = [
-        written(folder / f"{n}.json", graph_of(one, World())) for n, one in enumerate((plan, new))
-    ]
-    names = [f"--rename-node={one}=new_{one}" for one in plan.nodes]
-    words = ["migrate", "t", "--from", str(files[0]), "--to", str(files[1]), *names, "--yes"]
-    done = ckpt("-s", path, *words)
-    assert done.code == 0, done.err
-    same, log = finish(kept, plan)
-    assert [f"new_{one}" for one in same] == (ran := finish(path, new))[0]
-    assert log == [one.removeprefix("new_") for one in ran[1]]
-
-
-def test_threads_with_other_names_end_alike(tmp_path: Path) -> None:
-    for number in range(6):
-        migrated(Random(f"0 {number}"), tmp_path / str(number))
-
-
-@pytest.mark.nightly
-def test_many_threads_with_other_names_end_alike(tmp_path: Path, chance: Chance) -> None:
-    for number, dice in enumerate(chance.rounds(60)):
-        migrated(dice, tmp_path / str(number))

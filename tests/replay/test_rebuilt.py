@@ -18,7 +18,6 @@ from langchain_core.messages import (
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
 from langgraph.types import Overwrite
@@ -27,10 +26,9 @@ from typing_extensions import TypedDict
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, TypedBytes
-from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.reducers import fold
-from ckpt_cli.reading.states import StateTimeline, read_state
+from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
@@ -169,42 +167,6 @@ def without_ids(value: Any) -> Any:
     if isinstance(value, list):
         return [{**one, "id": None} if isinstance(one, dict) else one for one in value]
     return value
-
-
-@pytest.fixture(scope="module")
-def random_threads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Any]]:
-    path, script = tmp_path_factory.mktemp("rebuilt") / "store.db", Script(35)
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        app = built(saver, script.update)
-        for number in range(16):
-            config = {"configurable": {"thread_id": f"t{number}"}}
-            for _ in range(3):
-                try:
-                    app.invoke(script.update(), config)
-                    app.invoke(None, config)
-                    if script.one(True, False):
-                        app.update_state(config, script.update(), as_node="a")
-                except InvalidUpdateError:
-                    continue  # two tasks of a step may not both overwrite
-        with open_store(str(path)) as store:
-            yield store, app
-
-
-def test_each_state_is_that_of_langgraph(random_threads: tuple[Store, Any]) -> None:
-    store, app = random_threads
-    rebuilt = 0
-    for thread in store.threads():
-        reader = ThreadReader(store, thread)
-        walked = {one.checkpoint.key.checkpoint_id: one.values for one in StateTimeline(reader, "")}
-        for checkpoint_id, values in official(app, thread.thread_id):
-            found = read_state(reader, reader.moment("", checkpoint_id, state=True))
-            rebuilt += len(found.rebuilt)
-            for name, value in values.items():
-                want = to_json(value)
-                if name in found.values or want not in ([], {}):
-                    assert to_json(found.values.get(name)) == want, (thread.thread_id, name)
-                    assert to_json(walked[checkpoint_id].get(name)) == want
-    assert rebuilt > 250
 
 
 def test_writes_of_the_caller_are_merged_as_langgraph_merges_them(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`repair values` puts back what was deleted, so that the official saver reads as before."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_cli.commands import changing
-from tests.kit.cases import cases
-from tests.kit.command import ckpt, first_now
+from tests.kit.command import ckpt
 from tests.kit.planting.apart import delete, execute, replace, rows, versions
 from tests.kit.planting.steps import SERDE, THREAD, graph, talk
 from tests.kit.servers import Server, postgres_database
@@ -107,17 +106,6 @@ def test_a_damaged_thread_is_found_repaired_and_resumed(url: str) -> None:
     assert verify(url)[0] == 0
 
 
-@pytest.mark.parametrize("channel", first_now(KEPT_APART))
-def test_every_single_value_can_be_put_back(url: str, channel: str) -> None:
-    before = history(url)
-    for version in versions(url, channel):
-        delete(url, channel, version)
-        answer = mended(url)
-        assert answer.code == 0, (version, answer.err)
-        assert [one["version"] for one in answer.json["repaired"]] == [version]
-        assert history(url) == before
-
-
 def test_one_checkpoint_is_repaired(url: str) -> None:
     """Of the root: the values that it names."""
     for number in (1, 4):
@@ -178,35 +166,13 @@ def change_a_write(url: str) -> None:
     )
 
 
-def remove_all_writes(url: str) -> None:
-    execute(url, "DELETE FROM checkpoint_writes WHERE channel = 'log'")
-
-
-@cases(
-    "damage lose says",
-    (change_a_write, replace, "later steps do not follow from the rebuilt value"),
-    (remove_all_writes, delete, ""),
-)
-def test_it_is_refused_where_writes_do_not_lead_to_later_values(
-    url: str, damage: Callable[[str], None], lose: Callable[[str, str, str], None], says: str
-) -> None:
-    damage(url)
-    lose(url, "log", versions(url, "log")[4])
+def test_it_is_refused_where_writes_do_not_lead_to_later_values(url: str) -> None:
+    change_a_write(url)
+    replace(url, "log", versions(url, "log")[4])
     stored = rows(url)
     answer = ckpt("-s", url, "repair", "values", THREAD, "--yes")
     assert (answer.code, rows(url)) == (5, stored)
-    assert says in answer.out + answer.err
-
-
-def test_a_repair_is_found_with_the_password_elsewhere(url: str) -> None:
-    delete(url, "log", versions(url, "log")[3])
-    damaged = rows(url)
-    done = ckpt("-s", url.replace("@", ":secret@", 1), "repair", "values", THREAD, "--yes")
-    if done.code == 4:
-        pytest.skip("this server asks for the password")
-    assert done.code == 0, done.err
-    undone = ckpt("-s", url, "undo", THREAD, "--yes")
-    assert (undone.code, rows(url)) == (0, damaged)
+    assert "later steps do not follow from the rebuilt value" in answer.out + answer.err
 
 
 def test_without_a_place_for_the_record_the_repair_is_made_with_a_warning(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
@@ -164,6 +164,13 @@ def misspelling(state: Any) -> Any:
     return {"messages": [find.invoke({**call, "args": {"query": "y"}})]}
 
 
+def by_itself(state: Any) -> Any:
+    """Call a tool without the id of the call."""
+    call = state["messages"][-1].tool_calls[0]
+    answer = find.invoke(call["args"])
+    return {"messages": [ToolMessage(answer, tool_call_id=call["id"], name="find")]}
+
+
 KIND = asking(lambda messages: [SystemMessage("Be kind."), *messages])
 RUDE = asking(lambda messages: [SystemMessage("Be rude."), *messages])
 
@@ -173,6 +180,7 @@ RUDE = asking(lambda messages: [SystemMessage("Be rude."), *messages])
     (KIND, ASKED, {}),
     (KIND, PROMPTED, NOTED),
     (ToolNode([find]), CALLED, {}),
+    (by_itself, CALLED, {}),
 )
 def test_models_and_tools_answer_what_is_recorded(node: Any, messages: Any, asked: Any) -> None:
     graph = one_node(node, MessagesState)

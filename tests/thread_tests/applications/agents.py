@@ -1,8 +1,6 @@
 """Conversations: agents by hand and of LangChain, with tools, prompts, and people who are asked."""
 
 import operator
-import uuid
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from langchain.agents import create_agent
@@ -129,45 +127,6 @@ def planning(checkpointer: Any = None) -> Any:
     return create_agent(Planner(), tools, middleware=middleware, checkpointer=checkpointer)
 
 
-def calling(checkpointer: Any = None) -> Any:
-    """A tool that a node calls itself, and that fails once, with ids and times of its own."""
-
-    class State(MessagesState):
-        run: str
-        at: str
-        failures: int
-
-    @tool
-    def divide(query: str) -> str:
-        """Divide two numbers."""
-        one, other = map(int, query.split("/"))
-        return str(one / other)
-
-    def begin(state: State) -> Any:
-        return {"run": str(uuid.uuid4()), "at": datetime.now(UTC).isoformat(), "failures": 0}
-
-    def model(state: State) -> Any:
-        return {"messages": [Scripted().invoke(state["messages"])]}
-
-    def act(state: Any) -> Any:
-        results, failures = [], state["failures"]
-        for call in state["messages"][-1].tool_calls:
-            try:
-                text = divide.invoke(call["args"])
-            except ZeroDivisionError as error:
-                text, failures = f"failed: {error}", failures + 1
-            results.append(ToolMessage(text, tool_call_id=call["id"]))
-        return {"messages": results, "failures": failures}
-
-    def route(state: Any) -> str:
-        return "act" if state["messages"][-1].tool_calls else END
-
-    graph = chain(State, {"begin": begin, "model": model})
-    graph.add_node("act", act).add_edge("act", "model")
-    graph.add_conditional_edges("model", route, ["act", END])
-    return graph.compile(checkpointer=checkpointer)
-
-
 def asynchronous(checkpointer: Any = None) -> Any:
     """Nodes and tools that are async only; one streams its model, and asks another one in turn."""
 
@@ -210,6 +169,5 @@ INPUTS = {
     handoff: said("Hello", "transfer_to_billing(unpaid)"),
     reviewing: [*said("book(Friday)"), Command(resume="confirmed"), *said("Thanks")],
     planning: said("plan", "note(buy milk)", "ask_helper(France)"),
-    calling: said("divide(8/2) divide(9/0)", "Thanks"),
     asynchronous: said("fetch(news)", "go on"),
 }

@@ -2,20 +2,13 @@
 
 import json
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import ormsgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ckpt_backends.model import NULL_TASK_ID, Status, TypedBytes, Write
-from ckpt_backends.registry import open_store
 from ckpt_cli.core import tasks
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.tasks import (
@@ -28,18 +21,12 @@ from ckpt_cli.core.tasks import (
     error_start,
     first_line,
     is_surely_done,
-    moved_id,
-    origin_of,
     plan_step,
     pull_path,
     questions_by_path,
     send_path,
-    status_of,
-    task_writes,
 )
-from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.cases import cases
-from tests.kit.command import FIXTURES, copy_store
 from tests.kit.heads import KEY, some_checkpoint, stored_as
 
 
@@ -157,42 +144,6 @@ def test_other_paths_are_no_sends(path: str) -> None:
     assert tasks.is_handler(path) == ("node_error_handler" in path)
 
 
-@given(st.text(), st.text(), st.lists(st.text()), st.integers(-(2**63), 2**63 - 1))
-def test_any_name_can_be_hashed(node: str, ns: str, triggers: list[str], step: int) -> None:
-    for v in (1, 2, 4):
-        made_in = origin("1f1e5fb1-d49f-650c-8000-82528a6163b8", step, v, ns, is_numeric=True)
-        for task_id in tasks.pull_ids(made_in, node + "\ud800", [triggers]):
-            assert len(task_id) == 36
-
-
-OTHER = UUID("1f1e5fb3-2ac5-64af-8008-5d0b6978bc63")
-
-
-@pytest.mark.parametrize("era", ["lg-1.2.22", "js-0.2.74", "js-1.7.3"])
-def test_every_stored_id_is_hashed_again(era: str, tmp_path: Path) -> None:
-    """At the same checkpoint, the id is the stored one; at another, it is one of its own."""
-    tasks = 0
-    with open_store(str(copy_store(FIXTURES / era / "store.db", tmp_path))) as store:
-        for thread in islice(store.threads(), 40):
-            for moment in ThreadReader(store, thread).moments(""):
-                origin = origin_of(
-                    moment.key.checkpoint_id,
-                    "",
-                    (moment.number or 0) + 1,
-                    moment.body.v,
-                    is_numeric=era.startswith("js"),
-                )
-                assert origin is not None
-                copy = origin._replace(checkpoint_id=OTHER, step=origin.step + 1)
-                known = [one for one in moment.step.tasks if one.id is not None]
-                found = [moved_id(one, moment.body, origin, origin) for one in known]
-                assert found == [one.id for one in known]
-                moved = {moved_id(one, moment.body, origin, copy) for one in known}
-                assert len(moved - {one.id for one in known} - {None}) == len(known)
-                tasks += len(known)
-    assert tasks > 50
-
-
 @cases(
     "text kind",
     ("TimeoutError('no answer after 31.5 s')", "TimeoutError('no answer after … s')"),
@@ -300,33 +251,6 @@ def test_questions_by_path_are_those_of_the_step() -> None:
             assert found == _questions(planned(read_body(one), read_metadata(one), writes)), writes
     assert told > 200
     assert open_ > 100
-
-
-def test_whatever_is_stored_has_an_answer_and_the_order_of_its_rows_changes_nothing() -> None:
-    chance = random.Random(40)
-    channels = (*CHANNELS, "__error__", "__interrupt__", "__resume__", "__error_source_node__")
-    paths = (*PULLED, send_path(0, 4), send_path(1, 2))
-    odd = ["", "~", "~__interrupt__, 0000000000", f"~~0000000003{PULLED[0]}"]
-    odd += [tasks.call_path(PULLED[0], 1), tasks.handler_path(PULLED[0])]
-    for number in range(1200):
-        one = some_checkpoint(chance)
-        body = some_body(chance) if number % 2 else read_body(one)
-        rows = some_writes(chance, paths, odd, channels)
-        found, told = (planned(body, read_metadata(one), some) for some in (rows, rows[::-1]))
-        runs = (*found.tasks, *found.others)
-        kept = [id(write) for run in runs for write in run.writes]
-        assert sorted(kept) == sorted(id(write) for write in rows if write.task_id != NULL_TASK_ID)
-        ordered = [id(one.write) for one in task_writes(rows, found)]
-        assert sorted(ordered) == sorted(map(id, rows))
-        assert all(question.answered == run.finished for run in runs for question in run.questions)
-        assert (found.next, found.waiting, status_of(found)) == (
-            *(told.next, told.waiting, status_of(told)),
-        )
-        if found.next is None:
-            assert (found.waiting, found.assumed) == (None, False)
-        else:
-            assert not Counter(found.waiting) - Counter(found.next)
-            assert Counter(found.next) == Counter(task.node for task in found.tasks)
 
 
 def _questions(step: Step) -> tuple[Question, ...]:
