@@ -520,7 +520,13 @@ def restore_memory(url: StoreUrl, bundles: Iterable[Bundle], recording: Recordin
         def restore(bundle: Bundle) -> Restored:
             step = _RestoringItems(memory, bundle)
             write = lambda: writable.restore(bundle.rows())  # noqa: E731
-            return _recorded(recording, step.planned, write, step.carried_out)
+            try:
+                return _recorded(recording, step.planned, write, step.carried_out)
+            except errors.StoreChanged as error:
+                # The store's own advice is about a thread.
+                error.hint = "an item was saved again since then: `ckpt memory delete KEY --archive"
+                error.hint += " FOLDER` takes it away and keeps it; then import again"
+                raise
 
         for one in bundles:
             report.add(one, restore)

@@ -593,7 +593,8 @@ def test_an_archive_goes_over_nothing_and_items_that_were_used_since_stay(
     with bench.store() as store:
         store.put(("w",), "k", {"text": "second"})
         settle(store, 1)
-    assert memory(bench, "import", bundle, "--yes").code == 6
+    refused = memory(bench, "import", bundle, "--yes")
+    assert (refused.code, "`ckpt memory delete KEY" in refused.err) == (6, True)
     assert official(bench, 1)[("w",), "k"][0] == {"text": "second"}
     assert keys(bench) == [(("w",), "k")]
     assert memory(bench, "delete", "k", "--yes").code == 0
