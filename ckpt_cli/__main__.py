@@ -15,7 +15,7 @@ if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] != _PARENT
     del sys.path[0]
 
 INTERRUPTED = 130
-_OBJECTS = 50_000
+_OBJECTS = 100_000
 """New objects after which cycles are looked for. Most commands make fewer. Python's 700 take a
 tenth of the time of a list.
 """
