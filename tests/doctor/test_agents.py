@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -146,6 +146,24 @@ def test_a_subgraph_that_remembers_another_branch(tmp_path: Path) -> None:
         graph = remembering(saver)
         assert "b" not in graph.get_state(of("skips")).values["said"]
         assert "b" in graph.invoke({"word": "next"}, of("skips"))["said"]
+
+
+class SeparateResults(MessagesState):
+    results: Annotated[list[AnyMessage], operator.add]
+
+
+def test_results_may_be_in_a_channel_of_their_own(path: Path) -> None:
+    call: Any = {"name": "look_up", "args": {}, "id": "call-1", "type": "tool_call"}
+    messages = [HumanMessage("go"), AIMessage("", tool_calls=[call]), HumanMessage("and now?")]
+    builder: Any = StateGraph(SeparateResults).add_node("agent", lambda _: {})
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph = builder.add_edge(START, "agent").compile(checkpointer=saver)
+        for thread_id, answered in (("apart", "call-1"), ("lost", "call-2")):
+            state = {"messages": messages, "results": [ToolMessage("x", tool_call_id=answered)]}
+            graph.update_state(of(thread_id), state, as_node="agent")
+    assert [(code, thread) for code, thread, _ in found_quickly(path)] == [
+        ("tool-call-unanswered", "lost")
+    ]
 
 
 KEYS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen")

@@ -6,6 +6,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.doctor.findings import CODES
 from ckpt_cli.session import Session
 from tests.doctor.asking import only
@@ -23,7 +25,15 @@ from tests.kit.command import ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 from tests.kit.planting.faults import CHAT, WAITING, kind_of
-from tests.kit.planting.planters import Place, SqlitePlanter, fill, id_at, id_before
+from tests.kit.planting.planters import (
+    Place,
+    SqlitePlanter,
+    fill,
+    id_after,
+    id_at,
+    id_before,
+    time_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +108,22 @@ def test_a_call_that_waits_for_an_answer_is_left_alone(store: SqliteHarness) -> 
         assert ckpt("-s", store.url, "repair", "messages", "asking", "--yes").code == 5
         graph.invoke(Command(resume="yes"), config)
         assert all(fixes(store, "asking").values())
+
+
+def test_a_fresh_answer_may_still_be_used(store: SqliteHarness) -> None:
+    rows, (head, *_) = copy(store, WAITING, "fresh")
+    young = rows.put(head, id_after(head.checkpoint_id), "loop")
+    rows.put_writes(young, [("__resume__", "an answer")], NULL_TASK_ID)
+    soon = time_of(young.checkpoint_id) + timedelta(seconds=20)
+    assert fixes(store, "fresh", now=soon)["resume-stale"] is None
+    assert fixes(store, "fresh", now=soon + timedelta(hours=1))["resume-stale"] is not None
+
+
+def test_writes_of_a_subgraph_without_their_checkpoint_are_garbage(store: SqliteHarness) -> None:
+    rows, (head, *_) = copy(store, CHAT, "inside")
+    lost = replace(head, checkpoint_ns="child:1", checkpoint_id=id_at(-3600))
+    rows.put_writes(lost, [("log", "x")], "a task")
+    assert fixes(store, "inside")["write-orphaned"] is not None
 
 
 def test_a_rollback_needs_a_sound_checkpoint(store: SqliteHarness) -> None:
