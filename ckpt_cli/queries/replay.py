@@ -79,6 +79,7 @@ from ckpt_cli.core.replay import (
     written_channels,
 )
 from ckpt_cli.core.state import (
+    FROM,
     START,
     Version,
     is_delta,
@@ -771,8 +772,7 @@ class _Namespace:
         parent = self._line.kept(parent_id) if is_told else None
         if self._watch is not None:
             self._watch(here, parent)
-        # The copy that a fork is has the versions of what it copied.
-        if moment.checkpoint.blobs is not None and moment.source != "fork":
+        if moment.checkpoint.blobs is not None and not self._is_sibling_copy(moment):
             before = {} if parent is None else parent.moment.body.versions
             new = dict(moment.body.versions.items() - before.items())
             self._numbered.add(moment.key.checkpoint_id, new)
@@ -880,6 +880,16 @@ class _Namespace:
             for check in checks:
                 check.replaced = True
         return checks
+
+    def _is_sibling_copy(self, moment: Moment) -> bool:
+        """Return whether a fork has its versions from the sibling that it copied.
+
+        A fork below what it copied gives new ones to the DeltaChannels that it stores whole.
+        """
+        copied = moment.metadata.get(FROM)
+        if moment.source == "fork" and isinstance(copied, str):
+            return copied != moment.checkpoint.parent_checkpoint_id
+        return self._copied_from(moment) is not None
 
     def _copied_from(self, moment: Moment) -> Mapping[str, Value] | None:
         """Return the values of the checkpoint that a fork copied, if it is a stored sibling."""

@@ -101,6 +101,10 @@ class JavaScriptRedisHarness(JavaScriptHarness, RedisHarness):
     writes_by_arrival: ClassVar[bool] = True
     failing_scenarios: ClassVar[frozenset[str]] = frozenset()
     omits_defaults: ClassVar[bool] = False
+    known_mismatches: ClassVar[frozenset[tuple[str, int, str]]] = frozenset(
+        {("delta-fork-rarely", 2, "items")}
+    )
+    """The snapshot in a fork has the version that the older branch gave to the same channel."""
 
     def accepts_thread_id(self, thread_id: str) -> bool:
         return not re.search(r"[*?\[\]\\]", thread_id)
