@@ -187,6 +187,19 @@ def question(text: str) -> Record:
     return Record.write(KEY, "task", "", -3, "__interrupt__", value)
 
 
+def test_the_order_of_writes_matters_only_for_values_that_are_rebuilt_from_them() -> None:
+    order, one = seen_thread.ArrivalOrder(), TypedBytes("json", b"1")
+    for task_id in ("b", "a"):
+        value = TypedBytes("json", json.dumps(task_id).encode())
+        order.add(Record.write(KEY, task_id, "", 0, "items", value))
+    child = Record.checkpoint(KEY._replace(checkpoint_id="2f"), "1f", one, one)
+    body = OpenBody({"channel_versions": {"items": "2"}}, {})
+    with pytest.raises(CannotHold, match="parallel tasks wrote to channel 'items'"):
+        order.check(child, body)
+    order.add_value(Record.apart("thread", "", "items", "2", one))
+    order.check(child, body)
+
+
 @cases(
     "old new has_more is_ahead",
     ([answers("a")], [answers("a", "b")], False, True),

@@ -111,6 +111,13 @@ class ArrivalOrder:
         """By channel, the last write of the current checkpoint."""
         self._moving: dict[tuple[str, str], set[str]] = {}
         """By namespace and checkpoint id, the channels whose writes would change places."""
+        self._stored: set[tuple[str, str, str]] = set()
+        """By namespace, channel and version, the values that are stored apart from bodies."""
+
+    def add_value(self, record: Record) -> None:
+        """Add a value that is stored apart: it need not be rebuilt."""
+        if record.value.type != EMPTY:
+            self._stored.add((record.key.checkpoint_ns, record.channel, record.version))
 
     def add(self, record: Record) -> None:
         """Add the next write."""
@@ -133,7 +140,9 @@ class ArrivalOrder:
         """Raise `CannotHold` if a value of a checkpoint must be rebuilt from such writes."""
         channels = self._moving.get((record.key.checkpoint_ns, record.parent or ""), set())
         for channel in sorted(channels - found.values.keys()):
-            if found.version_of(channel) is not None:
+            version = found.version_of(channel)
+            place = record.key.checkpoint_ns, channel, version or ""
+            if version is not None and place not in self._stored:
                 raise CannotHold(
                     f"parallel tasks wrote to channel '{channel}' at checkpoint '{record.parent}'"
                     " in an order that the target does not keep"
@@ -623,6 +632,8 @@ class Conversion:
     def _value(self, record: Record, thread: SeenThread) -> Iterator[Record]:
         """A value that the source stores apart from bodies."""
         where = f"version '{record.version}' of channel '{record.channel}'"
+        if self._loses_order:
+            thread.order.add_value(record)
         if self._target.values is Place.BODY:
             # Encrypted values stay so: kept values may go to a file.
             thread.kept.put(

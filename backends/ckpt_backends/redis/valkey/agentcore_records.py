@@ -210,8 +210,12 @@ def write_fields(record: Record) -> dict[str, Any]:
 
 
 def records_of(rows: Iterable[Row]) -> Iterator[Record]:
-    """The records that the rows of one thread hold. Raises `CannotHold` and `Unsupported`."""
+    """The records that the rows of one thread hold, writes before checkpoints.
+
+    Raises `CannotHold` and `Unsupported`.
+    """
     spaces: dict[str, ActorSpace] = {}
+    checkpoints: list[Record] = []
     ids: dict[str, list[str]] = {}
     lists: dict[str, list[str]] = {}
     writes: list[Row] = []
@@ -222,7 +226,7 @@ def records_of(rows: Iterable[Row]) -> Iterator[Record]:
                 record = _checkpoint(name, row.cells, spaces)
                 place = spaces[name.rpartition(":")[0]].list_name
                 ids.setdefault(place.decode(), []).append(record.key.checkpoint_id)
-                yield record
+                checkpoints.append(record)
             case "writes":
                 writes.append(row)  # the keys of checkpoints, which come later, tell whose they are
             case "thread":
@@ -233,6 +237,7 @@ def records_of(rows: Iterable[Row]) -> Iterator[Record]:
                 raise Unsupported(f"a row of the unknown kind '{row.table}'")
     for row in writes:
         yield from _writes(str(row.cells["key"]), row.cells, spaces)
+    yield from checkpoints
     for name, listed in lists.items():
         check_order(listed, ids.get(name, []))
 
