@@ -42,6 +42,7 @@ class WritableFileObjectStore(WritableObjectStore):
     def begin_erasure(self) -> None:
         if self._files.is_folder:
             self._files.old = self._files.old or OldFiles()
+        super().begin_erasure()
 
     def erase_remains(self, *, rewrite: bool = False, progress: Progress = silent) -> Remains:  # noqa: ARG002
         if self._files.old is None:
