@@ -187,3 +187,51 @@ class Opening:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open, (self.path,)
+
+
+def test_hostile_values_are_named_and_nothing_of_them_runs(tmp_path: Path) -> None:
+    marker = tmp_path / "payload-ran"
+    some = ("ext ", "lc ", "pickle", "js")
+    rows = [one for one in hostile_rows(marker) if one.name.partition(": ")[2].startswith(some)]
+    rows = [one for one in rows if isinstance(one.data, bytes) and len(one.data) < 10_000]
+    store = tmp_path / "store.db"
+    build_store(store, rows)
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, str(store)], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert not marker.exists()
+    assert set(found["modules"]) <= LATE
+    named = {
+        (one["thread_id"], one["channel"])
+        for one in found["answer"]["findings"]
+        if one["code"] == "type-dangerous"
+    }
+    assert ("hostile state: ext 0 os.system", "evil") in named
+    assert ("hostile write: pickle 4 os.system", "answer") in named
+    assert ("hostile write: lc 2 os.mkdir", "answer") in named
+    assert len(named) > 40
+    assert not {"os", "posix"} & {
+        module for module, _ in found["answer"]["allowed_msgpack_modules"]
+    }
+
+
+LATE = {
+    *("pickle", "_compat_pickle", "_pickle", "pickletools"),
+    *("hashlib", "_hashlib", "_blake2"),
+}
+"""Python's reader of opcodes, loaded with the first pickled value, and what hashes one that cannot
+be read."""
+
+WATCHED = """
+import json, sys
+from tests.kit.command import SAMPLE, ckpt
+words = ("doctor", "--types", "-o", "json")
+ckpt("-s", SAMPLE, "--copy", *words)
+before = set(sys.modules)
+answer = ckpt("-s", sys.argv[1], *words)
+late = ("ckpt_", "encodings.")
+modules = [one for one in set(sys.modules) - before if not one.startswith(late)]
+print(json.dumps({"answer": json.loads(answer.out), "modules": sorted(modules)}))
+"""

@@ -64,6 +64,17 @@ def test_a_change_only_appends_and_values_that_are_named_stay(place: AgentCoreHa
     assert place.stored() == before
 
 
+def test_a_session_without_events_makes_nobody_an_actor(place: AgentCoreHarness) -> None:
+    run(place)
+    events = place.memory.events
+    events |= {(one[0], "bob", one[2]): dict(some) for one, some in events.items()}
+    refuses(place.url, "threads", "list", says="belongs to several actors, such as 'ann' and 'bob'")
+    for gone in ("ann", "bob"):
+        succeeds(f"{place.url}&actor={gone}", "threads", "delete", "trip", "--yes")
+        left = ckpt("-s", place.url, "threads", "list", "-o", "json").json
+        assert [one["thread_id"] for one in left] == ["trip"] * (gone == "ann")
+
+
 def test_an_erased_value_is_in_no_event(place: AgentCoreHarness) -> None:
     graph = graph_of(place.kept_saver)
     graph.invoke({"items": ["secret-4711"]}, config_of("trip"))

@@ -5,6 +5,7 @@ The tables of `SupabaseSaver`, and the saver on a server in the place of PostgRE
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -85,6 +86,10 @@ class SupabaseHarness(PostgresHarness):
     PostgreSQL refuses. JSON and base64 hold what PostgreSQL's JSON cannot."""
     scenario_errors: ClassVar[Refusal] = APIError
     rows, count = Harness.rows, Harness.count
+
+    @cached_property
+    def kept_saver(self) -> Any:
+        return self.corrected_saver(self.stack.enter_context(self.saver()))
 
     def create(self, folder: Path, server: TestServer | None) -> str:
         url = super().create(folder, server)

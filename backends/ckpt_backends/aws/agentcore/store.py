@@ -149,13 +149,21 @@ class AgentCoreStore(BaseStore):
             thread_id, ns = place
             other, spaces = found.setdefault(thread_id, (actor, {}))
             if other != actor:
-                raise Unsupported(
-                    f"thread '{thread_id}' belongs to several actors, such as '{other}' and"
-                    f" '{actor}'",
-                    hint="name one in the URL: ?actor=NAME",
-                )
+                # The service lists a session for up to a day after its last event is gone.
+                if not self._has_events(actor, session):
+                    continue
+                if any(self._has_events(other, one) for one in spaces.values()):
+                    raise Unsupported(
+                        f"thread '{thread_id}' belongs to several actors, such as '{other}' and"
+                        f" '{actor}'",
+                        hint="name one in the URL: ?actor=NAME",
+                    )
+                _, spaces = found[thread_id] = actor, {}
             spaces[ns] = session
         return found
+
+    def _has_events(self, actor: str, session: str) -> bool:
+        return any(True for _ in self.memory.events(actor, session))
 
     def _of(self, actor: str) -> list[str]:
         return [one for one in self.memory.sessions(actor) if not _OF_WRITES.fullmatch(one)]

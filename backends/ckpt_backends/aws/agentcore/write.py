@@ -320,6 +320,7 @@ class _Change:
         self._memory, self._actor, self._view = store.memory, stored.actor, view
         before = {identity_of(row) for _, rows in stored.events for row in rows}
         self._new = [row for own, row in view.items() if own not in before]
+        self._values = {identity_of(row) for row in self._new if row.table == VALUES}
         self._old: list[Event] = []
         """The events to remove."""
         self._rewritten: list[tuple[Event, list[Row]]] = []
@@ -336,7 +337,7 @@ class _Change:
         changed = {
             id(event)
             for event, rows in stored.events
-            if any(self._view.get(identity_of(row)) != row for row in rows)
+            if any(self._view.get(identity_of(row)) != row or self._gains(row) for row in rows)
         }
         # The events of a snapshot name each other, so they are stored anew together.
         parts = {_part_of(event) for event, _ in stored.events if id(event) in changed} - {""}
@@ -352,18 +353,28 @@ class _Change:
             if event not in self._old
             for row in rows
         }
-        for event, rows in touched:
-            left = {own: self._view[own] for row in rows if (own := identity_of(row)) in self._view}
-            snapshots = [
-                row
-                for row in left.values()
-                if row.table == CHECKPOINTS and row.cells.get("snapshot_version")
-            ]
-            self._new += snapshots
-            kept = [row for own, row in left.items() if own not in safe and row not in snapshots]
-            safe |= left.keys()
-            if kept:
+        left = [
+            (
+                event,
+                {own: self._view[own] for row in rows if (own := identity_of(row)) in self._view},
+            )
+            for event, rows in touched
+        ]
+        whole = [row for _, rows in left for row in rows.values() if _is_snapshot(row)]
+        self._new += whole
+        safe.update(map(identity_of, whole), *map(self._values_of, whole))
+        for event, rows in left:
+            if kept := [row for own, row in rows.items() if own not in safe]:
                 self._rewritten.append((event, kept))
+            safe |= rows.keys()
+
+    def _gains(self, row: Row) -> bool:
+        """Whether a stored snapshot names a value that is new: the saver looks only inside it."""
+        return (
+            bool(self._values)
+            and _is_snapshot(row)
+            and not self._values.isdisjoint(self._values_of(row))
+        )
 
     # Additions
 
@@ -372,7 +383,7 @@ class _Change:
         made = [*self._of_values(), *self._of_writes()]
         rows = [row for row in self._new if row.table == CHECKPOINTS]
         for row in sorted(rows, key=lambda one: (not one.cells["checkpoint_ns"], key_of(one))):
-            if not row.cells.get("snapshot_version"):
+            if not _is_snapshot(row):
                 made.append((_session(row), self._at(row), [blob_of(row)]))
         for event, kept in reversed(self._rewritten):
             writes = [row for row in kept if row.table == WRITES]
@@ -383,7 +394,7 @@ class _Change:
         for session, at, blobs in made:
             self._memory.create(self._actor, session, moment(at), blobs)
         for row in sorted(rows, key=lambda one: (not one.cells["checkpoint_ns"], key_of(one))):
-            if row.cells.get("snapshot_version"):
+            if _is_snapshot(row):
                 self._add_snapshot(row)
 
     def _at(self, row: Row) -> int:
@@ -400,12 +411,7 @@ class _Change:
         return at
 
     def _of_values(self) -> Iterator[tuple[str, int, list[str]]]:
-        whole = {
-            own
-            for row in self._new
-            if row.table == CHECKPOINTS and row.cells.get("snapshot_version")
-            for own in self._values_of(row)
-        }
+        whole = {own for row in self._new if _is_snapshot(row) for own in self._values_of(row)}
         rows = [row for row in self._new if row.table == VALUES and identity_of(row) not in whole]
         now = time.time_ns() // 1000
         for session, some in groupby(rows, key=_session):
@@ -463,6 +469,11 @@ class _Change:
         """Remove the old events, the newest root checkpoint last."""
         for event in self._old:
             self._memory.delete(self._actor, event.session, event.event_id)
+
+
+def _is_snapshot(row: Row) -> bool:
+    """Whether a row is a checkpoint whose event holds all of its values."""
+    return row.table == CHECKPOINTS and bool(row.cells.get("snapshot_version"))
 
 
 def _session(row: Row) -> str:
