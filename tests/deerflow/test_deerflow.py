@@ -364,18 +364,11 @@ def test_deerflows_own_settings_name_the_checkpoints_or_it_is_said_why_not(
         assert orphans.count("--threads STORE") == 1
 
 
-def test_the_settings_may_lie_above_the_folder_or_be_named(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_may_lie_above_the_folder(root: Path) -> None:
     inner = root / "backend"
     inner.mkdir()
     (root / ".deer-flow").rename(inner / ".deer-flow")
     assert "message" in origin(inner)
-    elsewhere = root / "elsewhere.yaml"
-    (root / "config.yaml").rename(elsewhere)
-    monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", str(elsewhere))
-    elsewhere.write_text("checkpointer: {type: memory}\n")
-    assert "in memory only" in origin(inner)["remark"]
 
 
 def test_checkpoints_on_postgres_are_found_by_the_settings(
@@ -383,14 +376,15 @@ def test_checkpoints_on_postgres_are_found_by_the_settings(
 ) -> None:
     with PostgresSaver.from_conn_string(postgres_url) as saver:
         saver.setup()
-    (root / "config.yaml").write_text(
+    settings = root / "config.yaml"
+    settings.write_text(
         "database:\n  backend: postgres\n  postgres_url: $DATABASE_URL\n  postgres_schema: public\n"
     )
     monkeypatch.setenv("DATABASE_URL", postgres_url)
     assert "'DATABASE_URL' is not set in .env" in origin(root)["remark"]
     (root / ".env").write_text(f"DATABASE_URL={postgres_url}\n")
     assert "names a server" in origin(root)["remark"]
-    monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", str(root / "config.yaml"))
+    monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", str(settings.rename(root / "named.yaml")))
     found = origin(root)
     assert found["store"].startswith("postgresql://")
     assert f"no thread '{THREAD}'" in found["remark"]
@@ -416,7 +410,15 @@ def test_another_store_of_threads_can_be_named(root: Path, store: Path, tmp_path
 
 
 def test_a_thread_that_is_gone_is_told_and_found(root: Path, store: Path) -> None:
-    assert ckpt("-s", store, "threads", "delete", THREAD, "--yes").code == 0
+    before = (root / ".deer-flow" / "memory.json").read_bytes()
+    for words, named in (
+        (["purge", "--keep-last", "1", "--dry-run"], []),
+        (["purge", "--match", "*", "--protect", "thread_*", "--dry-run"], []),
+        (["purge", "--match", "*", "--yes"], [GO, MOVE]),
+    ):
+        told = ckpt("-s", store, *words, "-o", "json").json["memories"]
+        assert [one["key"] for one in told] == named, words
+    assert (root / ".deer-flow" / "memory.json").read_bytes() == before
     assert f"no thread '{THREAD}'" in origin(root)["remark"]
     found = ckpt("-s", root, "memory", "list", "--orphans", "-o", "json").json
     assert [(one["key"], one["orphan"]) for one in found] == [(GO, True), (MOVE, True)]
@@ -458,21 +460,6 @@ def test_a_thread_shows_what_is_remembered_from_it(root: Path, store: Path) -> N
     with ckpt_cli.open(elsewhere) as opened:
         assert opened[THREAD].memories() is None
         assert opened[THREAD].memories(str(root)) == shown["memories"]
-
-
-def test_a_purge_reports_the_memories_whose_source_it_removes(base: Path, store: Path) -> None:
-    before = (base / "memory.json").read_bytes()
-    dry = ckpt("-s", store, "purge", "--match", "*", "--dry-run", "-o", "json").json
-    assert [one["key"] for one in dry["memories"]] == [GO, MOVE]
-    protecting = ["purge", "--match", "*", "--protect", "thread_*", "--dry-run", "-o", "json"]
-    assert ckpt("-s", store, *protecting).json["memories"] == []
-    pruned = ckpt("-s", store, "purge", "--keep-last", "1", "--dry-run", "-o", "json").json
-    assert pruned["memories"] == []
-    answer = ckpt("-s", store, "threads", "delete", "another", "--yes", "-o", "json").json
-    assert answer["memories"] == []
-    done = ckpt("-s", store, "purge", "--match", "thread_*", "--yes")
-    assert "fact_a1b2c3d4 came from thread_abc123" in done.out
-    assert (base / "memory.json").read_bytes() == before
 
 
 def test_a_broken_memory_beside_the_threads_stops_nothing(base: Path, store: Path) -> None:

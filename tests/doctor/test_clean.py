@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 import time
 from pathlib import Path
 from threading import Event, Thread
@@ -83,12 +82,6 @@ def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
     restore_keys(folder / "store.jsonl.gz", redis_stack_url)
     known = half_stored(folder) | OF_ERA.get(folder.name, set())
     assert left_in(redis_stack_url, ignored=known) == []
-
-
-def test_a_folder_of_the_development_server(tmp_path: Path) -> None:
-    folder = tmp_path / ".langgraph_api"
-    shutil.copytree(FIXTURES / "dev" / "runtime-0.36.7", folder)
-    assert left_in(folder) == []
 
 
 @pytest.mark.engines

@@ -1,6 +1,6 @@
 """A command that would be refused, or would leave a finding as it is, is not printed as its fix.
 
-`test_planted` and `test_engine_faults` run what is printed.
+`test_planted` runs what is printed.
 """
 
 import sqlite3

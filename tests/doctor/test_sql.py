@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-import pymysql
 import pytest
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
@@ -15,7 +14,6 @@ from tests.doctor.asking import faults, only
 from tests.doctor.engine_faults import run
 from tests.kit.agents import steps as agent
 from tests.kit.agents.steps import config_of
-from tests.kit.command import ckpt
 from tests.kit.harness import mysql
 from tests.kit.servers import Server, postgres_database
 
@@ -154,28 +152,3 @@ def test_a_packet_that_is_too_short_for_a_value_is_named_and_mended(mysql_url: s
         mysql.run(mysql_url, found.fix)
         assert faults(mysql_url) == []
         assert loaded(mysql_url) == whole
-
-
-@pytest.mark.engines
-def test_a_table_in_another_collation_is_named_and_mended(mysql_url: str) -> None:
-    fill_documents(mysql_url)
-    for table in mysql.TABLES:
-        _convert(mysql_url, table, "utf8mb4_general_ci")
-        assert loaded(mysql_url)
-        assert faults(mysql_url) == []
-        _convert(mysql_url, table, "utf8mb4_unicode_ci")
-        with pytest.raises(pymysql.Error, match="Illegal mix of collations"):
-            loaded(mysql_url)
-        found = only(mysql_url)
-        assert found.code == "saver-limit"
-        assert f"utf8mb4_unicode_ci in '{table}'" in found.detail
-        for words in (["interrupts"], ["errors"], ["doctor", "-o", "json"]):
-            assert "llegal mix" not in ckpt("-s", mysql_url, *words).err
-        mysql.run(mysql_url, found.fix)
-        assert faults(mysql_url) == []
-        assert loaded(mysql_url)
-
-
-def _convert(url: str, table: str, collation: str) -> None:
-    charset = collation.partition("_")[0]
-    mysql.run(url, f"ALTER TABLE {table} CONVERT TO CHARACTER SET {charset} COLLATE {collation}")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -130,28 +131,18 @@ def test_what_a_server_does_not_give(
     refused(url.format(there=there, stranger=stranger, tls=tls), code, says)
 
 
-def _end_postgres(url: str) -> Callable[[], object]:
-    fill_postgres(url, "trip")
-
-    def end() -> None:
-        with psycopg.connect(url, autocommit=True) as admin:
-            admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'ckpt' AND datname = current_database()"
-            )
-
-    return end
+def _end_postgres(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'ckpt' AND datname = current_database()"
+        )
 
 
-def _end_mysql(url: str) -> Callable[[], object]:
-    mysql.fill(url, "trip")
-
-    def end() -> None:
-        asked = "SELECT id FROM information_schema.processlist WHERE db = DATABASE()"
-        for (number,) in mysql.run(url, f"{asked} AND id <> CONNECTION_ID()"):
-            mysql.run(url, f"KILL {number}")
-
-    return end
+def _end_mysql(url: str) -> None:
+    asked = "SELECT id FROM information_schema.processlist WHERE db = DATABASE()"
+    for (number,) in mysql.run(url, f"{asked} AND id <> CONNECTION_ID()"):
+        mysql.run(url, f"KILL {number}")
 
 
 @pytest.mark.in_ci("postgres", "mysql", "redis")  # the client of Cosmos DB tries for 15 seconds
@@ -173,7 +164,8 @@ def test_a_server_that_goes_away_in_the_middle(
             url, end = place.url, own.stop
         else:
             url = request.getfixturevalue(f"{server}_url")
-            end = {"postgres": _end_postgres, "mysql": _end_mysql}[server](url)
+            (fill_postgres if server == "postgres" else mysql.fill)(url, "trip")
+            end = partial(_end_postgres if server == "postgres" else _end_mysql, url)
         store = stack.enter_context(open_store(url))
         end()
         with pytest.raises(StoreUnavailable, match="cannot read"):

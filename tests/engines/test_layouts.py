@@ -169,7 +169,11 @@ def test_tables_without_what_is_needed_are_refused(place: Harness, table: str, c
 def test_a_body_of_no_saver_ends_no_command(place: Harness, table: str, body: str) -> None:
     talk(place.kept_saver, "trip", "other")
     plant(place.url, f"UPDATE {table} SET checkpoint = '{body}' WHERE thread_id = 'trip'")
-    check_damaged(place.url, step=3)
+    for words in (["threads", "list"], ["history", "trip"], ["show", "trip", "--raw"]):
+        succeeds(place.url, *words)
+    found = ckpt("-s", place.url, "doctor", "--deep", "-o", "json").out
+    assert ("body-unreadable" in found) or (place.name == "postgres")
+    check_damaged(place.url, step=5)
 
 
 @ENGINES

@@ -157,16 +157,6 @@ def test_each_place_is_told_once(found: list[dict[str, Any]]) -> None:
         assert told.count((place, path, kind)) == 1, path
 
 
-def test_a_value_that_stays_is_one_finding(found: list[dict[str, Any]], store: Path) -> None:
-    history = json.loads(ckpt("-s", store, "history", THREAD, "-o", "json").out)
-    (one,) = (
-        one for one in found if (one["place"], one["path"]) == ("value", "messages[0].content")
-    )
-    assert one["checkpoint_id"] == history[0]["checkpoint_id"]
-    # The first checkpoint has only the input.
-    assert one["checkpoints"] == len(history) - 1
-
-
 def test_a_path_can_be_pasted_and_memory_names_the_item(
     found: list[dict[str, Any]], store: Path
 ) -> None:

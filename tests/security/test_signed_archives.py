@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import shutil
-import subprocess
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from hashlib import sha256
@@ -110,20 +108,6 @@ def test_an_import_tells_who_signed_an_archive(sample: Path, tmp_path: Path, ali
     # An older ckpt finds what it knows.
     assert record["sha256"] == digest.hexdigest()
     assert sum(record["rows"].values()) == len(rows) - 1
-
-
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
-def test_keys_of_ssh_keygen_and_openssl_sign(sample: Path, tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ci", "-f", path], check=True
-    )
-    told = subprocess.run(
-        ["ssh-keygen", "-lf", f"{path}.pub"], check=True, capture_output=True, text=True
-    ).stdout.split()[1]
-    bundle = exported(sample, tmp_path / "a", "--sign-key", path)
-    (found,) = tried(sample, bundle, "--trusted-key", f"{path}.pub").json
-    assert found["signed_by"] == told
 
 
 def test_with_a_trusted_key_every_other_archive_is_refused(

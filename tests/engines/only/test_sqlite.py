@@ -29,12 +29,10 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.sqlite import journals
-from ckpt_backends.testing.scenarios.catalog import SCENARIOS
-from ckpt_backends.testing.scenarios.running import ScenarioRun
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.purge import plan_named
 from tests.engines.answers import refuses, succeeds
-from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.harness.three_table import MAKER
@@ -664,8 +662,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     with SqliteSaver.from_conn_string(str(folder / "agent.db")) as saver:
         saver.conn.execute("PRAGMA wal_autocheckpoint = 0")
-        one = SCENARIOS[THREAD]
-        one.drive(ScenarioRun(one.build(saver), one.thread_config(), {"durability": "sync"}))
+        talk(saver, THREAD)
         kept = folder / "kept"
         kept.mkdir()
         for name in ("agent.db", "agent.db-wal"):

@@ -59,6 +59,7 @@ WHOLE = [
     *each("purge", "--older-than 1d --dry-run", "--keep-tips --dry-run -o json"),
     *each("purge", "--keep-last 1 --dry-run", "--match * --dry-run"),
     *each("gc", "--scope all --dry-run"),
+    *each("doctor", "-o json", "--types -o json"),
 ]
 ON_SERVER = [
     *each("threads", "list", "list -n 3", "list --long"),
