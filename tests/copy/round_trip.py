@@ -28,7 +28,7 @@ from ckpt_backends.transfer.form import Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_backends.url import parse_url
 from tests.kit.command import ckpt
-from tests.kit.pairs import creating
+from tests.kit.pairs import creating, form_of
 
 
 def run_scenarios(saver: Any, *names: str) -> None:
@@ -76,7 +76,11 @@ def check_round_trip(
         names = sorted(one.thread_id for one in source.threads())
         names = names if only is None else [one for one in names if one in only]
         sent = {name: records_for(source, layout, name) for name in names}
+        paths = {(one.task_id, one.task_path) for name in names for one in source.writes(name)}
     assert sent
+    if form_of(layout).has_task_paths:
+        writes = [one for name in names for one in sent[name] if one.kind is Kind.WRITE]
+        assert {(one.task_id, one.task_path) for one in writes} == paths
     receive(url, *(Arrival(name, parts) for name, parts in sent.items()))
     for name, parts in sent.items():
         check_stored(url, name, parts)

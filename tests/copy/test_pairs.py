@@ -57,8 +57,6 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
         assert names
         for name in names:
             assert difference(what_is_read(target, name), source.read[name], name) == ""
-            if source.harness.has_task_paths and target.has_task_paths:
-                assert task_paths(target, name) == task_paths(source.harness, name)
         again = ckpt("-s", source.harness.url, "copy", "--to", target.url, "--yes", *names[:3])
         assert again.code == 0, again.err
         if pair.comes_back:
@@ -129,12 +127,6 @@ def digests(harness: Harness, thread_id: str) -> RecordsSum:
     """What all parts of a thread hold, without the order of members of JSON and of sets."""
     with open_store(harness.url) as store:
         return sum_of(stored_records(store, thread_id))
-
-
-def task_paths(harness: Harness, thread_id: str) -> set[tuple[str, str]]:
-    """By task, the path that orders its writes among those of others."""
-    with open_store(harness.url) as store:
-        return {(one.task_id, one.task_path) for one in store.writes(thread_id)}
 
 
 LAYOUTS = [layout for backend in bundled() for layout in backend.layouts]

@@ -1,22 +1,26 @@
 """What a store of any layout receives, it reads back part for part."""
 
 import os
+import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ckpt_backends.aws.dynamodb.records import records_of
+from ckpt_backends.aws.dynamodb.write import DynamoWriter
 from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.langgraph_dev import files
-from ckpt_backends.model import Kind, Record
+from ckpt_backends.model import Kind, Record, TypedBytes
 from ckpt_backends.open_for_writing import create_store
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.transfer.bodies import close_body, open_body
-from ckpt_backends.transfer.copying import Arrival
+from ckpt_backends.transfer.copying import Arrival, record_key
 from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import (
@@ -27,10 +31,13 @@ from tests.copy.round_trip import (
     receive,
     records_for,
     run_scenarios,
+    stored_records,
 )
 from tests.kit.command import ckpt
+from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.langgraph_dev import FileSaver, stored
 from tests.kit.pairs import PYTHON, Places, creating, form_of
+from tests.kit.servers import Server
 
 FEW = ("interrupt-nested", "fanout-send", "two\nlines")
 """Threads for DynamoDB, whose test server takes 10 ms of CPU time for each request."""
@@ -216,3 +223,142 @@ def test_old_folders_are_read_and_not_written(scenes: Path, tmp_path: Path, fold
     assert found == values
     with pytest.raises(Unsupported, match=r"before 2\.1"):
         check_round_trip(scenes, old, "langgraph-dev")
+
+
+# DynamoDB, whose test server takes 10 ms of CPU time for each request
+
+ASKING = "interrupt-nested"
+LONG = 120
+
+
+@pytest.fixture
+def dynamodb(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
+    with DynamoDbHarness(tmp_path, dynamodb_server) as made:
+        yield made
+
+
+@pytest.mark.engines
+def test_items_are_as_the_saver_stores_them(scenes: Path, dynamodb: DynamoDbHarness) -> None:
+    receive(dynamodb.url, Arrival(ASKING, records_for(scenes, "dynamodb", ASKING)))
+    before = dynamodb.items()
+    thread = SCENARIOS[ASKING].thread_config()
+    saved = next(dynamodb.kept_saver.list(thread))
+    dynamodb.kept_saver.put(saved.parent_config or thread, saved.checkpoint, saved.metadata, {})
+    assert dynamodb.items() == before
+
+
+@pytest.mark.engines
+def test_a_new_table_is_as_the_template_makes_it(dynamodb: DynamoDbHarness) -> None:
+    named = parse_url(dynamodb.url.replace(dynamodb.table, f"{dynamodb.table}-new"))
+    create_store(named, Language.PYTHON)
+    create_store(named, Language.PYTHON)
+    new = dynamodb.client.describe_table(TableName=named.path)["Table"]
+    old = dynamodb.client.describe_table(TableName=dynamodb.table)["Table"]
+    for shown in ("KeySchema", "AttributeDefinitions"):
+        assert new[shown] == old[shown]
+    assert new["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    told = dynamodb.client.describe_time_to_live(TableName=named.path)["TimeToLiveDescription"]
+    assert told["AttributeName"] == "ttl"
+    assert told["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}
+    assert ckpt("-s", str(named.raw), "threads", "list", "-o", "json").json == []
+    dynamodb.client.delete_table(TableName=named.path)
+
+
+@pytest.mark.engines
+def test_no_store_is_made_in_a_table_of_something_else(dynamodb: DynamoDbHarness) -> None:
+    item = {"PK": {"S": "user#1"}, "SK": {"S": "profile"}}
+    dynamodb.client.put_item(TableName=dynamodb.table, Item=item)
+    with pytest.raises(Refused, match="holds other items"):
+        create_store(parse_url(dynamodb.url), Language.PYTHON)
+    assert dynamodb.items() == [item]
+
+
+@pytest.mark.engines
+def test_times_to_live_are_kept_in_seconds(scenes: Path, dynamodb: DynamoDbHarness) -> None:
+    ends = 1_900_000_000_000
+    records = [one._replace(expires_at=ends) for one in records_for(scenes, "dynamodb", ASKING)]
+    receive(dynamodb.url, Arrival(ASKING, records))
+    assert {one["ttl"]["N"] for one in dynamodb.items()} == {"1900000000"}
+    with open_store(dynamodb.url) as store:
+        assert {one.expires_at for one in stored_records(store, ASKING)} == {ends}
+
+
+@pytest.mark.engines
+def test_long_payloads_go_to_the_bucket_or_are_compressed(
+    scenes: Path, dynamodb: DynamoDbHarness
+) -> None:
+    records = records_for(scenes, "dynamodb", ASKING)
+    at = next(n for n, one in enumerate(records) if one.kind is Kind.WRITE)
+    texts = b"words " * 70_000, random.Random(1).randbytes(500_000)
+    records[at] = records[at]._replace(value=TypedBytes("bytes", texts[0]))
+    name, _, _ = dynamodb.url.partition("&bucket=")
+    receive(name, Arrival(ASKING, records))
+    assert dynamodb.objects() == {}
+    check_stored(dynamodb.url, ASKING, records)
+    dynamodb.forget(ASKING)
+    records[at] = records[at]._replace(value=TypedBytes("bytes", texts[1]))
+    with pytest.raises(CannotHold, match="too long"):
+        receive(name, Arrival(ASKING, records))
+    assert dynamodb.items() == []
+    receive(dynamodb.url, Arrival(ASKING, records))
+    assert len(dynamodb.objects()) == 1
+    check_stored(dynamodb.url, ASKING, records)
+
+
+def long_thread(records: list[Record]) -> list[Record]:
+    """As many checkpoints as no transaction can hold, with writes."""
+    one = next(record for record in records if record.kind is Kind.CHECKPOINT)
+    write = next(record for record in records if record.kind is Kind.WRITE)
+    found: list[Record] = []
+    for number in range(LONG):
+        key = one.key._replace(thread_id="long", checkpoint_ns="", checkpoint_id=f"{number:05}")
+        parent = f"{number - 1:05}" if number else None
+        found += [one._replace(key=key, parent=parent), write._replace(key=key)]
+    return found
+
+
+class KilledError(BaseException):
+    """A run that was killed."""
+
+
+@pytest.mark.nightly
+def test_killed_runs_are_completed_by_the_next_one(
+    scenes: Path, dynamodb: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run here ends after one transaction."""
+    records = long_thread(records_for(scenes, "dynamodb", "fanout-send"))
+    transact = DynamoWriter.transact
+    done: list[int] = []
+
+    def once(self: Any, actions: Any) -> None:
+        if done:
+            raise KilledError
+        transact(self, actions)
+        done.append(len(actions))
+
+    monkeypatch.setattr(DynamoWriter, "transact", once)
+    seen: list[int] = []
+    while not seen or seen[-1] < LONG:
+        done.clear()
+        with open_store(dynamodb.url) as store:
+            there = store.thread("long")
+            known = {record_key(one) for one in stored_records(store, "long")}
+        head = there.head if there is not None else None
+        seen.append(0 if there is None else there.checkpoints)
+        missing = [one for one in records if record_key(one) not in known]
+        with suppress(KilledError):
+            receive(dynamodb.url, Arrival("long", missing, {"": head} if head else {}))
+    # Nothing is seen until all payloads and writes are there, then the oldest hundred.
+    assert sorted({*seen}) == [0, 100, LONG]
+    check_stored(dynamodb.url, "long", records)
+
+
+@pytest.mark.engines
+def test_a_missing_payload_is_not_copied(scenes: Path, dynamodb: DynamoDbHarness) -> None:
+    receive(dynamodb.url, Arrival(ASKING, records_for(scenes, "dynamodb", ASKING)))
+    chunk = next(one for one in dynamodb.items() if one["PK"]["S"].startswith("CHUNK_"))
+    dynamodb.client.delete_item(
+        TableName=dynamodb.table, Key={one: chunk[one] for one in ("PK", "SK")}
+    )
+    with open_store(dynamodb.url) as store, pytest.raises(CannotHold, match="is missing"):
+        list(records_of("dynamodb", store.rows(ASKING)))

@@ -1,5 +1,6 @@
 """What is erased is in no file, row or freed block, and what may still hold it is named."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,18 +10,21 @@ from typing import Any
 
 import psycopg
 import pytest
+from redis import Redis
 
+from ckpt_backends.app_sessions import AppSession
 from ckpt_backends.changes import BACKUPS, FREED_BLOCKS, Remains, Removal
+from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.mongodb.engine import write as mongodb
 from ckpt_backends.mysql import database as on_mysql
-from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.open_for_writing import open_writable, open_writable_sessions
 from ckpt_backends.overwriting import OldFiles, overwrite_and_remove
 from ckpt_backends.postgres import database as on_postgres
 from ckpt_backends.postgres.connect import Notice
-from ckpt_backends.registry import open_store
+from ckpt_backends.registry import open_sessions, open_store
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.url import parse_url
-from tests.erase.person import CANARY, unpacked
+from tests.erase.person import CANARY, configure, unpacked
 from tests.kit.agents.steps import graph_of
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
@@ -28,9 +32,10 @@ from tests.kit.harness.dynamodb import DynamoDbHarness
 from tests.kit.harness.langgraph_dev import DevHarness
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.harness.redis import RedisHarness
+from tests.kit.harness.redis import RedisHarness, dump
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
+from tests.kit.savers.redis_threads import ContextState, fill_plain, save
 from tests.kit.servers import mysql_connection
 
 THREAD, OTHER = f"{CANARY}-thread", "neighbour"
@@ -450,3 +455,93 @@ def test_rows_that_vacuum_keeps(said: str, expected: str) -> None:
     found = on_postgres._still_seen([Notice(said, is_warning=False)])
     assert expected in found
     assert bool(found) == bool(expected)
+
+
+# Sessions of an application
+
+
+@pytest.fixture
+def url(redis_url: str) -> str:
+    for user, session in (("ann", "s1"), ("ann", "s2"), ("bob", "s1")):
+        save(redis_url, ContextState(session, user, "trip"))
+    with Redis.from_url(redis_url) as client:
+        client.set("research_context:ann:other", "no session")
+    return redis_url
+
+
+def sessions_of(url: str, user: str) -> list[AppSession]:
+    with open_sessions(parse_url(url)) as sessions:
+        return [one for one in sessions.sessions() if one.user_id == user]
+
+
+@pytest.mark.engines
+def test_the_sessions_of_a_user_are_removed(url: str) -> None:
+    before = dump(url)
+    found = sessions_of(url, "ann")
+    with open_writable_sessions(parse_url(url)) as writable:
+        # A list has sessions without their fields.
+        assert writable.remove([found[0], found[1]._replace(fields={})]) == 2
+        places = {one.place for one in writable.erase_remains().places}
+    assert "memory of a running application" in places
+    gone = {b"research_context:ann:s1", b"research_context:ann:s2"}
+    assert dump(url) == {name: one for name, one in before.items() if name not in gone}
+
+
+@pytest.mark.engines
+def test_a_changed_session_stays_with_all_others(url: str) -> None:
+    found, name = sessions_of(url, "ann"), "research_context:ann:s1"
+    with Redis.from_url(url) as client:
+        for change in (
+            lambda: save(url, ContextState("s1", "ann", "trip", current_step=2)),
+            lambda: client.delete(name),
+            lambda: client.set(name, "no session"),
+        ):
+            change()
+            before = dump(url)
+            with open_writable_sessions(parse_url(url)) as writable, pytest.raises(StoreChanged):
+                writable.remove(found)
+            assert dump(url) == before
+
+
+@pytest.mark.engines
+def test_a_store_without_sessions(sample: str) -> None:
+    with pytest.raises(Unsupported, match="no sessions"):
+        open_writable_sessions(parse_url(str(sample)))
+
+
+@pytest.mark.engines
+def test_sessions_of_a_cluster(cluster_url: str) -> None:
+    from redis.cluster import RedisCluster
+
+    with RedisCluster.from_url(cluster_url) as client:
+        for number in range(4):
+            session = {"session_id": f"s{number}", "user_id": "ann"}
+            client.set(f"my_context:ann:s{number}", json.dumps(session))
+        client.set("other", "kept")
+        with open_writable_sessions(parse_url(cluster_url)) as writable:
+            assert writable.remove(sessions_of(cluster_url, "ann")) == 4
+            assert writable.erase_remains().places
+        assert list(client.scan_iter()) == [b"other"]
+
+
+@pytest.mark.engines
+def test_sessions_go_with_their_thread_or_their_user(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    fill_plain(redis_url, "trip", "other", "third")
+    save(redis_url, ContextState("s1", CANARY, "trip"))
+    save(redis_url, ContextState("s2", "someone", "other"))
+    before = dump(redis_url)
+    save(redis_url, ContextState("s3", CANARY, None))  # type: ignore[arg-type]
+    configure(tmp_path, redis_url)
+    found = ckpt("-s", "a", "erase", "--subject", CANARY, "--yes", "-o", "json").json
+    numbers = {one["kind"]: one["items"] for one in found["places"] if one["state"] == "erased"}
+    assert numbers == {"sessions": 2, "threads": 1}
+    left = dump(redis_url)
+    assert CANARY not in repr(left)
+    assert left == {name: one for name, one in before.items() if name in left}
+    assert ckpt("-s", "a", "erase", "other", "--yes").code == 0
+    assert "someone" not in repr(dump(redis_url))
+    assert "third" in repr(dump(redis_url))
