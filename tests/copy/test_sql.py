@@ -110,42 +110,35 @@ def test_new_tables_in_postgresql_are_as_the_saver_sets_them_up(
     assert _ids(url) == ["refund-4711"]
 
 
-def test_tables_for_langgraph_js_have_its_migrations_only_and_none_are_made_beside_others(
-    postgres_url: str,
-) -> None:
-    create_store(parse_url(postgres_url), JAVASCRIPT)
-    ours = postgres_schema(postgres_url, MIGRATIONS)
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+def test_tables_for_langgraph_js_have_its_migrations_only(postgres_url: str) -> None:
+    create_store(parse_url(f"{postgres_url}?schema=ours"), JAVASCRIPT)
     restore_rows(FIXTURES / "js-1.7.3" / "postgres.jsonl.gz", postgres_url)
+    ours = postgres_schema(postgres_url, MIGRATIONS, "ours")
     assert ours == postgres_schema(postgres_url, MIGRATIONS)
-    tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        connection.execute("CREATE TABLE books (title text)")
-        with pytest.raises(Refused, match="is not empty") as refused:
-            create_store(parse_url(postgres_url), PYTHON)
-        assert "books" in str(refused.value.hint)
-        assert connection.execute(tables).fetchall() == [("books",)]
 
 
 @cases(
     "params problem",
+    ("?schema=books", "is not empty"),
     ("?layout=postgres-shallow", "a store of the layout 'postgres-shallow'"),
     ("?schema=shallow", "it has the tables of the shallow saver"),
     ("?options=-csearch_path%3Dnone", "its search path names no schema that exists"),
 )
-def test_no_store_is_made_beside_another_layout_or_nowhere(
+def test_no_store_is_made_beside_something_else_or_nowhere(
     postgres_url: str, params: str, problem: str
 ) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA shallow")
     place = f"{postgres_url}?options=-csearch_path%3Dshallow"
     shallow = ShallowPostgresSaver.from_conn_string(place)
-    with warnings.catch_warnings(action="ignore"), shallow as saver:
-        saver.setup()
-    with pytest.raises((Refused, Unsupported), match=problem):
-        create_store(parse_url(postgres_url + params), PYTHON)
+    tables = "SELECT relname FROM pg_class WHERE relnamespace = 'books'::regnamespace"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE SCHEMA shallow; CREATE SCHEMA books; CREATE TABLE books.novel ()"
+        )
+        with warnings.catch_warnings(action="ignore"), shallow as saver:
+            saver.setup()
+        with pytest.raises((Refused, Unsupported), match=problem):
+            create_store(parse_url(postgres_url + params), PYTHON)
+        assert connection.execute(tables).fetchall() == [("novel",)]
 
 
 def test_new_tables_in_mysql_are_as_the_saver_sets_them_up(mysql_url: str) -> None:
