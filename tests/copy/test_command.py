@@ -90,9 +90,7 @@ def test_a_large_thread_is_not_read_with_others(monkeypatch: pytest.MonkeyPatch)
     assert together == [("a", "b"), ("c", "d")]
 
 
-def test_threads_are_named_in_one_way_and_not_copied_to_their_own_store(
-    source: Path, target: Path
-) -> None:
+def test_threads_are_named_in_one_way_and_go_to_another_store(source: Path, target: Path) -> None:
     for words in ((), ("--all", "refund-4711"), ("--all", "--match", "*")):
         assert copy(source, target, *words, "--create", "--yes").code == 2
         assert not target.exists()
@@ -167,9 +165,7 @@ def test_what_cannot_be_read_back_is_told(
 
 
 @pytest.mark.parametrize("build", [graphs.ask_parallel, graphs.ask_twice])
-def test_questions_that_are_answered_between_two_copies(
-    build: Any, target: Path, tmp_path: Path
-) -> None:
+def test_questions_answered_between_two_copies(build: Any, target: Path, tmp_path: Path) -> None:
     """LangGraph replaces the answers that are stored with a checkpoint when one more comes."""
     with SqliteHarness(tmp_path) as place, quiet():
         run = ScenarioRun(build(place.kept_saver), config_of_thread("asking"))

@@ -102,9 +102,7 @@ def test_a_thread_that_went_on_is_left_alone(archive: Path, target: str, tmp_pat
     assert Path(target).read_bytes() == before
 
 
-def test_nothing_is_made_for_an_archive_that_is_refused(
-    archive: Path, target: str, tmp_path: Path
-) -> None:
+def test_a_refused_archive_makes_no_store(archive: Path, target: str, tmp_path: Path) -> None:
     without = [name for one in known_backends() for name in one.layouts if not one.forms.get(name)]
     code = b"\x80\x04K\x01."
     rows = [

@@ -175,9 +175,7 @@ def test_documents_expire_as_if_the_saver_had_stored_them(place: Place, target: 
         assert abs(one["created_at"].replace(tzinfo=UTC) - made_at) < timedelta(milliseconds=1)
 
 
-def test_a_document_that_is_there_is_found_without_a_unique_index(
-    place: Place, empty: Place
-) -> None:
+def test_a_document_is_found_without_a_unique_index(place: Place, empty: Place) -> None:
     restore_javascript_documents(JS, place.url, {"linear"})
     create(empty.url, Language.JAVASCRIPT)
     move(place.url, empty.url, "linear")
@@ -338,9 +336,7 @@ def stage(target: Place, given: list[Record]) -> None:
             receive(target.url, Arrival("trip", given))
 
 
-def test_what_a_killed_copy_leaves_is_no_thread(
-    place: Place, target: Place, given: list[Record]
-) -> None:
+def test_a_killed_copy_leaves_no_thread(place: Place, target: Place, given: list[Record]) -> None:
     target.fill("other")
     before = documents(target)
     stage(target, given)
@@ -373,17 +369,6 @@ def test_what_a_killed_copy_leaves_goes_with_its_thread_or_after_an_hour(
     left = [one["thread_id"] for one in documents(target)]
     assert {one for one in left if isinstance(one, str)} == {"other"}
     assert [one for one in left if not isinstance(one, str)] == [young]
-
-
-def test_two_copies_of_a_thread_at_once(
-    place: Place, target: Place, given: list[Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
-    at_first(monkeypatch, "_publish", lambda _: receive(target.url, Arrival("trip", given)))
-    with pytest.raises(StoreChanged):
-        receive(target.url, Arrival("trip", given))
-    assert parts(target.url, "trip") == given
-    assert history(target, "trip") == history(place, "trip")
 
 
 def test_the_transaction_of_a_killed_run_is_waited_for(

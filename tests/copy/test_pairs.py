@@ -265,9 +265,7 @@ def history(harness: Harness, name: str) -> Any:
 @pytest.mark.engines
 @pytest.mark.in_ci("lg-0.2.14-json", "lg-0.2.70")
 @pytest.mark.parametrize("era", ON_SQLITE)
-def test_a_file_of_an_older_era_is_copied_there_and_back(
-    era: str, places: Places, tmp_path: Path
-) -> None:
+def test_an_older_file_is_copied_there_and_back(era: str, places: Places, tmp_path: Path) -> None:
     store = copy_store(FIXTURES / era / "store.db", tmp_path)
     with SqliteHarness.at(str(store)) as source, places(PostgresHarness) as target:
         check_copied(source, target)

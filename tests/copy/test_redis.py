@@ -453,7 +453,7 @@ def test_a_list_in_another_order_is_refused(scenes: Path, place: Any) -> None:
         stored_records(store, THREAD)
 
 
-def test_an_order_that_another_layout_would_change_is_refused(place: Any, tmp_path: Path) -> None:
+def test_an_order_that_others_would_change_is_refused(place: Any, tmp_path: Path) -> None:
     """The saver keeps the order of arrival; a DeltaChannel is rebuilt in this order."""
     name = "delta-rarely"
     records = records_for(sqlite_source(tmp_path / "delta.db", [name]), "valkey", name)

@@ -91,9 +91,7 @@ def test_tables_are_made_beside_long_term_memory_and_nothing_else(tmp_path: Path
 
 
 @pytest.mark.parametrize("schema", ["public", "Agents 1"])
-def test_new_tables_in_postgresql_are_as_the_saver_sets_them_up(
-    postgres_url: str, schema: str
-) -> None:
+def test_new_tables_in_postgresql_are_those_of_the_saver(postgres_url: str, schema: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA official")
     official = f"{postgres_url}?options=-csearch_path%3Dofficial"

@@ -23,7 +23,6 @@ import orjson
 import ormsgpack
 import pytest
 import redis
-import zoo_types
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -44,6 +43,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 from pydantic import BaseModel
+from zoo_types import Address, Color, Customer, Item, Level, Order, Point, Unserializable
 
 from ckpt_backends.codec import decode
 from ckpt_backends.model import TypedBytes
@@ -154,10 +154,8 @@ PICKLED = [
     *HELD,
     {"a": [1, 2.5, None, True, "é", b"raw"], 1: "one", "": {}},
     [HELD[:1]] * 2,
-    zoo_types.Order(
-        number=7, items=[zoo_types.Item(sku="A", price=1.5, color=zoo_types.Color.RED)]
-    ),
-    [zoo_types.Color.BLUE, zoo_types.Level.HIGH, zoo_types.Point(1, 2)],
+    Order(number=7, items=[Item(sku="A", price=1.5, color=Color.RED)]),
+    [Color.BLUE, Level.HIGH, Point(1, 2)],
     [("user", "hi"), {(1, ("a",)): ()}, {(1, 2)}, bytearray(b"x"), deque([1], maxlen=2)],
 ]
 """With values that msgpack holds, but not all documents of Redis."""
@@ -196,7 +194,7 @@ _HASHABLE = (
     | st.uuids()
     | st.decimals(allow_nan=False)
     | st.ip_addresses()
-    | st.sampled_from([Path("a/b"), re.compile("a"), zoo_types.Color.RED, (1, 2)])
+    | st.sampled_from([Path("a/b"), re.compile("a"), Color.RED, (1, 2)])
     | st.frozensets(st.integers(0, 3), max_size=2)
 )
 
@@ -216,8 +214,8 @@ def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         | dicts.map(lambda one: AIMessage("x", tool_calls=[{"name": "f", "args": one, "id": "1"}]))
         | inner.map(lambda one: ToolMessage("x", tool_call_id="1", artifact=one))
         | inner.map(lambda one: Document("x", metadata={"a": one}))
-        | inner.map(lambda one: zoo_types.Address("s", one))
-        | inner.map(lambda one: zoo_types.Point(1, one))
+        | inner.map(lambda one: Address("s", one))
+        | inner.map(lambda one: Point(1, one))
     )
 
 
@@ -259,9 +257,7 @@ def test_any_value_is_the_same_object_on_redis_or_refused_in_a_document(value: A
 
 @given(_VALUES, st.booleans())
 @example(Interrupt(_DeltaSnapshot(Send("node", Interrupt(None, id="i"))), id="i"), True)
-def test_any_value_of_redis_is_the_same_object_in_msgpack_or_refused(
-    value: Any, in_body: bool
-) -> None:
+def test_any_value_of_redis_is_the_same_in_msgpack_or_refused(value: Any, in_body: bool) -> None:
     store, read = (redis_value, read_redis_value) if in_body else (redis_write, read_redis_write)
     try:
         stored = store(value)
@@ -385,7 +381,7 @@ def test_values_that_an_engine_may_change_leave_the_body() -> None:
 
 def test_an_exception_on_redis_is_what_its_saver_gives_back() -> None:
     """It keeps the class and the notes, and gives them back as a dict."""
-    noted = zoo_types.Unserializable("x", [1])
+    noted = Unserializable("x", [1])
     vars(noted)["__notes__"] = ["During task 'a'"]
     for value in (ValueError("x"), noted):
         stored = redis_write(value)
@@ -441,12 +437,9 @@ def pickled(value: Any) -> TypedBytes:
     *(
         (typed(value), REDIS_JSON, reason)
         for value, reason in (
-            (
-                zoo_types.Customer("A", zoo_types.Address("s", "c"), []),
-                "'zoo_types.Address': if it is not a dataclass",
-            ),
-            (zoo_types.Order(number=1, items=[]), "'zoo_types.Order'"),
-            ([zoo_types.Color.RED], "'zoo_types.Color'"),
+            (Customer("A", Address("s", "c"), []), "'zoo_types.Address': if it is not a dataclass"),
+            (Order(number=1, items=[]), "'zoo_types.Order'"),
+            ([Color.RED], "'zoo_types.Color'"),
             ({"a": {1: "x"}}, "cannot become JSON"),
             ({"a": {"__bytes__": "x"}}, "would take for an object"),
             ([float("nan")], "cannot become JSON"),
@@ -491,8 +484,8 @@ def pickled(value: Any) -> TypedBytes:
         (pickled(value), "msgpack", reason)
         for value, reason in (
             (int, "a class or function"),
-            (zoo_types.Address("s", "c"), "'zoo_types.Address'"),
-            (zoo_types.Unserializable("x", [1]), "'zoo_types.Unserializable'"),
+            (Address("s", "c"), "'zoo_types.Address'"),
+            (Unserializable("x", [1]), "'zoo_types.Unserializable'"),
             (datetime(2026, 1, 1, fold=1), "fold=1"),  # noqa: DTZ001
             (datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Rome")), "an object"),
             (defaultdict(list, a=[1]), "'collections.defaultdict'"),
@@ -510,9 +503,7 @@ def pickled(value: Any) -> TypedBytes:
     ),
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_without_an_equal_form_is_refused(
-    stored: TypedBytes, tag: str, reason: str
-) -> None:
+def test_what_has_no_equal_form_is_refused(stored: TypedBytes, tag: str, reason: str) -> None:
     with pytest.raises(CannotHold, match=f"{WHERE} .*{reason}" if reason else WHERE):
         as_type(stored, tag, WHERE)
 

@@ -2,7 +2,6 @@
 
 import gzip
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,7 @@ archives = ["backups"]
 """
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """All that is stored of those who stay."""
-
-    rows: list[Any]
-    items: list[Any]
-
-
-def fill(bench: Bench) -> Neighbours:
+def fill(bench: Bench) -> None:
     """Store two threads and three items of the person, and a thread and an item of another."""
     with bench.saver() as saver:
         for thread, user in ((THREADS[0], CANARY), (THREADS[1], CANARY), (OTHER, "bert")):
@@ -44,7 +35,6 @@ def fill(bench: Bench) -> Neighbours:
         store.put(("users", CANARY), "profile", {"text": f"{CANARY} likes tea"})
         store.put(("notes",), "from-talk", {"text": "a secret", "thread_id": THREADS[0]})
         store.put(("users", "bert"), "profile", {"text": "likes coffee"})
-    return neighbours(bench.url)
 
 
 def talk(saver: Any, thread: str, user: str) -> Any:
@@ -55,7 +45,7 @@ def talk(saver: Any, thread: str, user: str) -> Any:
     return graph.invoke({"items": [f"{user} says more"]}, config)
 
 
-def neighbours(url: str) -> Neighbours:
+def neighbours(url: str) -> tuple[list[Any], list[Any]]:
     """Return what is stored of those who stay, as it is stored."""
     with open_store(parse_url(url)) as store:
         rows = sorted(store.rows(OTHER), key=repr)
@@ -65,7 +55,7 @@ def neighbours(url: str) -> Neighbours:
         ]
     assert rows
     assert items
-    return Neighbours(rows, items)
+    return rows, items
 
 
 def configure(folder: Path, url: str) -> None:
@@ -103,7 +93,7 @@ class Home:
             fill(self.bench)
         else:
             shutil.copyfile(filled, self.store)
-        self.before: Neighbours = neighbours(str(self.store))
+        self.before = neighbours(str(self.store))
         configure(folder, "data/agent.db")
 
     def run(self, *words: str | Path) -> CommandResult:

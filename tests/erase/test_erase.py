@@ -166,9 +166,7 @@ def test_a_thread_that_has_the_id_of_an_archived_one_stays(home: Home) -> None:
     assert home.threads == {THREADS[0], OTHER}
 
 
-def test_a_thread_goes_with_what_came_from_it_and_an_archive_of_another_store_stays(
-    home: Home,
-) -> None:
+def test_what_came_from_a_thread_goes_and_archives_of_other_stores_stay(home: Home) -> None:
     use(home)
     other = home.folder / "other.db"
     with SqliteBench(str(other)).saver() as saver:
@@ -183,9 +181,7 @@ def test_a_thread_goes_with_what_came_from_it_and_an_archive_of_another_store_st
     assert len(list(home.backups.iterdir())) == kept
 
 
-def test_a_thread_that_changes_meanwhile_is_left(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_that_went_on_is_left(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     remove = erase._remove_threads
 
     def agent_first(writable: Any, batch: Any) -> Any:
@@ -207,9 +203,7 @@ def test_a_thread_that_changes_meanwhile_is_left(
     assert len(json.loads(receipt.read_text())["threads"]) == 2
 
 
-def test_a_reader_keeps_it_incomplete_until_the_next_run(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_makes_it_incomplete(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     receipt = home.folder / "receipt.json"
     with closing(sqlite3.connect(home.store)) as reader:
@@ -531,9 +525,7 @@ def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None
     assert desk.run("erase", "--subject", named, "--yes").code == 0
 
 
-def test_an_agent_that_writes_meanwhile_makes_it_incomplete(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_at_work_makes_it_incomplete(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     remove = erase._remove_threads
 
     def agent_too(writable: Any, batch: Any) -> Any:

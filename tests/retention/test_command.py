@@ -38,9 +38,7 @@ def ids(sample: Path) -> set[str]:
         {"nightly-report": "given by id", "weekly-digest": "matches --match"},
     ),
 )
-def test_a_plan_says_why_each_thread_goes(
-    sample: Path, words: str, reasons: dict[str, str]
-) -> None:
+def test_a_plan_says_why_threads_go(sample: Path, words: str, reasons: dict[str, str]) -> None:
     found = ckpt("-s", sample, *words.split(), "--dry-run", "-o", "json").json["threads"]
     assert {one["thread_id"] for one in found} == reasons.keys()
     assert all(reasons[one["thread_id"]] in one["reason"] for one in found)
@@ -54,9 +52,7 @@ def test_what_is_protected_stays_and_says_so(sample: Path) -> None:
     assert "weekly-digest" not in ids(sample)
 
 
-def test_expired_goes_by_the_retention_of_the_profile(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expired_goes_by_the_profile(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(sample.parent)
     for retention, goes in (("900d", False), ("1m", True)):
         text = f'[stores.a]\nurl = "{sample.name}"\nretention = "{retention}"\n'
@@ -66,9 +62,7 @@ def test_expired_goes_by_the_retention_of_the_profile(
         assert bool(found["threads"]) == goes
 
 
-def test_a_plan_is_carried_out_at_another_pace_and_to_an_archive(
-    sample: Path, tmp_path: Path
-) -> None:
+def test_a_plan_is_applied_at_another_pace_and_to_an_archive(sample: Path, tmp_path: Path) -> None:
     """What is given to `apply` holds in place of what the plan says."""
     plan, archive, before = tmp_path / "plan", tmp_path / "archive", ids(sample)
     words = ["purge", "--match", "*", "--include-pending", "--include-error"]
@@ -87,9 +81,7 @@ def test_a_plan_is_carried_out_at_another_pace_and_to_an_archive(
     assert not (tmp_path / "a").exists()
 
 
-def test_a_plan_of_another_command_takes_no_option_of_a_removal(
-    sample: Path, tmp_path: Path
-) -> None:
+def test_other_plans_take_no_option_of_a_removal(sample: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan"
     words = ["rollback", "trip-to-kyoto", "--steps", "1", "--plan-out", str(plan)]
     assert ckpt("-s", sample, *words).code == 0

@@ -160,9 +160,7 @@ def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
     assert place.documents() == {}
 
 
-def test_a_lock_of_others_is_waited_for_and_then_left(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_of_others_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removing, "_SECONDS", 0.2)
     place.fill("a")
     before = place.documents()
@@ -227,9 +225,7 @@ def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, 
     place.saver().delete_thread("trip")
 
 
-def test_a_standalone_server_is_purged_pruned_and_filled_again(
-    alone: Place, tmp_path: Path
-) -> None:
+def test_a_standalone_server_is_purged_and_filled_again(alone: Place, tmp_path: Path) -> None:
     alone.fill("a", "b", "c")
     before = alone.documents()
     assert alone.delete("a", "--archive", str(tmp_path)).code == 0

@@ -91,9 +91,7 @@ def test_a_removal_keeps_what_the_full_saver_needs(redis_stack_url: str) -> None
 
 
 @pytest.mark.engines
-def test_threads_of_the_first_release_stay_whole_beside_those_of_a_later_one(
-    redis_stack_url: str,
-) -> None:
+def test_threads_of_the_first_release_stay_whole_beside_later_ones(redis_stack_url: str) -> None:
     """Release 0.0 stores a checkpoint under its parent's id; a question waits in a subgraph."""
     waiting = {"interrupt-nested", "interrupt-alone"}
     restore_keys(FIXTURES / "redis" / "lg-0.4.10" / "store.jsonl.gz", redis_stack_url, waiting)

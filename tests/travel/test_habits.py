@@ -464,9 +464,7 @@ def test_last_good_does_not_ask_an_answered_question_again(shop: Shop, path: Pat
 
 
 @pytest.mark.parametrize("durability", ["sync", "exit"])
-def test_reopen_asks_the_last_answered_question_again(
-    shop: Shop, path: Path, durability: str
-) -> None:
+def test_reopen_asks_the_last_question_again(shop: Shop, path: Path, durability: str) -> None:
     shop.run({"log": []}, durability=durability)
     none = ckpt("-s", path, "rollback", "t", "--reopen", "--dry-run")
     assert (none.code, "no question was answered" in none.err) == (3, True)

@@ -59,16 +59,12 @@ def test_some_checkpoints_of_a_sqlite_thread(filled: ScenarioStore, name: str) -
 
 
 @pytest.mark.parametrize(("name", "seed"), GENERATED)
-def test_every_checkpoint_of_a_thread_of_random_calls(
-    filled: ScenarioStore, name: str, seed: int
-) -> None:
+def test_every_checkpoint_of_random_calls(filled: ScenarioStore, name: str, seed: int) -> None:
     check_every_checkpoint(filled, generate(filled, name, seed))
 
 
 @pytest.mark.nightly
-def test_every_checkpoint_of_other_threads_of_random_calls(
-    filled: ScenarioStore, chance: Chance
-) -> None:
+def test_every_checkpoint_of_more_random_calls(filled: ScenarioStore, chance: Chance) -> None:
     for dice in chance.rounds(30):
         check_every_checkpoint(filled, other(filled, dice))
 

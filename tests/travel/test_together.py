@@ -177,9 +177,7 @@ def state(filled: ScenarioStore) -> list[tuple[dict[str, int], int]]:
     return found
 
 
-def test_a_delete_that_keeps_a_thread_says_so(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delete_says_which_thread_it_keeps(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = RemovalRun.planned
 
     def make_and_move(*args: Any) -> PlanFile:
@@ -204,9 +202,7 @@ def test_a_plan_notices_that_the_thread_changed_while_it_was_read(sample: Path) 
             heads_of(reader)
 
 
-def test_a_locked_file_is_waited_for_and_then_left_alone(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_file_is_waited_for(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckpt_backends.sqlite.database._BUSY_SECONDS", 0.1)
     before = sample.read_bytes()
     with closing(sqlite3.connect(sample, isolation_level=None)) as other:
