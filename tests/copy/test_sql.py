@@ -29,7 +29,7 @@ from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt
-from tests.kit.hostile.corpus import build_odd_store
+from tests.kit.hostile.corpus import build_odd_store, ordinary_body
 from tests.kit.servers import mysql_connection
 from tests.kit.stores import postgres_schema, restore_rows
 
@@ -168,31 +168,21 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "source.db"
 
 
-def add(path: Path, thread_id: str, ns: str = "", **changed: Any) -> None:
-    checkpoint_id = f"1f1e6072-59e0-6ab0-8003-{zlib.crc32(bind(thread_id)):012x}"
-    cells: dict[str, Any] = {"values": {}, "metadata": b"{}", "task_path": "", "channel": "seen"}
-    cells |= changed
-    key = (bind(thread_id), ns, checkpoint_id)
+def add(path: Path, thread_id: str, **changed: Any) -> None:
+    cells = {"values": {}, "metadata": b"{}", "task_path": "", "channel": "seen", **changed}
+    key = bind(thread_id), f"1f0a0000-0000-6000-8000-{zlib.crc32(bind(thread_id)):012x}"
+    versions = dict.fromkeys(cells["values"], f"{1:032}.0.5")
+    body = ormsgpack.unpackb(ordinary_body(key[1]))
+    body |= {"channel_values": cells["values"], "channel_versions": versions, "versions_seen": {}}
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
-            "INSERT INTO checkpoints VALUES (CAST(? AS TEXT), ?, ?, NULL, 'msgpack', ?, ?)",
-            (*key, _body(checkpoint_id, cells["values"]), cells["metadata"]),
+            "INSERT INTO checkpoints VALUES (CAST(? AS TEXT), '', ?, NULL, 'msgpack', ?, ?)",
+            (*key, ormsgpack.packb(body), cells["metadata"]),
         )
         connection.execute(
-            "INSERT INTO writes VALUES (CAST(? AS TEXT), ?, ?, 't', ?, 0, ?, 'msgpack', x'01')",
+            "INSERT INTO writes VALUES (CAST(? AS TEXT), '', ?, 't', ?, 0, ?, 'msgpack', x'01')",
             (*key, cells["task_path"], cells["channel"]),
         )
-
-
-def _body(checkpoint_id: str, values: dict[str, Any]) -> bytes:
-    version = "00000000000000000000000000000001.0.5"
-    return ormsgpack.packb(
-        {
-            **{"v": 4, "ts": "2026-11-21T23:56:19.547000+00:00", "id": checkpoint_id},
-            **{"channel_values": values, "channel_versions": dict.fromkeys(values, version)},
-            **{"versions_seen": {}, "updated_channels": None},
-        }
-    )
 
 
 def _copied(source: object, target: str, *words: str) -> Any:
@@ -216,7 +206,7 @@ def test_what_postgresql_cannot_hold_is_named(source: Path, postgres_url: str) -
     reasons = _reasons(_copied(source, postgres_url, "--create"))
     assert reasons.keys() == {"nul", "nan", "written nul", "surrogate \udcff"}
     for name in ("nul", "nan"):
-        assert "checkpoint '1f1e6072-" in reasons[name]
+        assert "checkpoint '1f0a0000-" in reasons[name]
         assert "metadata" in reasons[name]
     assert "the write to 'a" in reasons["written nul"]
     assert _ids(postgres_url) == ["fine"]
@@ -241,7 +231,7 @@ def test_what_mysql_cannot_hold_is_named(source: Path, mysql_url: str) -> None:
     assert reasons.keys() == {rival, "x" * 151, "long", "nan", "mixed"}
     assert "equal in the collation" in reasons[rival]
     assert "'channel'" in reasons["long"]
-    assert "checkpoint '1f1e6072-" in reasons["nan"]
+    assert "checkpoint '1f0a0000-" in reasons["nan"]
     assert "equal to another one in the collation" in reasons["mixed"]
 
 

@@ -1,9 +1,9 @@
 """Stores with one thread for each scenario, on which tests of travel and of removal work."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
@@ -53,20 +53,3 @@ def filled(stores: Stores, request: pytest.FixtureRequest) -> Iterator[ScenarioS
         added = [one.thread_id for one in store.threads() if one.thread_id not in made]
     for thread_id in added:
         found.harness.forget(thread_id)
-
-
-def tiered(
-    names: Iterable[str], by_default: Collection[str], engines: Collection[str] | None = None
-) -> list[Any]:
-    """Return names as parameters with the marks of their tiers."""
-    return [
-        pytest.param(
-            name,
-            marks=()
-            if name in by_default
-            else pytest.mark.engines
-            if engines is None or name in engines
-            else pytest.mark.nightly,
-        )
-        for name in names
-    ]

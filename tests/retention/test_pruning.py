@@ -24,7 +24,7 @@ from ckpt_backends.testing.trials import NAMES, PLAIN, SAMPLE
 from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.generated import GENERATED, generate, other
 from tests.kit.opening import empty_store
-from tests.kit.travelling import HARNESSES, tiered
+from tests.kit.travelling import HARNESSES
 
 POLICIES: dict[str, list[str]] = {
     "last-1": ["--keep-last", "1"],
@@ -121,7 +121,12 @@ def _check_goes_on(filled: ScenarioStore, thread: ScenarioThread, copies: tuple[
     assert ended[0] == ended[1]
 
 
-KINDS = tiered([name for name in NAMES if name not in PLAIN], SAMPLE[:6], SAMPLE)
+IN_CI = {name: [] if name in SAMPLE[:6] else [pytest.mark.engines] for name in SAMPLE}
+KINDS = [
+    pytest.param(name, marks=IN_CI.get(name, [pytest.mark.nightly]))
+    for name in NAMES
+    if name not in PLAIN
+]
 
 
 @pytest.mark.parametrize("name", KINDS)
