@@ -228,7 +228,6 @@ def test_old_folders_are_read_and_not_written(scenes: Path, tmp_path: Path, fold
 # DynamoDB, whose test server takes 10 ms of CPU time for each request
 
 ASKING = "interrupt-nested"
-LONG = 120
 
 
 @pytest.fixture
@@ -305,52 +304,41 @@ def test_long_payloads_go_to_the_bucket_or_are_compressed(
     check_stored(dynamodb.url, ASKING, records)
 
 
-def long_thread(records: list[Record]) -> list[Record]:
-    """As many checkpoints as no transaction can hold, with writes."""
-    one = next(record for record in records if record.kind is Kind.CHECKPOINT)
-    write = next(record for record in records if record.kind is Kind.WRITE)
-    found: list[Record] = []
-    for number in range(LONG):
-        key = one.key._replace(thread_id="long", checkpoint_ns="", checkpoint_id=f"{number:05}")
-        parent = f"{number - 1:05}" if number else None
-        found += [one._replace(key=key, parent=parent), write._replace(key=key)]
-    return found
-
-
 class KilledError(BaseException):
     """A run that was killed."""
 
 
-@pytest.mark.nightly
+@pytest.mark.engines
 def test_killed_runs_are_completed_by_the_next_one(
     scenes: Path, dynamodb: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each run here ends after one transaction."""
-    records = long_thread(records_for(scenes, "dynamodb", "fanout-send"))
-    transact = DynamoWriter.transact
-    done: list[int] = []
+    """Each run here ends after one transaction, which holds a part of the thread."""
+    records = records_for(scenes, "dynamodb", "chat")
+    transact, done, seen = DynamoWriter.transact, list[object](), list[int]()
 
     def once(self: Any, actions: Any) -> None:
         if done:
             raise KilledError
         transact(self, actions)
-        done.append(len(actions))
+        done.append(actions)
 
     monkeypatch.setattr(DynamoWriter, "transact", once)
-    seen: list[int] = []
-    while not seen or seen[-1] < LONG:
+    monkeypatch.setattr("ckpt_backends.aws.dynamodb.write._MOST_ACTIONS", 4)
+    missing = records
+    while missing:
         done.clear()
         with open_store(dynamodb.url) as store:
-            there = store.thread("long")
-            known = {record_key(one) for one in stored_records(store, "long")}
-        head = there.head if there is not None else None
+            there = store.thread("chat")
+            known = {record_key(one) for one in stored_records(store, "chat")}
         seen.append(0 if there is None else there.checkpoints)
         missing = [one for one in records if record_key(one) not in known]
         with suppress(KilledError):
-            receive(dynamodb.url, Arrival("long", missing, {"": head} if head else {}))
-    # Nothing is seen until all payloads and writes are there, then the oldest hundred.
-    assert sorted({*seen}) == [0, 100, LONG]
-    check_stored(dynamodb.url, "long", records)
+            heads = {} if there is None else {"": str(there.head)}
+            receive(dynamodb.url, Arrival("chat", missing, heads))
+    # Nothing is seen until all payloads and writes are there, then the oldest checkpoints.
+    assert seen == sorted(seen)
+    assert seen[1] == 0 < len({*seen}) - 2
+    check_stored(dynamodb.url, "chat", records)
 
 
 @pytest.mark.engines
