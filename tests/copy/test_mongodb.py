@@ -231,7 +231,7 @@ def rows_of(place: Place, thread_id: str) -> int:
 
 
 @pytest.mark.parametrize("kind", ["target", "alone"])
-def test_a_large_thread_appears_at_once(
+def test_a_large_thread_or_archive_appears_at_once(
     kind: str, place: Place, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server without transactions takes each thread for a large one."""
@@ -244,10 +244,19 @@ def test_a_large_thread_appears_at_once(
     move(place.url, there.url, "trip", "other")
     assert sorted(turned) == ["other", "trip"]
     assert history(there, "trip") == history(place, "trip")
+    present = sorted(map(repr, documents(there)))
+    with open_store(there.url) as store:
+        rows = list(store.rows("trip"))
+    assert ckpt("-s", there.url, "threads", "delete", "trip", "--yes").code == 0
+    with open_writable(parse_url(there.url)) as writable:
+        assert writable.restore(rows) == Restored(len(rows), 0)
+        assert turned[2:] == ["trip"]
+        assert sorted(map(repr, documents(there))) == present
+        monkeypatch.undo()
+        assert writable.restore(rows) == Restored(0, len(rows))
     place.fill("trip")
     known = parts(there.url, "trip")
     new = [one for one in parts(place.url, "trip") if one not in known]
-    monkeypatch.undo()
     receive(there.url, Arrival("trip", new, {"": newest_of(known)}))
     assert history(there, "trip") == history(place, "trip")
 
@@ -267,27 +276,6 @@ def test_a_thread_too_large_for_a_transaction(
     monkeypatch.setattr(receiving.Receiver, "_turn", refused)
     move(place.url, target.url, "trip")
     assert history(target, "trip") == history(place, "trip")
-
-
-@pytest.mark.parametrize("kind", ["place", "alone"])
-def test_a_large_archive_appears_at_once(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place: Place = request.getfixturevalue(kind)
-    place.fill("trip", "other")
-    with open_store(place.url) as store:
-        rows = list(store.rows("trip"))
-    expected, present = history(place, "trip"), sorted(map(repr, documents(place)))
-    assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
-    monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
-    turned = watch(monkeypatch, place)
-    with open_writable(parse_url(place.url)) as writable:
-        assert writable.restore(rows) == Restored(len(rows), 0)
-        assert turned == ["trip"]
-        assert history(place, "trip") == expected
-        assert sorted(map(repr, documents(place))) == present
-        monkeypatch.undo()
-        assert writable.restore(rows) == Restored(0, len(rows))
 
 
 @pytest.fixture
