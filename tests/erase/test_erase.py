@@ -57,7 +57,7 @@ def places(found: Any) -> dict[str, tuple[int | None, str]]:
     return {one["kind"]: (one["items"], one["state"]) for one in found["places"]}
 
 
-def test_no_file_holds_the_person(home: Home) -> None:
+def test_no_file_holds_the_person_and_the_record_names_nobody(home: Home) -> None:
     use(home)
     assert home.everything().count(CANARY.encode()) > 50
     found = home.erase(*SUBJECT, "--receipt", home.folder / "receipt.json").json
@@ -80,6 +80,15 @@ def test_no_file_holds_the_person(home: Home) -> None:
     assert len(list(home.backups.glob("*.ckpt.gz"))) == 1
     with home.bench.saver() as saver:
         assert talk(saver, OTHER, "bert")["items"][-1] == "from b"
+    log = (home.state / "operations" / "log.ndjson").read_text().splitlines()
+    before, *_, last = map(json.loads, log)
+    assert (last["action"], last["threads"], last["number"]) == ("erase", [], 7)
+    assert last["cannot_undo"] == "an erasure cannot be undone"
+    assert last["command"].startswith("ckpt erase --subject")
+    assert (before["threads"], before["reason"]) == (["[erased]"], "[erased]")
+    assert before["cannot_undo"] == "what it changed was erased"
+    for folder in ("operations/steps", "erasures"):
+        assert list((home.state / folder).iterdir()) == []
 
 
 def test_a_dry_run_changes_nothing_and_says_the_same(home: Home) -> None:
@@ -98,21 +107,6 @@ def test_a_dry_run_changes_nothing_and_says_the_same(home: Home) -> None:
     assert planned == erased
     assert {one["state"] for one in shown.json["places"]} == {"kept"}
     assert shown.json["complete"] is False
-
-
-def test_the_record_of_an_erasure_names_nobody(home: Home) -> None:
-    use(home)
-    assert home.erase("--subject", f'metadata.user = "{CANARY}"').code == 0
-    log = (home.state / "operations" / "log.ndjson").read_text().splitlines()
-    *before, last = map(json.loads, log)
-    assert (last["action"], last["threads"], last["number"]) == ("erase", [], 7)
-    assert last["cannot_undo"] == "an erasure cannot be undone"
-    assert CANARY not in last["command"]
-    assert last["command"].startswith("ckpt erase --subject")
-    assert before[0]["threads"] == ["[erased]"]
-    assert before[0]["cannot_undo"] == "what it changed was erased"
-    assert list((home.state / "operations" / "steps").iterdir()) == []
-    assert list((home.state / "erasures").iterdir()) == []
 
 
 def test_a_receipt_is_verified_later(home: Home) -> None:
