@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -378,23 +377,21 @@ START = "{fanout-send}:"
 @pytest.fixture(params=later("valkey"))
 def place(redis_url: str) -> Iterator[Any]:
     with client(redis_url) as connected:
-        yield SimpleNamespace(url=redis_url.replace("redis:", "valkey:"), client=connected)
-
-
-def url_of(place: Any) -> str:
-    return f"{place.url}?layout=valkey"
+        url = f"{redis_url.replace('redis:', 'valkey:')}?layout=valkey"
+        yield SimpleNamespace(url=url, client=connected)
 
 
 def test_a_copy_is_made_in_an_empty_database_only(scenes: Path, place: Any) -> None:
+    url = client_url(place.url)
     words = ("-s", scenes, "copy", THREAD, "--yes", "--to")
-    assert ckpt(*words, place.url).code == 4
+    assert ckpt(*words, url).code == 4
     for _ in range(2):
-        assert ckpt(*words, place.url, "--create").code == 0
-    assert ckpt("-s", place.url, "threads", "list", "-o", "json").json[0]["thread_id"] == THREAD
+        assert ckpt(*words, url, "--create").code == 0
+    assert ckpt("-s", url, "threads", "list", "-o", "json").json[0]["thread_id"] == THREAD
     place.client.flushall()
     place.client.set("session:1", "x")
     with pytest.raises(Refused, match="has other keys"):
-        create_store(parse_url(place.url), Language.PYTHON)
+        create_store(parse_url(url), Language.PYTHON)
     assert place.client.dbsize() == 1
 
 
@@ -402,7 +399,7 @@ def test_writes_are_in_the_order_of_the_tasks(scenes: Path, place: Any) -> None:
     """The saver stores no paths. So the order in which it returns writes is that of the paths."""
     records = records_for(scenes, "valkey", THREAD)
     random.Random(2).shuffle(records)
-    receive(url_of(place), Arrival(THREAD, records))
+    receive(place.url, Arrival(THREAD, records))
     wanted: dict[str, list[tuple[str, int]]] = {}
     with open_store(str(scenes)) as store:
         for one in store.writes(THREAD):
@@ -414,11 +411,11 @@ def test_writes_are_in_the_order_of_the_tasks(scenes: Path, place: Any) -> None:
 
 
 def test_a_thread_of_which_a_part_stays_does_not_expire(scenes: Path, place: Any) -> None:
-    ends = round(time.time() + 3600) * 1000
-    records = [one._replace(expires_at=ends) for one in records_for(scenes, "valkey", THREAD)]
+    found = records_for(scenes, "valkey", THREAD)
+    records = [one._replace(expires_at=4_000_000_000_000) for one in found]
     at = next(n for n, one in enumerate(records) if one.kind is Kind.CHECKPOINT)
     records[at] = records[at]._replace(expires_at=None)
-    receive(url_of(place), Arrival(THREAD, records))
+    receive(place.url, Arrival(THREAD, records))
     assert place.client.pttl(f"thread:{START}") == -1
 
 
@@ -436,13 +433,13 @@ def test_what_the_saver_cannot_read_or_finds_in_other_threads_is_refused(
         refused.append([*records[:at], odd, *records[at + 1 :]])
     for parts in refused:
         with pytest.raises(CannotHold):
-            receive(url_of(place), Arrival(THREAD, parts))
+            receive(place.url, Arrival(THREAD, parts))
         assert place.client.dbsize() == 0
 
 
 def test_a_list_in_another_order_is_refused(scenes: Path, place: Any) -> None:
     """The saver loads another head than those of other layouts would."""
-    receive(url_of(place), Arrival(THREAD, records_for(scenes, "valkey", THREAD)))
+    receive(place.url, Arrival(THREAD, records_for(scenes, "valkey", THREAD)))
     newest = place.client.lpop(f"thread:{START}")
     place.client.rpush(f"thread:{START}", newest)
     with open_store(place.url) as store, pytest.raises(CannotHold, match="order of their ids"):
@@ -457,7 +454,7 @@ def test_an_order_that_others_would_change_is_refused(place: Any, tmp_path: Path
     """The saver keeps the order of arrival; a DeltaChannel is rebuilt in this order."""
     name = "delta-rarely"
     records = records_for(sqlite_source(tmp_path / "delta.db", [name]), "valkey", name)
-    receive(url_of(place), Arrival(name, records))
+    receive(place.url, Arrival(name, records))
     for is_turned in (False, True):
         several = 0
         for key in place.client.scan_iter("writes:*"):
