@@ -81,7 +81,7 @@ CONTEXT = {"intent": "medical_insurance", "age": 28, "budget": 5000}
 PRODUCT = [{"product_id": "M001", "name": "百万医疗", "price": 399}]
 
 
-def test_the_trace_has_times_and_a_step_that_is_not_stored_a_question_mark(file: Told) -> None:
+def test_what_is_not_stored_is_told_and_the_trace_has_times(file: Told) -> None:
     file.fill()
     for command in ("show", "diff"):
         out = file.table(command, THREAD)
@@ -96,10 +96,7 @@ def test_the_trace_has_times_and_a_step_that_is_not_stored_a_question_mark(file:
         "  10:00:31.600  search_products    tool_calls             512 B",
         "  10:00:32.000  generate_response  messages             1.0 KiB",
     ]
-
-
-def test_a_checkpoint_without_its_values_is_not_shown_as_an_empty_one(file: Told) -> None:
-    file.fill()
+    # A checkpoint without its values is not shown as an empty one.
     untracked = ["extracted_entities", "tool_calls"]
     assert file.json("show", THIRD)["unstored"] == untracked
     assert "unstored" not in file.json("show", f"{THREAD}@ckpt_002")
