@@ -24,6 +24,7 @@ from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 from ckpt_cli.core.forking import seeded
 from ckpt_cli.session import Session
 from tests.commands.words import refusals
+from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, CommandResult, ckpt
 from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill
 from tests.kit.rows import rows_of
@@ -347,13 +348,11 @@ def test_a_question_is_asked_and_its_answer_counts(monkeypatch: pytest.MonkeyPat
         assert (content() == before) == (code == 5)
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        ("rollback none --plan-out plan.ndjson", 3),
-        (f"rollback {KYOTO} --plan-out plan.ndjson/x", 2),
-        ("erase --values-from - --plan-out plan.ndjson", 2),  # stdin cannot be read again
-    ],
+@cases(
+    "words code",
+    ("rollback none --plan-out plan.ndjson", 3),
+    (f"rollback {KYOTO} --plan-out plan.ndjson/x", 2),
+    ("erase --values-from - --plan-out plan.ndjson", 2),  # stdin cannot be read again
 )
 def test_a_command_that_fails_leaves_no_plan(words: str, code: int) -> None:
     assert run(words).code == code
@@ -440,23 +439,21 @@ def test_a_plan_that_is_cut_off_or_edited_is_not_carried_out(monkeypatch: Any) -
     assert apply(STEPS).code == 0
 
 
-@pytest.mark.parametrize(
-    ("place", "name", "value"),
-    [
-        *(("", "action", one) for one in ("purge", "threads list", "apply")),
-        ("", "kind", "removal"),
-        *(("", "made_at", one) for one in ("2026-01-01", "0001-01-01T00:00:00Z")),
-        ("", "options", []),
-        ("", "again", ["new_key_file"]),
-        ("", "seed", None),
-        ("options", "steps", {}),
-        ("options", "thread", [["a"]]),
-        ("options", "yes", True),
-        *(("options", one, "/tmp/x") for one in ("plan_out", "audit")),
-        ("options", "aes_key_file", "/etc/hostname"),
-        ("options", "store", "postgresql://stranger/db"),
-        ("options", "nothing", 1),
-    ],
+@cases(
+    "place name value",
+    *(("", "action", one) for one in ("purge", "threads list", "apply")),
+    ("", "kind", "removal"),
+    *(("", "made_at", one) for one in ("2026-01-01", "0001-01-01T00:00:00Z")),
+    ("", "options", []),
+    ("", "again", ["new_key_file"]),
+    ("", "seed", None),
+    ("options", "steps", {}),
+    ("options", "thread", [["a"]]),
+    ("options", "yes", True),
+    *(("options", one, "/tmp/x") for one in ("plan_out", "audit")),
+    ("options", "aes_key_file", "/etc/hostname"),
+    ("options", "store", "postgresql://stranger/db"),
+    ("options", "nothing", 1),
 )
 def test_a_header_that_no_command_writes_is_refused(place: str, name: str, value: Any) -> None:
     planned(STEPS)

@@ -58,15 +58,13 @@ def test_the_script_of_the_shell_is_printed(home: Path, monkeypatch: pytest.Monk
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("shell", "variables", "path"),
-    [
-        ("bash", {}, ".local/share/bash-completion/completions/ckpt"),
-        ("bash", {"BASH_COMPLETION_USER_DIR": "own"}, "own/completions/ckpt"),
-        ("zsh", {"XDG_DATA_HOME": "data"}, "data/zsh/site-functions/_ckpt"),
-        ("fish", {}, ".config/fish/completions/ckpt.fish"),
-        ("fish", {"XDG_CONFIG_HOME": "conf"}, "conf/fish/completions/ckpt.fish"),
-    ],
+@cases(
+    "shell variables path",
+    ("bash", {}, ".local/share/bash-completion/completions/ckpt"),
+    ("bash", {"BASH_COMPLETION_USER_DIR": "own"}, "own/completions/ckpt"),
+    ("zsh", {"XDG_DATA_HOME": "data"}, "data/zsh/site-functions/_ckpt"),
+    ("fish", {}, ".config/fish/completions/ckpt.fish"),
+    ("fish", {"XDG_CONFIG_HOME": "conf"}, "conf/fish/completions/ckpt.fish"),
 )
 def test_it_is_installed_for_the_user(
     home: Path, monkeypatch: pytest.MonkeyPatch, shell: str, variables: dict[str, str], path: str

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.commands.words import refusals
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt, copy_store
 
 OLD, NEW = "trip-to-kyoto@step:8", "trip-to-kyoto@step:10"
@@ -20,18 +21,16 @@ def diff(store: Path, *words: str) -> Any:
     return ckpt("-s", store, "diff", *words, "-o", "json").json
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["trip-to-kyoto"], (11, 12)),
-        (["trip-to-kyoto@step:10"], (9, 10)),
-        (["trip-to-kyoto", "step:8"], (8, 12)),
-        (["trip-to-kyoto", "step:10", "step:8"], (10, 8)),
-        (["trip-to-kyoto@step:10", "step:8"], (10, 8)),
-        (["trip-to-kyoto", OLD], (12, 8)),
-        ([NEW, OLD], (10, 8)),
-        (["trip-to-kyoto", "support-live-chat"], (12, 14)),
-    ],
+@cases(
+    "words expected",
+    (["trip-to-kyoto"], (11, 12)),
+    (["trip-to-kyoto@step:10"], (9, 10)),
+    (["trip-to-kyoto", "step:8"], (8, 12)),
+    (["trip-to-kyoto", "step:10", "step:8"], (10, 8)),
+    (["trip-to-kyoto@step:10", "step:8"], (10, 8)),
+    (["trip-to-kyoto", OLD], (12, 8)),
+    ([NEW, OLD], (10, 8)),
+    (["trip-to-kyoto", "support-live-chat"], (12, 14)),
 )
 def test_it_goes_from_a_to_b(sample: Path, words: list[str], expected: tuple[int, int]) -> None:
     found = diff(sample, *words)

@@ -137,15 +137,13 @@ def misread(*_: object, **__: object) -> None:
         raise KeyError("planted")
 
 
-@pytest.mark.parametrize(
-    ("place", "plant", "code", "hint"),
-    [
-        ("ckpt_cli.app.root", broken, 70, BUG),
-        ("ckpt_cli.lazy.LazyCommand.load", broken, 70, BUG),
-        ("ckpt_cli.commands.demo.writing", broken, 70, BUG),
-        ("ckpt_cli.commands.demo.writing", misread, 4, WRONG_STORE),
-        ("", None, 70, BUG),
-    ],
+@cases(
+    "place plant code hint",
+    ("ckpt_cli.app.root", broken, 70, BUG),
+    ("ckpt_cli.lazy.LazyCommand.load", broken, 70, BUG),
+    ("ckpt_cli.commands.demo.writing", broken, 70, BUG),
+    ("ckpt_cli.commands.demo.writing", misread, 4, WRONG_STORE),
+    ("", None, 70, BUG),
     ids=["the parser", "the options", "the command", "what a store answered", "no parser"],
 )
 def test_a_hint_that_names_debug_is_right(

@@ -37,14 +37,6 @@ def test_an_emptied_conversation_names_the_last(schema: type, channel: str, path
     assert ckpt("-s", path, "messages", "t", "-o", "json").json == []
 
 
-def test_the_last_messages_are_printed(sample: Path) -> None:
-    words = ("-s", sample, "messages", "trip-to-kyoto")
-    whole = ckpt(*words, "-o", "json").json
-    assert len(whole) == 10
-    assert ckpt(*words, "--last", "2", "-o", "json").json == whole[-2:]
-    assert whole[-1]["content"].splitlines()[0] in ckpt(*words, "--last", "1").out
-
-
 test_wrong_words_are_refused = refusals(
     ("messages trip-to-kyoto --last 0", 2, "--last"),
     ("messages nobody", 3, "no thread 'nobody'"),

@@ -43,16 +43,6 @@ def test_each_channel_and_each_step_is_a_row(store: Path) -> None:
     assert max(row["step"] for row in some) == 1
 
 
-def test_a_channel_of_a_subgraph_is_a_line_with_its_namespace(sample: Path) -> None:
-    shown = ckpt("-s", sample, "replay", "trip-to-kyoto", "-o", "table").out.splitlines()
-    assert shown[0].split()[:2] == ["NAMESPACE", "CHANNEL"]
-    assert ["planner", "itinerary"] in [line.split()[:2] for line in shown]
-    assert shown[-2:] == ["", "20 transitions: 20 match"]
-    report = replay(sample, "trip-to-kyoto")
-    assert report == replay(sample, "trip-to-kyoto", "--verify")
-    assert report["channels"]["planner/itinerary"]["match"] == 2
-
-
 test_wrong_words_are_refused = refusals(
     ("replay trip-to-kyoto --all", 2, "--all"),
     ("replay trip-to-kyoto --jobs 2", 2, "--jobs"),

@@ -20,7 +20,7 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.core.tree import Skeleton, StepDetails, TreeLayout, plan_tree
 from ckpt_cli.queries import tree as trees
 from ckpt_cli.queries.thread_operations import ThreadOperations
-from ckpt_cli.queries.tree import TreeReader, TreeShape
+from ckpt_cli.queries.tree import TreeReader, TreeShape, forked
 from ckpt_cli.reading.store import Opening
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render import tree_pictures as svg
@@ -239,6 +239,12 @@ def test_a_step_is_told_by_its_input_new_messages_values_and_tokens(
     assert hidden == ["budget, messages +1", "", "budget, messages +1"]
     monkeypatch.setattr(trees, "_LARGEST", 150)
     assert told(path)[-1] == (1, "budget 120 → 90, messages +1", 0)
+
+
+def test_writes_of_one_of_two_runs_are_told_of_neither() -> None:
+    children = [Skeleton("", name, "a", source="loop") for name in "bc"]
+    assert forked(children) == {("", "a")}
+    assert forked([children[0], Skeleton("", "d", "a", source="fork")]) == frozenset()
 
 
 def test_a_tree_is_the_same_if_less_is_read_and_unfolds_what_is_named(

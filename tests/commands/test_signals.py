@@ -186,14 +186,12 @@ def test_ctrl_c_again_and_again_while_it_ends(sample: Path) -> None:
     assert run(AGAIN_AND_AGAIN, sample, SHOW, signal.SIGINT).ended == (130, "pressed\n" * 3)
 
 
-@pytest.mark.parametrize(
-    ("entry", "module"),
-    [
-        *((SCRIPT, one) for one in ("ckpt_cli.run", "sqlite3")),
-        *((MODULE, one) for one in ("typer", "ckpt_cli.commands.show")),
-        pytest.param(SCRIPT, "ckpt_cli.app", marks=pytest.mark.engines),
-        pytest.param(MODULE, "ckpt_backends.errors", marks=pytest.mark.engines),
-    ],
+@cases(
+    "entry module",
+    *((SCRIPT, one) for one in ("ckpt_cli.run", "sqlite3")),
+    *((MODULE, one) for one in ("typer", "ckpt_cli.commands.show")),
+    pytest.param(SCRIPT, "ckpt_cli.app", marks=pytest.mark.engines),
+    pytest.param(MODULE, "ckpt_backends.errors", marks=pytest.mark.engines),
 )
 def test_ctrl_c_at_any_import(sample: Path, entry: list[str], module: str) -> None:
     assert Ran(entry, sample, SHOW, AT_AN_IMPORT, CKPT_TEST_PRESSED_AT=module).ended == (130, "")

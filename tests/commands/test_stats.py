@@ -187,6 +187,7 @@ def test_prices_that_cannot_be_read_are_named(path: Path, prices: str, said: str
 def test_messages_without_usage_data_are_counted(path: Path) -> None:
     def answer(_state: Any) -> Any:
         said = [AIMessage("one"), AIMessage("two", id="two"), AIMessage("two, more", id="two")]
+        said.append(AIMessage("to", id="told"))  # a message that is streamed grows
         told = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
         return {"messages": [*said, AIMessage("told", id="told", usage_metadata=told)]}
 

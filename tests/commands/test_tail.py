@@ -1,7 +1,6 @@
 """`tail` tells what happens to a thread, or in the whole store."""
 
 import json
-import re
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -23,8 +22,7 @@ from ckpt_cli.queries import tail as followed
 from ckpt_cli.queries.tail import Movement, StoreTail, Tail
 from ckpt_cli.render.history import movement_line, movement_record
 from tests.commands.words import refusals
-from tests.kit.agents import small
-from tests.kit.agents.small import beside, chain, saver_of
+from tests.kit.agents.small import chain, saver_of
 from tests.kit.command import ckpt
 from tests.kit.processes import tailing, take
 
@@ -148,25 +146,6 @@ def test_a_failure_that_is_retried_between_two_looks_is_told(live: Path) -> None
             saver.put_writes(newest.config, [("messages", [])], "another-task")
         store.refresh()
         assert alone.new() == []
-
-
-def test_checkpoints_of_subgraphs_are_told_if_they_are_wanted(live: Path) -> None:
-    inner = chain(MessagesState, {"think": answer}).compile()
-    graph = beside(MessagesState, {"left": inner, "right": inner})
-    with open_store(str(live)) as store:
-        tails = [StoreTail(None, None, all_ns=all_ns) for all_ns in (False, True)]
-        for tail in tails:
-            list(tail.last(store, 0))
-        store.refresh()
-        small.run(live, graph, HELLO, thread="nested")
-        stored = ckpt("-s", live, "history", "nested", "--all-ns", "-o", "json").json
-        root, everything = ([*tail.new(store)] for tail in tails)
-        assert [one.moment.key.checkpoint_ns for one in root if one.moment] == [""] * len(root)
-        keys = {one.moment.key.checkpoint_id for one in everything if one.moment}
-        assert keys == {one["checkpoint_id"] for one in stored}
-        assert len(keys) == len(everything) > len(root)
-        nested = next(one for one in everything if one.moment and one.moment.key.checkpoint_ns)
-        assert re.search(r"  in (left|right):[0-9a-f]{8}…$", text(nested))
 
 
 def test_more_threads_may_move_than_are_remembered(live: Path, following: Following) -> None:

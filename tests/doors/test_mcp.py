@@ -175,6 +175,11 @@ def test_lists_are_those_of_the_commands(
     # A history is told without versions.
     kept = [{name: one[name] for name in one if name != "versions"} for one in printed]
     assert showing.items(tool, **arguments) == kept
+    # In pages of a bounded length, too.
+    page = showing.call(tool, max_chars=4000, **arguments)
+    assert len(text_of(page)) <= 4000
+    assert len(json.dumps(page.structured_content, ensure_ascii=False)) <= 4000
+    assert showing.items(tool, max_chars=4000, **arguments) == kept
 
 
 def test_parts_of_a_thread_are_those_of_the_commands(showing: McpServer) -> None:
@@ -255,32 +260,6 @@ def test_channels_are_opened_alone(sample: Path) -> None:
         assert found["forked_from"]
         refused = opened.call("memory", search="Ryokan")
         assert (refused.is_error, "--channels" in text_of(refused)) == (True, True)
-
-
-@pytest.mark.engines
-def test_pages_hold_the_budget_and_lose_nothing(showing: McpServer) -> None:
-    whole = showing.items("history", thread=THREAD)
-    cursor: dict[str, str] = {}
-    pages = []
-    while True:
-        page = showing.call("history", thread=THREAD, max_chars=4000, **cursor)
-        assert len(text_of(page)) <= 4000
-        assert len(json.dumps(page.structured_content, ensure_ascii=False)) <= 4000
-        pages.append(page.structured_content["items"])
-        if page.structured_content["next_cursor"] is None:
-            break
-        cursor = {"cursor": page.structured_content["next_cursor"]}
-        assert cursor["cursor"] in text_of(page)
-    assert len(pages) > 2
-    assert [one for page in pages for one in page] == whole
-    assert showing.call("history", thread="refund-4711", **cursor).is_error
-    # An item that is too long for a page is shown in parts, which lose nothing.
-    parts = [one for one in showing.items("show", thread=THREAD, max_chars=1000) if "part" in one]
-    cut = "".join(("\n" if one["from"] == 0 else "") + one["part"] for one in parts)
-    joined = {one.get("channel"): one for one in map(json.loads, cut.splitlines()[1:])}
-    shown = showing.items("show", thread=THREAD)
-    (stored,) = (one for one in shown if one.get("channel") == "messages")
-    assert joined["messages"]["value"] == stored["value"]
 
 
 @pytest.mark.engines
@@ -400,11 +379,3 @@ def test_the_server_ends_with_its_client_or_by_a_signal(number: signal.Signals |
             assert process.stderr.read() == ""
         finally:
             process.kill()
-
-
-def test_a_call_that_takes_too_long_is_stopped() -> None:
-    from ckpt_cli.mcp.server import Stopped, Stopping
-
-    with pytest.raises(Stopped, match="stopped after 0 s") as error:
-        list(Stopping(0)([1]))
-    assert "a larger --timeout" in str(error.value.hint)

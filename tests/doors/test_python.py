@@ -28,6 +28,7 @@ from ckpt_cli.api.answer import plain, to_json
 from ckpt_cli.render.report import STYLES
 from ckpt_cli.tui.styles import contrast
 from tests.kit.agents.small import beside, running
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ROOT, SAMPLE, ckpt, copy_store
 from tests.kit.memory.benches import ITEMS, SqliteBench, fill
 from tests.kit.savers.deerflow import fact, make, memory
@@ -404,25 +405,23 @@ _SET: Any = {1}
 _CUT_SET = Cut([_SET], 9, "too long")
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (Tagged("builtins.tuple", [1, Tagged("builtins.tuple", [2])]), (1, (2,))),
-        (Tagged("builtins.frozenset", [1]), frozenset({1})),
-        (
-            Tagged("datetime.datetime", "2026-04-07T10:00:00+00:00"),
-            datetime(2026, 4, 7, 10, tzinfo=UTC),
-        ),
-        (Tagged("builtins.set", [[1]]), Tagged("builtins.set", [[1]])),
-        (Tagged("builtins.set", [1, True]), Tagged("builtins.set", [1, True])),
-        (
-            Tagged("app.Plan", {"steps": Tagged("builtins.tuple", ["a"])}),
-            Tagged("app.Plan", {"steps": _STEPS}),
-        ),
-        ({Tagged("builtins.tuple", [1, 2]): b"x"}, {(1, 2): b"x"}),
-        (Cut([Tagged("builtins.set", [1])], 9, "too long"), _CUT_SET),
-        ([OPAQUE, None, True, 1.5], [OPAQUE, None, True, 1.5]),
-    ],
+@cases(
+    "value expected",
+    (Tagged("builtins.tuple", [1, Tagged("builtins.tuple", [2])]), (1, (2,))),
+    (Tagged("builtins.frozenset", [1]), frozenset({1})),
+    (
+        Tagged("datetime.datetime", "2026-04-07T10:00:00+00:00"),
+        datetime(2026, 4, 7, 10, tzinfo=UTC),
+    ),
+    (Tagged("builtins.set", [[1]]), Tagged("builtins.set", [[1]])),
+    (Tagged("builtins.set", [1, True]), Tagged("builtins.set", [1, True])),
+    (
+        Tagged("app.Plan", {"steps": Tagged("builtins.tuple", ["a"])}),
+        Tagged("app.Plan", {"steps": _STEPS}),
+    ),
+    ({Tagged("builtins.tuple", [1, 2]): b"x"}, {(1, 2): b"x"}),
+    (Cut([Tagged("builtins.set", [1])], 9, "too long"), _CUT_SET),
+    ([OPAQUE, None, True, 1.5], [OPAQUE, None, True, 1.5]),
 )
 def test_examples(value: Value, expected: Any) -> None:
     found = plain(value)

@@ -101,7 +101,10 @@ def test_the_plan_is_a_table_that_is_carried_out(path: Path) -> None:
     assert resumed(path, done) == dict.fromkeys(done, whole)
 
 
-def test_a_second_run_goes_on_where_the_first_one_stopped(path: Path) -> None:
+def test_a_second_run_goes_on_where_the_first_one_stopped_and_one_undo_takes_all_back(
+    path: Path,
+) -> None:
+    before = rows_of(path)
     for way in (["--last-good"], ["--steps", "1"], ["--at", "step:0"]):
         words = ["rollback", "--where", BROKEN, *way, "--yes", "-o", "ndjson"]
         first = by_thread(ckpt("-s", path, *words))
@@ -112,7 +115,12 @@ def test_a_second_run_goes_on_where_the_first_one_stopped(path: Path) -> None:
         assert {one["state"] for one in again.values()} == {"ready"}
         for name, one in again.items():
             assert one["configurable"] == first[name]["configurable"]
+        newest, *_ = ckpt("-s", path, "ops", "list", "-o", "json").json
+        done = [one for one in first.values() if one["state"] == "rolled back"]
+        assert (newest["action"], newest["number"]) == ("rollback", len(done))
+        assert {one["op"] for one in done} == {newest["op"]}
         assert ckpt("-s", path, "undo", "--yes").code == 0
+        assert rows_of(path) == before
 
 
 def test_what_fails_again_is_put_back_again(path: Path) -> None:
@@ -140,18 +148,6 @@ def test_where_nothing_failed_or_was_answered_a_thread_is_left_alone(path: Path)
     reopened = ckpt("-s", path, "rollback", "ask-0", "done-0", "--reopen", "--yes", "-o", "ndjson")
     assert (reopened.code, states(reopened)) == (7, {"ask-0": "rolled back"})
     assert "skipped 'done-0': no question was answered on the current branch" in reopened.err
-
-
-def test_one_operation_takes_all_of_it_back(path: Path) -> None:
-    before = rows_of(path)
-    done = by_thread(ckpt("-s", path, *LAST_GOOD, "--reason", "outage", "--yes", "-o", "ndjson"))
-    (one,) = ckpt("-s", path, "ops", "list", "-o", "json").json
-    assert (one["action"], one["number"], one["reason"]) == ("rollback", 4, "outage")
-    assert {done[name]["op"] for name in FAILED} == {one["op"]}
-    assert ckpt("-s", path, "undo", "raise-0", "--yes").code == 0
-    assert {row[1] for row in before ^ rows_of(path)} == set(FAILED) - {"raise-0"}
-    assert ckpt("-s", path, "undo", one["op"], "--yes").code == 0
-    assert rows_of(path) == before
 
 
 def test_threads_with_a_checkpoint_each(path: Path) -> None:

@@ -92,28 +92,6 @@ def test_a_log_of_another_user_is_refused(sample: Path) -> None:
     assert "another user owns it" in refused.err
 
 
-def test_several_processes_at_once_lose_nothing(tmp_path: Path, sample: Path) -> None:
-    names = [f"t{number}" for number in range(4)]
-    for name in names:
-        assert ckpt("-s", sample, "copy", "refund-4711", "--as", name, "--yes").code == 0
-
-    def roll_back(name: str) -> int:
-        words = ["-s", str(sample), "rollback", name, "--steps", "1", "--yes", "-q"]
-        return subprocess.run(
-            [sys.executable, "-m", "ckpt_cli", *words], capture_output=True, check=False
-        ).returncode
-
-    before = rows_of(sample)
-    with ThreadPoolExecutor(3) as pool:
-        codes = list(pool.map(roll_back, names))
-    assert codes == [0] * len(names)
-    newest = ops(sample)[: len(names)]
-    assert sorted(one["threads"][0] for one in newest) == sorted(names)
-    for one in newest:
-        assert ckpt("-s", sample, "undo", one["op"], "--yes").code == 0
-    assert rows_of(sample) == before
-
-
 def killed(store: Path, *words: str | Path) -> tuple[dict[str, Any], Path]:
     """Roll a thread back, and make the state folder as if the run was killed before its end."""
     done = ckpt("-s", store, *words, *ROLLBACK)

@@ -17,6 +17,7 @@ from ckpt_cli.core.filters import FilterAlias, FilterTerms, format_filter, no_al
 from ckpt_cli.queries.heads import Details
 from ckpt_cli.tui.panes import threads as reading
 from ckpt_cli.tui.panes.threads import ThreadListing, parse_thread_filter, read_matches
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.screen.stores import copied, many
 
@@ -77,19 +78,17 @@ async def test_threads_come_newest_first_are_moved_along_sorted_and_filtered(
     await seat.see("escape", "20 checkpoints", "8 threads")
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("@stuck", "idle > 1h"),
-        ("not @stuck and user = a", "not idle > 1h and user = a"),
-        ("@stuck and", None),
-        ("@gone and user = a", None),
-        ("@gone", ""),
-        ("metadata.user = anna", "metadata.user = anna"),
-        ("status", ""),
-        ("status:error", ""),
-        ("idle >", None),
-    ],
+@cases(
+    "text written",
+    ("@stuck", "idle > 1h"),
+    ("not @stuck and user = a", "not idle > 1h and user = a"),
+    ("@stuck and", None),
+    ("@gone and user = a", None),
+    ("@gone", ""),
+    ("metadata.user = anna", "metadata.user = anna"),
+    ("status", ""),
+    ("status:error", ""),
+    ("idle >", None),
 )
 def test_a_filter_of_the_language_is_told_from_a_part_of_an_id(
     text: str, written: str | None

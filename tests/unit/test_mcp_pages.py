@@ -81,8 +81,9 @@ def test_a_call_stops_at_the_next_item_if_it_is_cancelled_or_its_time_is_over() 
     watch.cancel()
     with pytest.raises(Stopped):
         next(items)
-    with pytest.raises(Stopped, match="after 0 s"):
+    with pytest.raises(Stopped, match="after 0 s") as error:
         list(Stopping(0)(range(5)))
+    assert "a larger --timeout" in str(error.value.hint)
 
 
 def test_texts_in_json_are_shown_as_in_the_text() -> None:
