@@ -1,4 +1,6 @@
-"""The screen in a real terminal, with real keys, under tmux; and when there is none."""
+"""The screen, and a list that is watched, in a real terminal with real keys, under tmux; and when
+there is none.
+"""
 
 import os
 import shlex
@@ -14,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.kit.agents.small import Log, chain, run
 from tests.kit.cases import cases
 from tests.kit.command import ROOT, ckpt
 from tests.kit.memory.benches import SqliteBench
@@ -96,6 +99,9 @@ class Terminal:
         """Send a signal to the program."""
         os.kill(int(self._pid.read_text()), number)
 
+    def resize(self, width: int, height: int) -> None:
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
     def close(self) -> None:
         self._tmux("kill-server")
 
@@ -122,11 +128,12 @@ def start(
     *words: str,
     shows: tuple[str, ...] = ("8 threads", "next"),
     before: tuple[str, ...] = (),
+    command: tuple[str, ...] = ("tui",),
     **variables: str,
 ) -> None:
     environment = {"TERM": "screen-256color", "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT)}
     environment |= {"TZ": "UTC", "HOME": os.environ["HOME"], **variables}
-    program = [sys.executable, "-m", "ckpt_cli", "-s", str(store), *before, "tui", *words]
+    program = [sys.executable, "-m", "ckpt_cli", "-s", str(store), *before, *command, *words]
     terminal.start(program, environment)
     terminal.until(lambda text: all(one in text for one in shows))
 
@@ -247,3 +254,52 @@ def test_a_screen_that_is_told_to_end_restores_the_terminal(
     terminal.tell_program(signal.SIGTERM)
     assert "8 threads" not in terminal.until(lambda text: "ended with 143" in text)
     assert list(temporary.iterdir()) == []
+
+
+# `threads list --watch` shows the list again and again, until `q`
+
+
+WATCH = ("threads", "list", "--watch", "--interval")
+
+
+def write(path: Path, thread: str) -> None:
+    run(path, chain(Log, {"answer": lambda _: {"log": ["yes"]}}), {"log": []}, thread=thread)
+
+
+def test_a_watched_list_shows_what_changes_until_q(terminal: Terminal, path: Path) -> None:
+    away = path.with_suffix(".away")
+    write(path, "first")
+    shows = ("every 0.2 s, q ends", "THREAD", "first")
+    start(terminal, path, "0.2", command=WATCH, shows=shows)
+    write(path, "second")
+    terminal.until(lambda text: [one[:6] for one in text.splitlines()[3:5]] == ["second", "first "])
+    # A lost store is said, and opened again.
+    path.rename(away)
+    path.mkdir()
+    terminal.until(lambda text: "trying again" in text)
+    path.rmdir()
+    away.rename(path)
+    write(path, "third")
+    terminal.until(lambda text: "third" in text and "trying again" not in text)
+    terminal.leave()
+    # The terminal is as it was before, and shows what is typed.
+    assert "THREAD" not in terminal.text
+    terminal.press("-l", "typed")
+    terminal.until(lambda text: "typed" in text)
+
+
+def test_a_watched_list_keeps_to_the_size_of_the_terminal_which_a_signal_leaves_as_it_was(
+    terminal: Terminal, path: Path
+) -> None:
+    for number in range(9):
+        write(path, f"thread-{number}")
+    start(terminal, path, "60", command=WATCH, shows=("thread-0", "thread-8"))
+    terminal.resize(60, 8)
+    text = terminal.until(lambda text: text.splitlines()[-1] == "…")
+    assert "thread-8" in text
+    terminal.resize(60, 20)
+    terminal.until(lambda text: "thread-0" in text and "…" not in text)
+    terminal.tell_program(signal.SIGTERM)
+    assert "THREAD" not in terminal.until(lambda text: "ended with 143" in text)
+    terminal.press("-l", "typed")
+    terminal.until(lambda text: "typed" in text)

@@ -269,7 +269,7 @@ def test_tail_shows_no_value(store: Path) -> None:
 
 
 def test_every_command_is_tried() -> None:
-    # What the screen shows is tried in tests/screen/test_hostile.py, what the server says in
+    # What the screen shows is tried in tests/screen/test_live.py, what the server says in
     # tests/doors/test_mcp.py; the others open no store.
     tried = {one.words[0] for one in CASES}
     assert tried | {"tui", "mcp", "trust", "completion", "demo"} == set(root().commands)
