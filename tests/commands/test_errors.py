@@ -98,8 +98,14 @@ def test_the_history_tells_what_became_of_each_failure(store: Path) -> None:
         assert [one.to_dict() for one in opened["left"].errors(history=True)] == left
 
 
-def test_a_function_that_failed_at_once_is_named_by_its_error(path: Path) -> None:
+def test_a_function_that_failed_at_once_is_named_by_its_error_or_by_another_thread(
+    path: Path,
+) -> None:
     """That it is this one, the task's id proves."""
+
+    @task
+    def fetch_page(page: str) -> str:
+        return page[{"good": 0, "bad": 9}[page]]
 
     @task
     def count_words(page: str, least: int) -> int:
@@ -109,12 +115,16 @@ def test_a_function_that_failed_at_once_is_named_by_its_error(path: Path) -> Non
 
         @entrypoint(checkpointer=saver)
         def flow(page: str) -> Any:
-            return count_words(page).result()  # type: ignore[call-arg]
+            if page == "alone":
+                return count_words(page).result()  # type: ignore[call-arg]
+            return fetch_page(page).result()
 
-        with suppress(TypeError):
-            flow.invoke("page", {"configurable": {"thread_id": "t"}})
-    found = ckpt("-s", path, "show", "t", "--writes", "-o", "json").json["writes"]
-    assert sorted(one["node"] for one in found) == ["count_words", "flow"]
+        for page in ("alone", "bad", "good"):
+            with suppress(TypeError, IndexError):
+                flow.invoke(page, {"configurable": {"thread_id": page}})
+    for page, function in (("alone", "count_words"), ("bad", "fetch_page")):
+        found = ckpt("-s", path, "show", page, "--writes", "-o", "json").json["writes"]
+        assert sorted(one["node"] for one in found) == [function, "flow"]
 
 
 def test_a_failure_is_handled_once_its_handler_ran(tmp_path: Path) -> None:
