@@ -393,11 +393,12 @@ class Redraw:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._keys = _Keys()
+        self._size = _terminal_size()
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """The columns and lines of the terminal."""
-        return _terminal_size()
+    def measure(self) -> tuple[int, int]:
+        """Return the columns and lines of the terminal, for which the next lines are drawn."""
+        self._size = _terminal_size()
+        return self._size
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show lines in place of the last ones; they must fit on the screen."""
@@ -405,9 +406,11 @@ class Redraw:
         self._stream.flush()
 
     def wait(self, seconds: float) -> bool:
-        """Wait, or until the terminal has another size. Returns whether to go on: no `q` came."""
-        size, end = self.size, time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and self.size == size:
+        """Wait, or until the terminal has another size than was measured. Returns whether to go
+        on: no `q` came.
+        """
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and _terminal_size() == self._size:
             if self._keys.ends(min(left, _TICK)):
                 return False
         return True

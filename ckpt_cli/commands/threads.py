@@ -226,7 +226,7 @@ def _watch(session: Session, read: Callable[[StoreHandle], Table], interval: flo
                         raise
                     problem = session.names.without_values(error.message)
                     live.drop()
-                width, height = screen.size
+                width, height = screen.measure()
                 ui = output.ui._replace(width=width)
                 at = f"{session.now.astimezone(session.zone):%H:%M:%S}"
                 heading = f"{at}  every {interval:g} s, q ends"
