@@ -4,11 +4,10 @@ import random
 from contextlib import suppress
 from typing import Any
 
-from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from ckpt_backends.testing.official import ScenarioStore, ScenarioThread, config_of, stored_ids
-from ckpt_backends.testing.scenarios import channel_graphs, graphs
+from ckpt_backends.testing.scenarios import catalog, channel_graphs, graphs
 from tests.kit.command import ckpt
 
 
@@ -17,11 +16,7 @@ def words(text: str) -> dict[str, Any]:
 
 
 def both(text: str) -> dict[str, Any]:
-    messages = [HumanMessage(text, id=f"human {text}")]
-    return {
-        **{"messages": messages, "messages_plain": messages},
-        **{"items": [text], "items_plain": [text]},
-    }
+    return catalog.both([text])
 
 
 GRAPHS: dict[str, tuple[Any, Any]] = {

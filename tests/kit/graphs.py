@@ -245,39 +245,40 @@ class Update(NamedTuple):
     node: str
 
 
+def on_saver(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a graph as soon as its saver is there, since it may look at `TURN` and `ASYNC`."""
+    return lambda *given, **named: lambda saver: make(*given, **named).compile(checkpointer=saver)
+
+
+@on_saver
 def loop(a: Act) -> Any:
-    def build(saver: Any) -> Any:
-        made = graph("START a", a=a, b=works)
-        made.add_conditional_edges("a", lambda now: "b" if len(now["log"]) > 3 else "a", ["a", "b"])
-        return made.compile(checkpointer=saver)
-
-    return build
+    made = graph("START a", a=a, b=works)
+    made.add_conditional_edges("a", lambda now: "b" if len(now["log"]) > 3 else "a", ["a", "b"])
+    return made
 
 
+@on_saver
 def delta(b: Act) -> Any:
     """A state whose log is a DeltaChannel."""
+    from langgraph.channels.delta import DeltaChannel
 
-    def build(saver: Any) -> Any:
-        from langgraph.channels.delta import DeltaChannel
+    def add(current: Any, writes: Any) -> Any:
+        return [*(current or []), *(one for write in writes for one in write)]
 
-        def add(current: Any, writes: Any) -> Any:
-            return [*(current or []), *(one for write in writes for one in write)]
+    class Deltas(TypedDict, total=False):
+        log: Annotated[list[Any], DeltaChannel(add, snapshot_frequency=5)]
 
-        class Deltas(TypedDict, total=False):
-            log: Annotated[list[Any], DeltaChannel(add, snapshot_frequency=5)]
-
-        made = StateGraph(Deltas)
-        for name, act in {"a": works, "b": b, "c": works}.items():
-            made.add_node(name, node(name, act, ASYNC))
-        for source, target in ((START, "a"), ("a", "b"), ("b", "c")):
-            made.add_edge(source, target)
-        return made.compile(checkpointer=saver)
-
-    return build
+    made = StateGraph(Deltas)
+    for name, act in {"a": works, "b": b, "c": works}.items():
+        made.add_node(name, node(name, act, ASYNC))
+    for source, target in ((START, "a"), ("a", "b"), ("b", "c")):
+        made.add_edge(source, target)
+    return made
 
 
+@on_saver
 def chain(b: Any = works, c: Any = works) -> Any:
-    return lambda saver: graph("START a, a b, b c", a=works, b=b, c=c).compile(checkpointer=saver)
+    return graph("START a, a b, b c", a=works, b=b, c=c)
 
 
 def fork(a: Any = works, b: Any = works, d: Any = None, **compiled: Any) -> Any:
@@ -287,38 +288,33 @@ def fork(a: Any = works, b: Any = works, d: Any = None, **compiled: Any) -> Any:
     return lambda saver: graph(edges, **nodes, c=works).compile(checkpointer=saver, **compiled)
 
 
+@on_saver
 def sends(acts: dict[str, Act], beside: Act | None = None, h: Act | None = None) -> Any:
     """A node sends three items to workers that do what these say; errors may be handled."""
+    from langgraph.types import Send
 
-    def build(saver: Any) -> Any:
-        from langgraph.types import Send
-
-        more: dict[str, Any] = {"beside": beside} if beside else {}
-        own = {"error_handler": handler("__error_handler__work", h)} if h else {}
-        made = graph("START plan", plan=works, work=(by_item(acts), own), total=works, **more)
-        made.add_edge("work", "total")
-        sent = [Send("work", {"item": one}) for one in "xyz"]
-        made.add_conditional_edges("plan", lambda state: [*sent, *more], ["work", *more])
-        return made.compile(checkpointer=saver)
-
-    return build
+    more: dict[str, Any] = {"beside": beside} if beside else {}
+    own = {"error_handler": handler("__error_handler__work", h)} if h else {}
+    made = graph("START plan", plan=works, work=(by_item(acts), own), total=works, **more)
+    made.add_edge("work", "total")
+    sent = [Send("work", {"item": one}) for one in "xyz"]
+    made.add_conditional_edges("plan", lambda state: [*sent, *more], ["work", *more])
+    return made
 
 
+@on_saver
 def sends_to_sub(acts: dict[str, Act]) -> Any:
     """Two calls of one subgraph at the same time."""
+    from langgraph.types import Send
 
-    def build(saver: Any) -> Any:
-        from langgraph.types import Send
-
-        inner = graph("START j, j k", inside="sub", j=works, k=by_item(acts, "sub > k")).compile()
-        made = graph("START plan, sub total", plan=works, sub=inner, total=works)
-        sent = [Send("sub", {"item": one}) for one in "xy"]
-        made.add_conditional_edges("plan", lambda state: sent, ["sub"])
-        return made.compile(checkpointer=saver)
-
-    return build
+    inner = graph("START j, j k", inside="sub", j=works, k=by_item(acts, "sub > k")).compile()
+    made = graph("START plan, sub total", plan=works, sub=inner, total=works)
+    sent = [Send("sub", {"item": one}) for one in "xy"]
+    made.add_conditional_edges("plan", lambda state: sent, ["sub"])
+    return made
 
 
+@on_saver
 def sub(
     j: Any = works,
     k: Any = works,
@@ -331,24 +327,20 @@ def sub(
     **compiled: Any,
 ) -> Any:
     """A node `sub` that is a graph of `j` and `k`, or a function `sub` that calls it."""
-
-    def build(saver: Any) -> Any:
-        inside = "sub > deep" if deep else "sub"
-        edges = "START j, START k" if parallel else "START j, j k"
-        made = graph(edges, inside=inside, j=j, k=k).compile(
-            **({"checkpointer": checkpointer} if checkpointer is not None else {}), **compiled
-        )
-        if deep:
-            made = graph("START deep", inside="sub", deep=made).compile()
-        if called:
-            made = RunnableLambda(calling(made))
-        edges = "START a, a sub, sub c"
-        nodes: dict[str, Any] = {"a": works, "sub": made, "c": works}
-        if side:
-            edges, nodes = f"{edges}, a side", {**nodes, "side": side}
-        return graph(edges, **nodes).compile(checkpointer=saver)
-
-    return build
+    inside = "sub > deep" if deep else "sub"
+    edges = "START j, START k" if parallel else "START j, j k"
+    made = graph(edges, inside=inside, j=j, k=k).compile(
+        **({"checkpointer": checkpointer} if checkpointer is not None else {}), **compiled
+    )
+    if deep:
+        made = graph("START deep", inside="sub", deep=made).compile()
+    if called:
+        made = RunnableLambda(calling(made))
+    edges = "START a, a sub, sub c"
+    nodes: dict[str, Any] = {"a": works, "sub": made, "c": works}
+    if side:
+        edges, nodes = f"{edges}, a side", {**nodes, "side": side}
+    return graph(edges, **nodes)
 
 
 def calling(inner: Any) -> Any:
@@ -382,41 +374,30 @@ def handler(path: str, act: Act) -> Any:
     return ahandle if ASYNC else handle
 
 
+@on_saver
 def handled(
-    a: Any = fails,
-    h: Any = works,
-    b: Any = None,
-    *,
-    default: bool = False,
-    b_handler: Any = None,
-    inside: str = "",
+    a: Any = fails, h: Any = works, b: Any = None, *, default: bool = False, inside: str = ""
 ) -> Any:
     """A node `a` with an error handler, `b` beside it, `c` behind; `inside` a subgraph."""
+    prefix = f"{inside} > " if inside else ""
 
-    def build(saver: Any) -> Any:
-        prefix = f"{inside} > " if inside else ""
+    def handling(name: str, act: Act) -> dict[str, Any]:
+        return {"error_handler": handler(f"{prefix}__{name}", act)}
 
-        def handling(name: str, act: Act) -> dict[str, Any]:
-            return {"error_handler": handler(f"{prefix}__{name}", act)}
-
-        made = StateGraph(State)
-        if default:
-            made.set_node_defaults(**handling("default_error_handler__", h))
-        own = {} if default else handling("error_handler__a", h)
-        act = a(prefix) if a is asking_call else node(f"{prefix}a", a, ASYNC)
-        made.add_node("a", act, **own)
-        made.add_node("c", node(f"{prefix}c", works, ASYNC))
-        made.add_edge(START, "a").add_edge("a", "c")
-        if b:
-            more = handling("error_handler__b", b_handler) if b_handler else {}
-            made.add_node("b", node(f"{prefix}b", b, ASYNC), **more)
-            made.add_edge(START, "b").add_edge("b", "c")
-        if not inside:
-            return made.compile(checkpointer=saver)
-        outer = graph("START one, one sub, sub two", one=works, sub=made.compile(), two=works)
-        return outer.compile(checkpointer=saver)
-
-    return build
+    made = StateGraph(State)
+    if default:
+        made.set_node_defaults(**handling("default_error_handler__", h))
+    own = {} if default else handling("error_handler__a", h)
+    act = a(prefix) if a is asking_call else node(f"{prefix}a", a, ASYNC)
+    made.add_node("a", act, **own)
+    made.add_node("c", node(f"{prefix}c", works, ASYNC))
+    made.add_edge(START, "a").add_edge("a", "c")
+    if b:
+        made.add_node("b", node(f"{prefix}b", b, ASYNC))
+        made.add_edge(START, "b").add_edge("b", "c")
+    if not inside:
+        return made
+    return graph("START one, one sub, sub two", one=works, sub=made.compile(), two=works)
 
 
 def asking_call(prefix: str) -> Any:
@@ -433,19 +414,15 @@ def by_item(acts: dict[str, Act], path: str = "work") -> Any:
     return RunnableLambda(work)
 
 
+@on_saver
 def deferred(
     before: bool = True, behind: bool = True, *, gate: Act = asks, join: bool = False
 ) -> Any:
     """`total` waits for all that runs; whether it is deferred may change at the resume."""
     edges = "left+gate total" if join else "left total, gate total"
-
-    def build(saver: Any) -> Any:
-        late = (works, {"defer": behind if TURN == RESUMED else before})
-        begin = f"START left, START right, right gate, {edges}"
-        made = graph(begin, left=works, right=works, gate=gate, total=late)
-        return made.compile(checkpointer=saver)
-
-    return build
+    late = (works, {"defer": behind if TURN == RESUMED else before})
+    begin = f"START left, START right, right gate, {edges}"
+    return graph(begin, left=works, right=works, gate=gate, total=late)
 
 
 def functional(

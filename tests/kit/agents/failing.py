@@ -18,11 +18,10 @@ INPUT: Any = {"log": []}
 
 @dataclass
 class World:
-    """What the nodes of a graph meet outside: a service that is down, and who is done."""
+    """What the nodes of a graph meet outside: a service that is down."""
 
     is_down: bool = True
     ran: list[str] = field(default_factory=list)
-    finished: set[str] = field(default_factory=set)
 
     def node(self, name: str) -> Callable[[Log], dict[str, Any]]:
         """Return a node that fails as long as the service is down."""
@@ -39,7 +38,6 @@ class World:
     def asking(self, name: str) -> Callable[[Log], dict[str, Any]]:
         def ask(state: Log) -> dict[str, Any]:
             self.ran.append(name)
-            self.finished.add(name)
             return {"log": [interrupt(f"{name}: ship it?")]}
 
         return ask

@@ -159,10 +159,7 @@ class KagentSaver(BaseCheckpointSaver[str]):
 
     def _pending(self, writes: Sequence[Any]) -> Any:
         """The writes as the saver returns them: all with the task of the last one."""
-        return [
-            (writes[-1][0], channel, self.serde.loads_typed((tag, b64decode(text))))
-            for _, channel, tag, text in writes
-        ]
+        return [(writes[-1][0], *one[1:]) for one in CorrectedSaver._pending(self, writes)]
 
     def get_next_version(self, current: Any, channel: Any) -> str:
         before = 0 if current is None else int(str(current).split(".", maxsplit=1)[0])

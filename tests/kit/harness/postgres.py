@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import psycopg
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 
 from ckpt_backends.testing.harness import Refusal, TestServer
 from tests.kit.harness.sql import Shallow, SqlHarness
@@ -18,6 +20,7 @@ class PostgresHarness(SqlHarness):
 
     name: ClassVar[str] = "postgres"
     server: ClassVar[str | None] = "postgres"
+    official: ClassVar[Any] = PostgresSaver
     failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
     """JSONB has no NaN, and no text with a NUL."""
     scenario_errors: ClassVar[Refusal] = psycopg.DataError
@@ -41,9 +44,7 @@ class PostgresHarness(SqlHarness):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        from langgraph.checkpoint.postgres import PostgresSaver
-
-        with PostgresSaver.from_conn_string(self.url) as saver:
+        with self.official.from_conn_string(self.url) as saver:
             saver.setup()
             yield saver
 
@@ -66,11 +67,4 @@ class PostgresHarness(SqlHarness):
 
 class ShallowPostgresHarness(Shallow, PostgresHarness):
     name: ClassVar[str] = "postgres-shallow"
-
-    @contextmanager
-    def saver(self) -> Iterator[Any]:
-        from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
-
-        with ShallowPostgresSaver.from_conn_string(self.url) as saver:
-            saver.setup()
-            yield saver
+    official: ClassVar[Any] = ShallowPostgresSaver

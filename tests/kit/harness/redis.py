@@ -261,6 +261,7 @@ class RedisHarness(KeysHarness):
     KINDS = ("checkpoint", "checkpoint_write", "write_keys_zset", POINTERS)
     name: ClassVar[str] = "redis"
     server: ClassVar[str | None] = "redis_stack"
+    official: ClassVar[Any] = SeeingRedisSaver
     failing_scenarios: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
     """JSON has no times with a time zone."""
     scenario_errors: ClassVar[Refusal] = TypeError
@@ -272,7 +273,7 @@ class RedisHarness(KeysHarness):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        with SeeingRedisSaver.from_conn_string(self.url) as saver:
+        with self.official.from_conn_string(self.url) as saver:
             saver.setup()
             yield saver
 
@@ -358,17 +359,12 @@ class ShallowRedisHarness(RedisHarness):
     """The saver that keeps only the newest checkpoint of each namespace."""
 
     name: ClassVar[str] = "redis-shallow"
+    official: ClassVar[Any] = ShallowRedisSaver
     has_history: ClassVar[bool] = False
     failing_scenarios: ClassVar[frozenset[str]] = ShallowPostgresHarness.failing_scenarios | {
         "zoo-time"
     }
     scenario_errors: ClassVar[type[Exception]] = Exception
-
-    @contextmanager
-    def saver(self) -> Iterator[Any]:
-        with ShallowRedisSaver.from_conn_string(self.url) as saver:
-            saver.setup()
-            yield saver
 
     def corrected_saver(self, saver: Any) -> Any:
         return SeeingShallowRedisSaver(redis_client=saver._redis)
