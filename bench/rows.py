@@ -165,7 +165,6 @@ ROWS = [
         for one in ("show", "show --tree", "history", "replay --verify", f"grep {_TEXT}", "doctor")
     ),
     # The screen.
-    Row("screen", "agents", "screen filter a4", rounds=2),
     *(
         Row("screen", "long", f"screen step {one}", seconds=0.1, rounds=1)
         for one in ("state", "diff", "writes", "messages")

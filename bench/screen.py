@@ -1,12 +1,11 @@
-"""Use the screen: `main filter STORE TEXT`, or `main step STORE TAB`
+"""Use the screen: `main step STORE TAB`
 
-Prints the seconds and CPU seconds from a key until the screen shows what was asked for.
+Prints the seconds and CPU seconds from a key until the screen shows the next checkpoint.
 """
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import UTC
 from time import monotonic, process_time
 from typing import Any
@@ -29,33 +28,13 @@ async def _until(holds: Callable[[], Any]) -> None:
         await asyncio.sleep(0.001)
 
 
-@asynccontextmanager
-async def _running(store: str) -> AsyncIterator[tuple[Any, Any]]:
-    """Yield the application and its driver, with threads and a state on the screen."""
-    app: Any = CkptApp(ScreenContext(Opening(parse_url(store)), ["-s", store], UTC, 0))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await _until(lambda: app.screen.inspector.shown is not None)
-        yield app, pilot
-
-
-async def _filtered(store: str, text: str) -> tuple[float, float]:
-    async with _running(store) as (app, pilot):
-        pane, workers = app.screen.threads_pane, app.screen.context.workers
-        every = len(pane.listing.shown)
-        seconds, cpu = monotonic(), process_time()
-        await pilot.press("slash", *text)
-        await _until(lambda: not any(worker.waiting for worker in workers))
-        await pilot.pause()
-        took = monotonic() - seconds, process_time() - cpu
-        assert 0 < len(pane.listing.shown) < every
-        return took
-
-
 async def _stepped(store: str, tab: str) -> tuple[float, float]:
     """Return the medians until the content of the next checkpoint is painted."""
     found: list[tuple[float, float]] = []
-    async with _running(store) as (app, pilot):
+    app: Any = CkptApp(ScreenContext(Opening(parse_url(store)), ["-s", store], UTC, 0))
+    async with app.run_test(size=(120, 40)) as pilot:
         screen = app.screen
+        await _until(lambda: screen.inspector.shown is not None)
 
         async def shown(before: object) -> None:
             at = screen.inspector
@@ -80,5 +59,5 @@ async def _stepped(store: str, tab: str) -> tuple[float, float]:
 
 def main() -> None:
     """Print the seconds and the CPU seconds."""
-    name, store, word = sys.argv[1:]
-    print(*asyncio.run({"filter": _filtered, "step": _stepped}[name](store, word)))
+    _, store, tab = sys.argv[1:]
+    print(*asyncio.run(_stepped(store, tab)))

@@ -106,44 +106,32 @@ class KagentSaver(BaseCheckpointSaver[str]):
         )
 
     def get_tuple(self, config: Any) -> CheckpointTuple | None:
-        thread_id, user, ns = _place(config)
-        wanted = config["configurable"].get("checkpoint_id")
-        only = "AND checkpoint_id = %s" if wanted else ""
-        values = [user, thread_id, ns, *([wanted] if wanted else [])]
-        for row in self._rows(f"checkpoint_ns = %s {only}", values, 1):
-            place = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": row[1]}
-            return self._tuple(config if wanted else {"configurable": place}, user, row)
-        return None
+        asked = {"checkpoint_ns": "", **config["configurable"]}
+        own, found = asked.get("checkpoint_id"), self.list({"configurable": asked})
+        return next((one for one in found if not own or one.checkpoint["id"] == own), None)
 
     def list(self, config: Any, **chosen: Any) -> Iterator[CheckpointTuple]:
         thread_id, user, ns = _place(config)
         # Without a namespace, the tests want those of all.
         is_one = "checkpoint_ns" in config["configurable"]
         only, values = ("checkpoint_ns = %s", [ns]) if is_one else ("true", [])
-        found = self._rows(only, [user, thread_id, *values], None)
-        names = ("checkpoint_ns", "checkpoint_id")
-        places = ({"thread_id": thread_id, **dict(zip(names, row, strict=False))} for row in found)
-        rows = zip(places, found, strict=True)
-        return listed((self._tuple({"configurable": at}, user, row) for at, row in rows), **chosen)
-
-    def _rows(self, where: str, values: Sequence[Any], limit: int | None) -> Sequence[Any]:
         query = (
             "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata,"
-            f" checkpoint_type, thread_id FROM lg_checkpoint WHERE {_OF_THREAD} AND {where}"
+            f" checkpoint_type FROM lg_checkpoint WHERE {_OF_THREAD} AND {only}"
             " ORDER BY checkpoint_ns, checkpoint_id DESC"
         )
         with self._lock:
-            found: Sequence[Any] = self.connection.execute(query, values).fetchall()
-        return found[: limit or None]
+            rows = self.connection.execute(query, [user, thread_id, *values]).fetchall()
+        return listed((self._tuple(thread_id, user, row) for row in rows), **chosen)
 
-    def _tuple(self, config: Any, user: str, row: Any) -> CheckpointTuple:
-        ns, own, parent, body, metadata, tag, thread_id = row
-        above = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": parent}
+    def _tuple(self, thread_id: str, user: str, row: Any) -> CheckpointTuple:
+        ns, own, parent, body, metadata, tag = row
+        place = {"thread_id": thread_id, "checkpoint_ns": ns}
         return CheckpointTuple(
-            config,
+            {"configurable": {**place, "checkpoint_id": own}},
             self.serde.loads_typed((tag, b64decode(body))),
             json.loads(b64decode(metadata)),
-            {"configurable": above} if parent else None,
+            {"configurable": {**place, "checkpoint_id": parent}} if parent else None,
             self._pending(self._writes([user, thread_id, ns, own])),
         )
 
