@@ -137,9 +137,7 @@ IN_CI = {
     ),
     **dict.fromkeys(
         (
-            "test_threads_are_listed_with_their_heads_and_no_status",
             "test_as_of_a_time_a_thread_has_the_checkpoints_of_then",
-            "test_the_timeline_has_the_times_of_the_head_and_its_ancestors",
             "test_nothing_that_follows_from_writes_contradicts_them",
         ),
         "three-table (",

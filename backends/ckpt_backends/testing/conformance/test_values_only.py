@@ -29,15 +29,6 @@ def told(filled: FilledStore, *words: str) -> Any:
     return ckpt("-s", filled.harness.url, *words, "-o", "json").json
 
 
-def test_threads_are_listed_with_their_heads_and_no_status(filled: FilledStore) -> None:
-    listed = {row["thread_id"]: row for row in told(filled, "threads", "list", "--all", "--long")}
-    assert listed.keys() == filled.threads.keys()
-    for thread_id, row in listed.items():
-        head = rows(filled, thread_id)[0]
-        assert (row["head"], row["parent"]) == (head["checkpoint_id"], head["parent_checkpoint_id"])
-        assert (row["status"], row["source"], row["metadata"]) == ("unknown", None, {})
-
-
 def test_as_of_a_time_a_thread_has_the_checkpoints_of_then(filled: FilledStore) -> None:
     for thread_id in filled.threads:
         listed = told(filled, "history", thread_id)
@@ -47,20 +38,6 @@ def test_as_of_a_time_a_thread_has_the_checkpoints_of_then(filled: FilledStore) 
         assert [one["checkpoint_id"] for one in found] == then
         (row,) = told(filled, "threads", "list", "--match", thread_id, "--as-of", moment)
         assert row["head"] == then[0]
-
-
-def test_the_timeline_has_the_times_of_the_head_and_its_ancestors(filled: FilledStore) -> None:
-    for thread_id in filled.threads:
-        found = told(filled, "timeline", thread_id)
-        listed = {row["checkpoint_id"]: row for row in told(filled, "history", thread_id)}
-        assert [*listed] == [one["checkpoint_id"] for one in rows(filled, thread_id)]
-        steps = [one for one in found["steps"] if not one["depth"]]
-        for one, before in zip(steps[1:], steps, strict=False):
-            assert listed[one["checkpoint_id"]]["parent_checkpoint_id"] == before["checkpoint_id"]
-            assert one["ended_at"] == listed[one["checkpoint_id"]]["ts"]
-            assert sorted(one["nodes"] or ()) == sorted(listed[one["checkpoint_id"]]["nodes"])
-    assert told(filled, "stats")["threads"] == len(filled.threads)
-    assert told(filled, "stats", "--by", "model")["threads"] == len(filled.threads)
 
 
 def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: FilledStore) -> None:
