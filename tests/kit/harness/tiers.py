@@ -143,6 +143,7 @@ IN_CI = {
         "three-table (",
     ),
     "test_a_secret_is_found_and_not_told": _OF_THREE,
+    "test_a_plan_that_was_reviewed_is_carried_out": "sqlite",
     "test_an_archive_brings_no_pickle_unless_that_is_allowed": f"{_OF_THREE}, redis], langgraph-",
     "test_the_command_brings_the_archive_as_it_is_or_nothing": _OF_THREE,
     "test_threads_are_listed_filtered_and_looked_into": "sqlite, postgres-shallow, three-table (",

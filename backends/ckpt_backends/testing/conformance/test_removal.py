@@ -173,6 +173,24 @@ def pickled(row: Row) -> Row:
     return replace(row, cells={name: said(cell) for name, cell in row.cells.items()})
 
 
+def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: Path) -> None:
+    emptied.fill("a", "b", "c")
+    plan = tmp_path / "plan.ndjson"
+    words = ["purge", "--match", "[abc]", "--plan-out", str(plan)]
+    assert emptied.ckpt(*words).code == 0
+    assert emptied.read("a") != []
+    kept = [text for text in plan.read_text().splitlines() if '"thread_id":"b"' not in text]
+    plan.write_text("\n".join(kept) + "\n")
+    emptied.library.run("c", "more")
+    went_on = emptied.rows("c")
+    done = emptied.ckpt("apply", plan, "--skip-changed", "--yes", "-o", "json").json
+    assert [one["thread_id"] for one in done["threads"]] == ["a"]
+    assert [one["thread_id"] for one in done["skipped"]] == ["c"]
+    assert emptied.read("a") == []
+    assert emptied.read("b") != []
+    assert emptied.rows("c") == went_on
+
+
 @pytest.mark.engines
 def test_two_purges_at_once_share_the_work(emptied: EmptyStore) -> None:
     names = [f"t{number}" for number in range(12)]
