@@ -102,6 +102,7 @@ OF_A_LAYOUT = {
 ASKED_THROUGH_STORE = {
     "test_tables_have_the_rows_of_the_other_answers",
     "test_fewer_columns_are_those_of_all",
+    "test_a_query_answers_from_all_threads",
 }
 """The tests that read a filled store only through `Store`, nightly on others than SQLite."""
 FALSE_ALARMS = "test_nothing_is_found_in_what_the_saver_wrote"

@@ -111,3 +111,14 @@ def test_fewer_columns_are_those_of_all(filled: FilledStore, store: StoreHandle)
         without = [one for one in every.names if one not in {"node", "task_path"}]
         found = read_rows(store, table, without, names)
         assert sorted_rows(found, without) == sorted_rows(whole, without), table
+
+
+def test_a_query_answers_from_all_threads(filled: FilledStore) -> None:
+    pytest.importorskip("duckdb")
+    kinds = ("input", "output", "cache_read", "cache_creation", "reasoning", "total")
+    sums = ", ".join(f"sum({one}) AS {one}" for one in kinds)
+    query = f"SELECT model, thread_id, count(*) AS messages, {sums} FROM usage GROUP BY ALL"
+    found = run(filled, "sql", query, "-o", "json").json
+    stats = run(filled, "stats", "--by", "model,thread", "-o", "json").json
+    columns = ("model", "thread_id", "messages", *kinds)
+    assert sorted_rows(found, columns) == sorted_rows(stats["by"], columns)
