@@ -18,23 +18,8 @@ from ckpt_backends.testing.command_line import CommandResult, ckpt
 from ckpt_backends.url import parse_url
 from ckpt_cli.apply.recording import writable_store
 
-__all__ = [
-    "FIXTURES",
-    "ROOT",
-    "SAMPLE",
-    "CommandResult",
-    "agents",
-    "apply_change",
-    "ckpt",
-    "copy_store",
-    "ended",
-    "eras",
-    "first_now",
-    "fork",
-    "ids_of",
-    "later",
-    "program",
-]
+__all__ = ["CommandResult", "ckpt"]
+"""Names of another module that tests take from here."""
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures"
 SAMPLE = ROOT / "ckpt_cli" / "data" / "sample.db"

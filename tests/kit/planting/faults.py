@@ -136,6 +136,12 @@ def emptying(message: Any) -> Any:
     return RemoveMessage(REMOVE_ALL_MESSAGES)
 
 
+class Mood(Enum):
+    """A class of the application."""
+
+    GOOD = "good"
+
+
 # What one call does to one checkpoint
 
 FORGET = damage(lambda rows, at: rows.remove_value(at, "messages"), "messages")
@@ -143,8 +149,9 @@ SPOIL = damage(lambda rows, at: rows.spoil_value(at, "messages"), "messages")
 SPOIL_BODY = damage(lambda rows, at: rows.spoil_body(at))
 SPOIL_METADATA = damage(lambda rows, at: rows.spoil_metadata(at))
 ANSWER = damage(lambda rows, at: rows.put_writes(at, [("__resume__", "yes")], NULL_TASK_ID))
-GONE = {"parent-missing", "value-orphaned", "index-stale"}
-"""What follows if a checkpoint is removed from the middle."""
+OWN_CLASS = damage(lambda rows, at: rows.put_writes(at, [("mood", Mood.GOOD)], TASK), "mood")
+DIFFERS, LEFT = {"state-mismatch"}, {"value-orphaned", "index-stale"}
+"""What follows if a value is changed by hand, and if a checkpoint is removed."""
 fault_at("value-missing", "removed at the head", follows={"tool-result-orphaned"})(FORGET)
 fault_at("value-unreadable", "bytes at the head", deep=False, needs={"spoilt values"})(SPOIL)
 fault_at("value-unreadable", "bytes in the history", needs={"spoilt values"}, at=5)(SPOIL)
@@ -152,32 +159,26 @@ fault_at("state-mismatch", "a value removed", needs={"inner values"}, at=5)(FORG
 for where, at, deep in (("at the head", 0, False), ("in the history", 5, True)):
     fault_at("body-unreadable", f"bytes {where}", deep=deep, at=at)(SPOIL_BODY)
     fault_at("body-unreadable", f"metadata {where}", deep=deep, at=at)(SPOIL_METADATA)
+fault_at("type-blocked", "a class of the application", types=True)(OWN_CLASS)
 fault_at("resume-stale", "an answer to no question", thread=WAITING, deep=False)(ANSWER)
 fault_at("answer-unused", "an answer to a thread that asks nothing", deep=False)(ANSWER)
-fault_at("write-orphaned", "a checkpoint removed", deep=False, follows=GONE, at=6)(
-    damage(lambda rows, at: rows.remove(at))
-)
+fault_at(
+    "write-orphaned", "a checkpoint removed", deep=False, follows={"parent-missing", *LEFT}, at=6
+)(damage(lambda rows, at: rows.remove(at)))
 
 
 # Values and bodies
 
 
-@fault_at("value-unreadable", "bytes of a question", thread=ASKING)
-def _question_unreadable(rows: Planter[Any], head: Place) -> Named:
-    return Named(head, "__interrupt__", rows.spoil_write(head, "__interrupt__"))
+fault_at("value-unreadable", "bytes of a question", thread=ASKING)(
+    lambda rows, at: Named(at, "__interrupt__", rows.spoil_write(at, "__interrupt__"))
+)
 
 
-@fault_at("value-unreadable", "bytes of a write", follows={"state-mismatch"}, at=5)
+@fault_at("value-unreadable", "bytes of a write", follows=DIFFERS, at=5)
 def _write_unreadable(rows: Planter[Any], child: Place) -> Named:
     place = rows.writes_place(child)
     return Named(place, "messages", rows.spoil_write(place, "messages"))
-
-
-@fault_at("state-mismatch", "a value changed")
-def _value_changed(rows: Planter[Any], head: Place) -> Named:
-    *others, last = rows.value(head, "messages")
-    rows.set_value(head, "messages", [*others, reworded(last)])
-    return Named(head, "messages")
 
 
 @fault(
@@ -185,13 +186,7 @@ def _value_changed(rows: Planter[Any], head: Place) -> Named:
     "the first checkpoints removed",
     thread=DELTA,
     deep=False,
-    follows={
-        "delta-unanchored",
-        "parent-missing",
-        "write-orphaned",
-        "value-orphaned",
-        "index-stale",
-    },
+    follows={"delta-unanchored", "parent-missing", "write-orphaned", *LEFT},
 )
 def _anchor_removed(rows: Planter[Any], thread_id: str) -> Named:
     found = rows.places(thread_id)
@@ -208,58 +203,54 @@ def _all_removed(rows: Planter[Any], thread_id: str) -> Named:
     return Named(head, "messages")
 
 
-@fault_at("type-dangerous", "a value at the head", deep=False, follows={"state-mismatch"})
+# The messages at the head, changed by hand
+
+
+def edited(code: str, how: str, change: Callable[..., list[Any]], **options: Any) -> None:
+    """Add a fault to the catalogue. The change gets the messages, and which are results."""
+
+    def edit(rows: Planter[Any], at: Place) -> None:
+        found = rows.value(at, "messages")
+        tools = [n for n, one in enumerate(found) if kind_of(one) == "tool"]
+        rows.set_value(at, "messages", change(found, tools))
+
+    fault_at(code, how, **{"deep": False, "follows": DIFFERS, **options})(damage(edit, "messages"))
+
+
+def called_again(found: list[Any], tools: list[int]) -> list[Any]:
+    both, rest = found[tools[-1] - 1 : tools[-1] + 1], found[tools[-1] + 1 :]
+    more = [again(one, number) for number in range(4) for one in both]
+    return [*found[: tools[-1] + 1], *more, *rest]
+
+
+edited(
+    "state-mismatch",
+    "a value changed",
+    lambda found, _: [*found[:-1], reworded(found[-1])],
+    deep=True,
+    follows=frozenset(),
+)
+edited(
+    "tool-call-unanswered",
+    "a result removed",
+    lambda found, tools: found[: tools[0]] + found[tools[0] + 1 :],
+)
+edited(
+    "tool-result-orphaned",
+    "a call removed",
+    lambda found, tools: found[: tools[-1] - 1] + found[tools[-1] :],
+)
+edited("message-id-duplicate", "a message doubled", lambda found, _: [*found, deepcopy(found[-1])])
+edited("tool-call-repeated", "a call made again", called_again)
+
+
+@fault_at("type-dangerous", "a value at the head", deep=False, follows=DIFFERS)
 def _dangerous_value(rows: Planter[Any], head: Place) -> Named:
     rows.set_value(head, "messages", [*rows.value(head, "messages"), rows.dangerous])
     return Named(head, "messages")
 
 
-# Conversations: a row of the head, changed by hand
-
-
-def edited(code: str, how: str) -> Callable[[Callable[[list[Any]], list[Any]]], None]:
-    """Add a fault of the messages at the head to the catalogue."""
-
-    def register(change: Callable[[list[Any]], list[Any]]) -> None:
-        def edit(rows: Planter[Any], at: Place) -> None:
-            rows.set_value(at, "messages", change(rows.value(at, "messages")))
-
-        add = fault_at(code, how, deep=False, follows={"state-mismatch"})
-        add(damage(edit, "messages"))
-
-    return register
-
-
-def _tools(found: list[Any]) -> list[int]:
-    return [n for n, one in enumerate(found) if kind_of(one) == "tool"]
-
-
-@edited("tool-call-unanswered", "a result removed")
-def _result_removed(found: list[Any]) -> list[Any]:
-    first = _tools(found)[0]
-    return found[:first] + found[first + 1 :]
-
-
-@edited("tool-result-orphaned", "a call removed")
-def _call_removed(found: list[Any]) -> list[Any]:
-    last = _tools(found)[-1]
-    return found[: last - 1] + found[last:]
-
-
-@edited("message-id-duplicate", "a message doubled")
-def _message_doubled(found: list[Any]) -> list[Any]:
-    return [*found, deepcopy(found[-1])]
-
-
-@edited("tool-call-repeated", "a call made again")
-def _called_again(found: list[Any]) -> list[Any]:
-    result = _tools(found)[-1]
-    both = found[result - 1 : result + 1]
-    more = [again(one, number) for number in range(4) for one in both]
-    return [*found[: result + 1], *more, *found[result + 1 :]]
-
-
-@fault_at("messages-emptied", "an update without messages", follows={"state-mismatch"})
+@fault_at("messages-emptied", "an update without messages", follows=DIFFERS)
 def _messages_emptied(rows: Planter[Any], head: Place) -> Named:
     child = rows.put(head, id_after(head.checkpoint_id), "update", messages=[])
     return Named(child, "messages")
@@ -276,24 +267,10 @@ def _plain_write(rows: Planter[Any], thread_id: str) -> Named:
     return Named(head, "messages", TASK)
 
 
-class Mood(Enum):
-    """A class of the application."""
-
-    GOOD = "good"
-
-
-@fault_at("type-blocked", "a class of the application", types=True)
-def _own_class(rows: Planter[Any], head: Place) -> Named:
-    rows.put_writes(head, [("mood", Mood.GOOD)], TASK)
-    return Named(head, "mood")
-
-
 # The line of checkpoints
 
 
-@fault(
-    "step-uncommitted", "the head removed", deep=False, follows={"index-stale", "value-orphaned"}
-)
+@fault("step-uncommitted", "the head removed", deep=False, follows=LEFT)
 def _head_removed(rows: Planter[Any], thread_id: str) -> Named:
     head, before, *_ = rows.places(thread_id)
     rows.forget_head(head)
@@ -313,7 +290,7 @@ def _branch_left(rows: Planter[Any], thread_id: str) -> Named:
     "head-not-newest",
     "a child with a smaller id",
     deep=False,
-    follows={"id-not-increasing", "state-mismatch"},
+    follows={"id-not-increasing", *DIFFERS},
 )
 def _child_behind(rows: Planter[Any], head: Place) -> Named:
     child = rows.put_behind(head, id_before(head.checkpoint_id))
@@ -324,23 +301,18 @@ def _child_behind(rows: Planter[Any], head: Place) -> Named:
     "id-not-increasing",
     "a child with a smaller id",
     deep=False,
-    follows={"head-not-newest", "state-mismatch"},
+    follows={"head-not-newest", *DIFFERS},
 )
 def _smaller_id(rows: Planter[Any], head: Place) -> Named:
     return Named(rows.put_behind(head, id_before(head.checkpoint_id)))
 
 
-@fault_at("clock-ahead", "a head of tomorrow", deep=False)
-def _tomorrow(rows: Planter[Any], head: Place) -> Named:
-    return Named(rows.put_ahead(head))
-
-
-@fault(
-    "parent-missing",
-    "a checkpoint removed",
-    deep=False,
-    follows={"write-orphaned", "value-orphaned", "index-stale"},
+fault_at("clock-ahead", "a head of tomorrow", deep=False)(
+    lambda rows, head: Named(rows.put_ahead(head))
 )
+
+
+@fault("parent-missing", "a checkpoint removed", deep=False, follows={"write-orphaned", *LEFT})
 def _parent_removed(rows: Planter[Any], thread_id: str) -> Named:
     found = rows.places(thread_id)
     rows.remove(found[6])
@@ -357,7 +329,7 @@ def _value_added(rows: Planter[Any], head: Place) -> Named:
     "namespace-orphaned",
     "the root of a subgraph call removed",
     thread=CALLING,
-    follows={"parent-missing", "write-orphaned", "value-orphaned", "index-stale"},
+    follows={"parent-missing", "write-orphaned", *LEFT},
 )
 def _root_removed(rows: Planter[Any], thread_id: str) -> Named:
     calls = [ns for ns in rows.namespaces(thread_id) if ns]
