@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import quote
 
@@ -36,9 +36,65 @@ from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, ckpt, copy_store
 from tests.kit.harness.three_table import MAKER
-from tests.kit.locked import lock, unprivileged
-from tests.kit.planting.journals import CACHED, MAGIC, journal, killed
 from tests.kit.rows import change
+
+# SQLite stores with the rollback journal of a writer that was killed.
+
+KILLED = """
+import os, signal, sqlite3, sys
+path, mode, pages = sys.argv[1:]
+writer = sqlite3.connect(path, isolation_level=None)
+writer.execute(f"PRAGMA journal_mode = {mode}")
+writer.execute(f"PRAGMA cache_size = {pages}")
+writer.execute("BEGIN IMMEDIATE")
+writer.execute("UPDATE checkpoints SET thread_id = 'UNCOMMITTED' || thread_id")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+SPILLED, CACHED = "1", "-20000"
+"""With a cache of one page, changed pages stand in the file; with a large one, none do."""
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+
+
+def journal(store: Path) -> Path:
+    return store.with_name(store.name + "-journal")
+
+
+def killed(store: Path, mode: str = "delete", pages: str = SPILLED) -> Path:
+    """A store in which a writer was killed in the middle of a transaction."""
+    shutil.copyfile(SAMPLE, store)
+    subprocess.run([sys.executable, "-c", KILLED, store, mode, pages], check=False)
+    # SQLite writes the magic number when the journal is synced, before it changes the file.
+    assert journal(store).read_bytes()[:8] == (MAGIC if pages == SPILLED else bytes(8))
+    assert (b"UNCOMMITTED" in store.read_bytes()) == (pages == SPILLED)
+    return store
+
+
+# Folders that cannot be written, even if the tests run as root.
+
+NOBODY = 65534
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Run a part of a test as another user, since root may write anywhere."""
+    root = os.geteuid() == 0
+    if root:
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+            os.setegid(0)
+
+
+def lock(folder: Path) -> None:
+    """Let any user read a folder and its files, and none write them."""
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+
 
 OLD = "refund-4711"
 
