@@ -147,7 +147,13 @@ class KagentSaver(BaseCheckpointSaver[str]):
 
     def _pending(self, writes: Sequence[Any]) -> Any:
         """The writes as the saver returns them: all with the task of the last one."""
-        return [(writes[-1][0], *one[1:]) for one in CorrectedSaver._pending(self, writes)]
+        return self.loaded([(writes[-1][0], *one[1:]) for one in writes])
+
+    def loaded(self, writes: Sequence[Any]) -> Any:
+        return [
+            (task, channel, self.serde.loads_typed((tag, b64decode(text))))
+            for task, channel, tag, text in writes
+        ]
 
     def get_next_version(self, current: Any, channel: Any) -> str:
         before = 0 if current is None else int(str(current).split(".", maxsplit=1)[0])
@@ -163,11 +169,7 @@ class KagentSaver(BaseCheckpointSaver[str]):
 class CorrectedSaver(KagentSaver):
     """The saver with the task of each write that is stored."""
 
-    def _pending(self, writes: Sequence[Any]) -> Any:
-        return [
-            (task, channel, self.serde.loads_typed((tag, b64decode(text))))
-            for task, channel, tag, text in writes
-        ]
+    _pending = KagentSaver.loaded
 
 
 def _place(config: Any) -> tuple[str, str, str]:
