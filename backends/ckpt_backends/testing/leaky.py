@@ -9,13 +9,14 @@ from operator import add
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
 from ckpt_backends.erasing.formats import MARKER
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.scenarios.building import assemble
 from ckpt_cli.commands.erase import erase_values
 from ckpt_cli.session import Consent, Session
 
@@ -56,15 +57,9 @@ def graph_of(saver: Any) -> Any:
     def end(state: Leaky) -> Any:
         return {"log": [f"{state['answer']} {state['card']['password']}"]}
 
-    made = StateGraph(Leaky)
-    for node in (login, ask, note, end):
-        made.add_node(node.__name__, node)
-    made.add_edge(START, "login")
-    made.add_edge("login", "ask")
-    made.add_edge("login", "note")
-    made.add_edge(["ask", "note"], "end")
-    made.add_edge("end", END)
-    return made.compile(checkpointer=saver)
+    nodes = {"login": login, "ask": ask, "note": note, "end": end}
+    edges = [(START, "login"), ("login", "ask"), ("login", "note"), (["ask", "note"], "end")]
+    return assemble(Leaky, nodes, edges).compile(checkpointer=saver)
 
 
 def config_of(thread_id: str, secret: str) -> Any:

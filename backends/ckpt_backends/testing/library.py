@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict
 
-from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.command_line import CommandResult, ckpt
+from ckpt_backends.testing.scenarios.building import chain
 
 if TYPE_CHECKING:
     from ckpt_backends.testing.harness import Harness
@@ -28,12 +28,8 @@ def graph_of(saver: Any, *, asks: bool = False) -> Any:
     def first(state: WordList) -> Any:
         return {"items": [f"first {interrupt('which?') if asks else len(state['items'])}"]}
 
-    builder = StateGraph(WordList)
-    builder.add_node("first", first)
-    builder.add_node("second", lambda state: {"items": ["second"]})
-    builder.add_edge("__start__", "first")
-    builder.add_edge("first", "second")
-    return builder.compile(checkpointer=saver)
+    nodes = {"first": first, "second": lambda state: {"items": ["second"]}}
+    return chain(nodes, WordList).compile(checkpointer=saver)
 
 
 def config_of_thread(thread_id: str) -> dict[str, Any]:

@@ -6,11 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from langgraph.graph import StateGraph
-
 from ckpt_backends.archive import check_bundle, write_bundle
 from ckpt_backends.testing.filling import quiet
 from ckpt_backends.testing.library import EmptyStore, config_of_thread
+from ckpt_backends.testing.scenarios.building import chain
 
 CASES = {
     "orphans": ["gc", "--scope", "all", "--grace", "0s"],
@@ -30,15 +29,12 @@ class CountedState(TypedDict):
 
 
 def graph_of(saver: Any, *, nested: bool) -> Any:
-    inner = StateGraph(CountedState)
-    inner.add_node("inside", lambda state: {"items": ["inside"]})
-    inner.add_edge("__start__", "inside")
-    builder = StateGraph(CountedState)
-    builder.add_node("first", lambda state: {"items": ["first"], "number": 1})
-    builder.add_node("second", inner.compile() if nested else lambda state: {"items": ["second"]})
-    builder.add_edge("__start__", "first")
-    builder.add_edge("first", "second")
-    return builder.compile(checkpointer=saver)
+    inner = chain({"inside": lambda state: {"items": ["inside"]}}, CountedState).compile()
+    nodes = {
+        "first": lambda state: {"items": ["first"], "number": 1},
+        "second": inner if nested else lambda state: {"items": ["second"]},
+    }
+    return chain(nodes, CountedState).compile(checkpointer=saver)
 
 
 def fill(store: EmptyStore, thread_id: str) -> None:
