@@ -164,37 +164,28 @@ def ordinary_body(checkpoint_id: str, channel: str = "answer") -> bytes:
 
 
 def _insert(db: sqlite3.Connection, row: Row) -> None:
-    def checkpoint(
-        checkpoint_id: str, parent: str | None, tag: str | None, body: object, metadata: object
-    ) -> None:
-        db.execute(
-            "INSERT INTO checkpoints VALUES (?, '', ?, ?, ?, ?, ?)",
-            (row.thread_id, checkpoint_id, parent, tag, body, metadata),
-        )
-
-    def write(channel: object, tag: str | None, value: object) -> None:
-        db.execute(
-            "INSERT INTO writes VALUES (?, '', ?, ?, '~__pregel_pull, node', 0, ?, ?, ?)",
-            (row.thread_id, HOSTILE_ID, TASK_ID, channel, tag, value),
-        )
-
-    body = ordinary_body(HOSTILE_ID)
-    first_parent = HOSTILE_ID if row.cycle else None
-    checkpoint(ORDINARY_ID, first_parent, "msgpack", ordinary_body(ORDINARY_ID), METADATA)
+    """Insert an ordinary checkpoint, and one with the hostile value."""
+    values: tuple[Any, ...] = ("msgpack", ordinary_body(HOSTILE_ID), METADATA)
+    tag, body, metadata = values
+    write: tuple[Any, ...] = ()
     match row.table:
         case "checkpoint":
-            checkpoint(HOSTILE_ID, ORDINARY_ID, row.type, row.data, METADATA)
+            tag, body = row.type, row.data
         case "metadata":
-            checkpoint(HOSTILE_ID, ORDINARY_ID, "msgpack", body, row.data)
+            metadata = row.data
         case "channel":
-            named = ordinary_body(HOSTILE_ID, str(row.data))
-            checkpoint(HOSTILE_ID, ORDINARY_ID, "msgpack", named, METADATA)
-            write(row.data, "msgpack", packb("x"))
+            body = ordinary_body(HOSTILE_ID, str(row.data))
+            write = (row.data, "msgpack", packb("x"))
         case "write":
-            checkpoint(HOSTILE_ID, ORDINARY_ID, "msgpack", body, METADATA)
-            write("answer", row.type, row.data)
-        case "thread_id":
-            checkpoint(HOSTILE_ID, ORDINARY_ID, "msgpack", body, METADATA)
+            write = ("answer", row.type, row.data)
+    parent = HOSTILE_ID if row.cycle else None
+    first = (ORDINARY_ID, parent, "msgpack", ordinary_body(ORDINARY_ID), METADATA)
+    for one in (first, (HOSTILE_ID, ORDINARY_ID, tag, body, metadata)):
+        statement = "INSERT INTO checkpoints VALUES (?, '', ?, ?, ?, ?, ?)"
+        db.execute(statement, (row.thread_id, *one))
+    if write:
+        statement = "INSERT INTO writes VALUES (?, '', ?, ?, '~__pregel_pull, node', 0, ?, ?, ?)"
+        db.execute(statement, (row.thread_id, HOSTILE_ID, TASK_ID, *write))
 
 
 def _around(tag: str, value: bytes) -> bytes:
