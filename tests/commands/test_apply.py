@@ -17,7 +17,6 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.app import root
@@ -27,6 +26,7 @@ from ckpt_cli.session import Session
 from tests.commands.words import refusals
 from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, CommandResult, ckpt
+from tests.kit.recorded_store import DAMAGED, ORPHANED, STALE, UNANSWERED, fill
 from tests.kit.rows import rows_of
 from tests.kit.savers.deerflow import memory, save
 

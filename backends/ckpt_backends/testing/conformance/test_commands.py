@@ -137,3 +137,22 @@ def test_interrupts_are_those_that_wait_each_once_at_its_leaf(filled: FilledStor
     nested = next(one for one in found if one["thread_id"] == "interrupt-nested")
     assert nested["checkpoint_ns"].count("|") == 1
     assert nested["node"] == "ask"
+
+
+def test_du_adds_up(filled: FilledStore) -> None:
+    listed = run(filled, "threads", "list", "--all", "--long", "-o", "json").json
+    total = sum(one["bytes"] for one in listed)
+    whole = run(filled, "du", "--top", "1000", "-o", "json").json
+    assert whole["bytes"] == total
+    for key in ("tables", "threads", "namespaces", "channels", "types"):
+        assert sum(one["bytes"] for one in whole[key]) == total, key
+    assert {one["thread_id"]: one["bytes"] for one in whole["threads"]} == {
+        one["thread_id"]: one["bytes"] for one in listed
+    }
+    one = run(filled, "du", "--by", "channel", "--top", "1000", "-o", "json", "--", "chat").json
+    assert sum(row["bytes"] for row in one) == next(
+        row["bytes"] for row in listed if row["thread_id"] == "chat"
+    )
+    named = {row["bytes"]: row["channel"] for row in one if row["channel"]}
+    assert bool(named) == filled.harness.has_writes
+    assert not named or named[max(named)] == "messages"

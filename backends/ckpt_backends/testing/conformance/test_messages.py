@@ -48,6 +48,24 @@ def test_messages_are_those_of_the_state(filled: FilledStore) -> None:
     assert checked > (5 if has(filled, "delta-often") else 2)
 
 
+def test_the_channel_of_the_messages_is_found_and_summed_up(filled: FilledStore) -> None:
+    chat = run(filled, "messages", "chat", "-o", "json")
+    assert len(chat.json) == len(rows(filled, "chat")[0]["values"]["messages"])
+    if has(filled, "root-messages"):
+        bare = run(filled, "messages", "root-messages", "-o", "json")
+        assert len(bare.json) > 1
+    assert run(filled, "messages", "linear").code == 3
+    stat = run(filled, "messages", "chat", "--stat", "-o", "json").json
+    want = rows(filled, "chat")[0]["values"]["messages"]
+    assert sum(stat["messages"].values()) == len(want)
+    assert sum(one["total"] for one in stat["tokens"]) == sum(
+        one["usage_metadata"]["total_tokens"] for one in want if one.get("usage_metadata")
+    )
+    assert sum(one["calls"] for one in stat["tool_calls"]) == sum(
+        len(one.get("tool_calls") or []) for one in want
+    )
+
+
 def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
     filled: FilledStore,
 ) -> None:
