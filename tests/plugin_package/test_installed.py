@@ -171,29 +171,6 @@ def test_a_missing_driver_or_function_is_named_with_its_package(run: _Run, site:
 _BROKEN = "backend 'duck' of package ckpt-duck cannot be loaded: "
 
 
-@pytest.mark.parametrize(
-    ("source", "problem"),
-    [
-        ("raise SystemExit('no\\nway')", "SystemExit: no way"),
-        ("BACKEND = 1", "wrong declaration: it is of type int, not Backend"),
-        (
-            "from ckpt_backends.declaration import Backend\n"
-            "BACKEND = Backend(title='Duck', schemes=('Duck',), checkpoints='duck.open')",
-            "wrong declaration: scheme 'Duck' must consist of a-z, 0-9, +, . and -, without ://;"
-            " checkpoints 'duck.open' must have the form module:function",
-        ),
-    ],
-)
-def test_a_broken_package_is_listed_with_the_reason(
-    run: _Run, site: Path, source: str, problem: str
-) -> None:
-    (site / "duck.py").write_text(source)
-    install(site, "ckpt-duck", duck="duck:BACKEND")
-    row = _of_layout(run("stores", "--layouts", "-o", "json").json, None)
-    assert (row["backend"], row["package"]) == ("duck", "ckpt-duck")
-    assert row["error"] == problem
-
-
 def test_a_terminal_of_80_columns_shows_packages_and_problems(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +188,7 @@ def test_a_terminal_of_80_columns_shows_packages_and_problems(
     assert f"{_BROKEN}ModuleNotFoundError: No module named 'nosuch_driver'" in text
 
 
-def test_a_broken_package_is_named_where_one_looks_for_it(
+def test_a_broken_package_is_listed_and_named_where_one_looks_for_it(
     run: _Run, site: Path, project: Path
 ) -> None:
     (site / "duck.py").write_text("raise ValueError('\\x1b[31mred')")
@@ -230,6 +207,18 @@ def test_a_broken_package_is_named_where_one_looks_for_it(
         answer = run("-s", name, "threads", "list")
         assert (answer.code, answer.err.endswith(end)) == (code, True), answer.err
         assert answer.err.startswith(start)
+    wrong = "BACKEND = Backend(title='Duck', schemes=('Duck',), checkpoints='duck.open')"
+    for source, problem in (
+        ("raise SystemExit('no\\nway')", "SystemExit: no way"),
+        (
+            f"from ckpt_backends.declaration import Backend\n{wrong}",
+            "wrong declaration: scheme 'Duck' must consist of a-z, 0-9, +, . and -, without ://;"
+            " checkpoints 'duck.open' must have the form module:function",
+        ),
+    ):
+        (site / "duck.py").write_text(source)
+        row = _of_layout(run("stores", "--layouts", "-o", "json").json, None)
+        assert (row["backend"], row["package"], row["error"]) == ("duck", "ckpt-duck", problem)
     # What works is not disturbed.
     assert run("-s", "trip.toy", "threads", "list").err == ""
     assert run("-s", "agent.db", "threads", "list").err == ""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.types import Command
 from langgraph_checkpoint_aws import AgentCoreValkeySaver
 from valkey import Valkey
 
@@ -100,6 +101,17 @@ def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
     assert stored["items"] == shown["values"]["items"] == ["in trip"]
     assert ckpt("-s", redis_url, "rollback", "trip", newest, "--yes").code == 0
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"]
+
+
+def test_a_copy_has_seen_the_version_that_was_raised(redis_url: str) -> None:
+    """An answer marks what an interrupt has seen, which is not to count as new in a copy."""
+    saver = plainredis_of(redis_url)
+    fill_plainredis(redis_url, "trip", asks=True)
+    graph_of(saver, asks=True).invoke(Command(resume="yes"), config_of("trip"))
+    succeeds(redis_url, "rollback", "trip", "head", "--yes")
+    copy = saver.get_tuple(config_of("trip")).checkpoint
+    seen, versions = copy["versions_seen"]["__interrupt__"], copy["channel_versions"]
+    assert seen["__start__"] == versions["__start__"]
 
 
 def test_what_went_by_itself_counts_for_nothing(redis_url: str) -> None:
