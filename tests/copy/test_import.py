@@ -137,7 +137,7 @@ DAMAGES: tuple[Cell, ...] = (
     "layout",
     ["postgres", *(pytest.param(one, marks=pytest.mark.engines) for one in ("redis", "kaflow"))],
 )
-def test_damage_in_each_cell_ends_in_a_clear_error(
+def test_damage_in_a_cell_ends_in_a_clear_error(
     layout: str, sources: Sources, tmp_path: Path
 ) -> None:
     source = sources(_KINDS[layout], FEW)

@@ -359,9 +359,7 @@ def test_what_a_killed_copy_leaves_goes_with_its_thread_or_after_an_hour(
     assert [one for one in left if not isinstance(one, str)] == [young]
 
 
-def test_the_transaction_of_a_killed_run_is_waited_for(
-    place: Place, target: Place, given: list[Record]
-) -> None:
+def test_a_killed_transaction_is_awaited(place: Place, target: Place, given: list[Record]) -> None:
     with target.client.start_session() as session:
         session.start_transaction()
         key = next(one.key for one in given if one.kind is Kind.CHECKPOINT)

@@ -235,9 +235,7 @@ def test_what_mysql_cannot_hold_is_named(source: Path, mysql_url: str) -> None:
     assert "equal to another one in the collation" in reasons["mixed"]
 
 
-def test_a_target_without_task_paths_or_of_an_unknown_saver_is_refused(
-    source: Path, tmp_path: Path
-) -> None:
+def test_a_target_unknown_or_without_task_paths_is_refused(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "other.db"
     create_store(parse_url(str(target)), JAVASCRIPT)
     add(source, "one", task_path="~__pregel_pull, ask")

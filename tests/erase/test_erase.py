@@ -289,9 +289,7 @@ def test_the_audit_file_stays_and_is_named(home: Home) -> None:
     assert ckpt("ops", "verify", audit).code == 0
 
 
-def test_nothing_is_erased_from_a_store_that_cannot_be_written(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_goes_if_a_store_refuses(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     use(home)
     before = (home.store.read_bytes(), unpacked(home.backups))
 

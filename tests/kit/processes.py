@@ -1,13 +1,10 @@
-"""Runs `ckpt` in processes: several at once, one that goes on, one that is killed."""
+"""Runs `ckpt` in processes: several at once, and one that goes on."""
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
@@ -113,34 +110,3 @@ def tailing(store: Path | str, *words: str) -> Iterator[subprocess.Popen[str]]:
 def take(process: subprocess.Popen[str], number: int) -> list[Any]:
     assert process.stdout is not None
     return [json.loads(process.stdout.readline()) for _ in range(number)]
-
-
-def run_and_kill(
-    words: list[str | Path],
-    dice: random.Random,
-    longest: float,
-    begun: Callable[[], bool] = lambda: True,
-) -> bool:
-    """Kill a command line within `longest` seconds after `begun()`. Return if it had ended."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ckpt_cli", *map(str, words)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while not begun() and process.poll() is None:
-        time.sleep(0.005)
-    try:
-        process.wait(dice.uniform(0, longest))
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        return False
-    return True
-
-
-def seconds_of(words: list[str | Path]) -> float:
-    start = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-m", "ckpt_cli", *map(str, words)], check=True, capture_output=True
-    )
-    return time.monotonic() - start

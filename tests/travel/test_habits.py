@@ -333,9 +333,7 @@ def test_a_checkpoint_is_not_taken_back_with_writes_that_came_since(sample: Path
 
 
 @pytest.mark.parametrize("ns", ["checkpoint_ns", "'helper:1'"])
-def test_a_checkpoint_that_an_agent_adds_within_the_transaction_is_seen(
-    sample: Path, ns: str
-) -> None:
+def test_a_checkpoint_that_comes_within_the_transaction_is_seen(sample: Path, ns: str) -> None:
     """SQLite locks the file, so a trigger stands for an agent of an engine that does not."""
     whole, heads = head_of(sample)
     new = with_a_new_id(whole)

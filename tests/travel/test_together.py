@@ -96,9 +96,7 @@ PAIRS: dict[str, tuple[list[list[str]], list[str], list[str]]] = {
     ],
     indirect=["filled"],
 )
-def test_two_at_once_are_one_after_the_other(
-    filled: ScenarioStore, tmp_path: Path, pair: str
-) -> None:
+def test_two_at_once_follow_each_other(filled: ScenarioStore, tmp_path: Path, pair: str) -> None:
     before, *lines = PAIRS[pair]
     alike = lines[0] == lines[1]
     serial = {
