@@ -347,9 +347,9 @@ ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
     ("branches-share-value", ("redis-plain",)): "test_planted.test_branches_that_share_values",
     ("index-missing", SEARCHED): "test_redis.test_a_search_index_that_is_gone",
     ("ttl-partial", REDIS): "test_redis.test_keys_that_expire_or_are_evicted",
-    ("ttl-partial", ("mongodb",)): "test_mongodb.test_documents_that_expire_beside_others",
-    ("ttl-partial", ("mongodb-js",)): "test_mongodb.test_documents_of_langgraph_js_that_expire",
-    ("ttl-partial", ("dynamodb",)): "test_dynamodb.test_items_that_stay",
+    ("ttl-partial", ("mongodb",)): "test_documents.test_documents_that_expire_beside_others",
+    ("ttl-partial", ("mongodb-js",)): "test_documents.test_documents_of_langgraph_js_that_expire",
+    ("ttl-partial", ("dynamodb",)): "test_documents.test_items_that_stay",
     ("index-stale", ("redis",)): "test_redis.test_keys_that_contradict_documents",
     ("index-stale", ("redis-shallow",)): "test_redis.test_a_write_that_a_shallow_saver_lists_not",
     ("index-stale", JS): "test_redis.test_writes_that_langgraph_js_does_not_read",
@@ -357,7 +357,7 @@ ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
         "test_redis.test_lists_that_contradict_checkpoints"
     ),
     ("index-stale", ("redis-plain",)): "test_redis.test_a_timeline_that_names_lost_checkpoints",
-    ("space-free", DOCUMENTS): "test_mongodb.test_unused_space_counts_only_if_it_is_much",
+    ("space-free", DOCUMENTS): "test_documents.test_unused_space_counts_only_if_it_is_much",
 }
 MENDED = {
     *(("dynamodb", "ttl-partial"), ("redis", "index-stale"), ("redis-shallow", "index-stale")),

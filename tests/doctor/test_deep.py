@@ -107,16 +107,6 @@ def test_messages_of_a_delta_channel_that_an_update_lost_are_found(tmp_path: Pat
     ]
 
 
-def test_a_type_that_official_savers_lack_leaves_the_check_incomplete(
-    clean: Path, tmp_path: Path
-) -> None:
-    path = copy_store(clean, tmp_path)
-    with rows_of(path) as rows:
-        rows.db.execute("UPDATE checkpoints SET type = 'mine'")
-    _, unchecked = sweep_url(path)
-    assert unchecked == {THREAD: "official savers cannot read values of type 'mine'"}
-
-
 def test_a_plain_checkpoint_of_an_encrypted_thread_is_found(
     encrypted: Path, tmp_path: Path
 ) -> None:

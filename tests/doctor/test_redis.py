@@ -13,9 +13,8 @@ from ckpt_backends.model import Fault
 from ckpt_backends.redis.engine import store as thread_faults
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.registry import open_store
-from tests.doctor.asking import faults_of_all, findings
+from tests.doctor.asking import faults_of_all, findings, run_redis
 from tests.doctor.engine_faults import REDIS
-from tests.doctor.running_fixes import run_redis
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.harness import HARNESSES

@@ -1,7 +1,9 @@
-"""Faults of what only layouts on MongoDB have: indexes, expiry, and a limit for documents."""
+"""Faults of what only layouts with documents or items have: indexes, expiry, and limits."""
 
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +11,10 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.mongodb.engine.store import unused_space
 from ckpt_backends.registry import open_store
-from tests.doctor.asking import faults_of_all
-from tests.doctor.running_fixes import run_mongodb
-from tests.kit.command import FIXTURES, ckpt
+from tests.doctor.asking import faults_of_all, run_mongodb
+from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.command import FIXTURES, ckpt, ids_of
+from tests.kit.harness.dynamodb import DynamoDbHarness, entry
 from tests.kit.harness.mongodb import Place
 from tests.kit.servers import Server, mongodb_database
 from tests.kit.stores import restore_javascript_documents
@@ -116,3 +119,40 @@ def test_unused_space_counts_only_if_it_is_much() -> None:
     assert fault.code == "space-free"
     assert fault.detail.startswith("200 of 400 MiB of collection 'half' are unused; db.runCommand")
     assert fault.fix == ""  # it may have no effect
+
+
+@pytest.fixture
+def table(dynamodb_server: Server, tmp_path: Path) -> Iterator[DynamoDbHarness]:
+    """An empty table."""
+    with DynamoDbHarness(tmp_path, dynamodb_server) as made:
+        yield made
+
+
+@pytest.mark.engines
+def test_items_that_stay(table: DynamoDbHarness) -> None:
+    graph_of(table.kept_saver).invoke({"items": ["in"]}, config_of("trip"))
+    assert faults_of_all(table.url) == []
+    table.ttl = 3600
+    with table.saver() as saver:
+        graph_of(saver).invoke({"items": ["in"]}, config_of("expiring"))
+    (fault,) = faults_of_all(table.url)
+    assert (fault.code, fault.thread_id) == ("ttl-partial", None)
+    words = shlex.split(fault.fix)
+    assert words[:3] == ["aws", "dynamodb", "update-time-to-live"]
+    assert words[words.index("--table-name") + 1] == table.table
+    table.client.update_time_to_live(
+        TableName=table.table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
+    )
+    assert faults_of_all(table.url) == []
+    own = ids_of(table.url, "trip")[1]
+    expires: Any = {":t": {"N": "4102444800"}}
+    table.client.update_item(
+        TableName=table.table,
+        Key=entry(own),
+        UpdateExpression="SET #ttl = :t",
+        ExpressionAttributeNames={"#ttl": "ttl"},
+        ExpressionAttributeValues=expires,
+    )
+    (fault,) = faults_of_all(table.url)
+    assert (fault.code, fault.thread_id) == ("ttl-partial", "trip")
+    assert (fault.checkpoint_ns, fault.checkpoint_id) == ("", own)
