@@ -3,7 +3,7 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -80,26 +80,18 @@ def ids(url: str, thread_id: str) -> list[str]:
 # RedisSaver
 
 
-class Planted(NamedTuple):
-    """A fault in the keys of a thread of RedisSaver."""
-
-    command: str
-    """What is run; with `{each}`, for each key of the thread."""
-    code: str
-    at: int | None = None
-    """The place of its checkpoint in the history; None if it names none."""
-
-
-PLANTED = {
-    "pointer-lost": Planted("DEL {pointer}", "index-stale"),
-    "pointer-to-nothing": Planted("SET {pointer} {head}ffff", "index-stale"),
-    "pointer-to-parent": Planted("SET {pointer} {before}", "head-not-newest", 1),
-    "write-not-listed": Planted("ZREM {written_before} {write}", "index-stale", 1),
-    "list-lost": Planted("DEL {written}", "index-stale", 0),
-    "write-lost": Planted("DEL {write}", "index-stale", 1),
-    "writes-hidden": Planted("JSON.SET {head} $.has_writes false", "index-stale", 0),
-    "all-but-one-expire": Planted("EXPIRE {each} 3600", "ttl-partial"),
+PLANTED: dict[str, tuple[str, str, int | None]] = {
+    "pointer-lost": ("DEL {pointer}", "index-stale", None),
+    "pointer-to-nothing": ("SET {pointer} {head}ffff", "index-stale", None),
+    "pointer-to-parent": ("SET {pointer} {before}", "head-not-newest", 1),
+    "write-not-listed": ("ZREM {written_before} {write}", "index-stale", 1),
+    "list-lost": ("DEL {written}", "index-stale", 0),
+    "write-lost": ("DEL {write}", "index-stale", 1),
+    "writes-hidden": ("JSON.SET {head} $.has_writes false", "index-stale", 0),
+    "all-but-one-expire": ("EXPIRE {each} 3600", "ttl-partial", None),
 }
+"""By thread: what is run, with `{each}` for each key of the thread; the code; and the place of its
+checkpoint in the history, None if it names none."""
 
 
 def pointer(thread: str) -> str:
@@ -118,7 +110,7 @@ def plant(url: str, thread: str) -> list[str]:
     keys |= {"write": admin.zrange(written_before, 0, 0)[0].decode()}
     kinds = ("checkpoint", "checkpoint_write", "write_keys_zset")
     names = [one for kind in kinds for one in admin.scan_iter(f"{kind}:{thread}:*")]
-    command = PLANTED[thread].command
+    command = PLANTED[thread][0]
     for each in names if "{each}" in command else names[:1]:
         admin.execute_command(*command.format(each=each.decode(), **keys).split())
     return history

@@ -30,7 +30,6 @@ from tests.kit.eras import era_python
 from tests.kit.rows import change
 
 KEY = "0123456789abcdef"
-OTHER = "fedcba9876543210"
 NO_KEY = "encrypted; set LANGGRAPH_AES_KEY or add --aes-key-file FILE"
 
 
@@ -201,18 +200,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
-@pytest.fixture(scope="module")
-def once_sealed(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = copy_store(plain, tmp_path_factory.mktemp("sealed"))
-    seal(store, KEY)
-    change(store, "PRAGMA wal_checkpoint(TRUNCATE)")
-    return store
-
-
 @pytest.fixture
-def sealed(once_sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sealed(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
-    return copy_store(once_sealed, tmp_path)
+    store = copy_store(plain, tmp_path)
+    seal(store, KEY)
+    return store
 
 
 def metadata_of(store: Path) -> list[Any]:

@@ -246,18 +246,12 @@ def test_only_a_regular_file_is_replaced(folder: Path, name: str, kind: str) -> 
     assert not list(folder.glob(".*.part"))
 
 
-@pytest.fixture
-def pickles(tmp_path: Path) -> Path:
-    """The folder of a `langgraph dev`."""
-    found = tmp_path / "project" / ".langgraph_api"
-    saver = FileSaver(found)
+@pytest.mark.filterwarnings("ignore")
+def test_pickles_are_replaced_with_their_mode_and_owner(tmp_path: Path) -> None:
+    pickles = tmp_path / "project" / ".langgraph_api"
+    saver = FileSaver(pickles)
     drive(saver, SCENARIOS["chat"])
     saver.sync()
-    return found
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_pickles_are_replaced_with_their_mode_and_owner(pickles: Path) -> None:
     names = sorted(path.name for path in pickles.iterdir())
     left = pickles / f".{names[0]}.0123456789abcdef.part"
     left.write_bytes(b"deleted values")

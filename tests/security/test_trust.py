@@ -8,6 +8,7 @@ import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,23 +24,18 @@ from tests.kit.rows import change
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI", "GITHUB_TOKEN": "ghp_16C7e42F292c"}
 
 
-class Listener:
-    """A server that counts who connects, and hangs up."""
+class Listener(NamedTuple):
+    """A server that hangs up, and who connected."""
 
-    def __init__(self) -> None:
-        self.port = 0
-        self.connections = 0
-
-    def answer(self, client: socket.socket) -> None:
-        self.connections += 1
-        client.close()
+    port: int
+    connected: list[socket.socket]
 
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    found = Listener()
-    with standin(found.answer) as found.port:
-        yield found
+    connected: list[socket.socket] = []
+    with standin(connected.append) as port:
+        yield Listener(port, connected)
 
 
 @pytest.fixture
@@ -103,7 +99,7 @@ def test_nobody_is_told_anything_by_a_file_that_is_not_trusted(
     assert f"'{path}' is not trusted and " in answer.err
     assert f"hint: read the file, then run `ckpt trust {path}`" in answer.err
     assert tells_no_secret(answer)
-    assert listener.connections == 0
+    assert listener.connected == []
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mongodb", "redis"])
@@ -130,7 +126,7 @@ def test_stores_and_completions_connect_to_no_server_of_such_a_file(
     ]
     monkeypatch.setenv("CKPT_STORE", "plain")
     assert ckpt("threads", "list").code == 2
-    assert listener.connections == 0
+    assert listener.connected == []
 
 
 def test_a_trusted_file_may_do_what_it_showed_until_it_changes(
@@ -146,16 +142,16 @@ def test_a_trusted_file_may_do_what_it_showed_until_it_changes(
     assert (shown.json["path"], shown.json["default"]) == (str(path), "evil")
     assert plain["variables"] == []
     assert tells_no_secret(shown)
-    assert listener.connections == 0
+    assert listener.connected == []
     answer = ckpt("threads", "list")
     assert (answer.code, tells_no_secret(answer)) == (4, True)
-    assert listener.connections > 0
-    before = listener.connections
+    assert listener.connected
+    before = len(listener.connected)
     path.write_text(path.read_text() + "\n")
     again = ckpt("threads", "list")
     assert f"'{path}' changed since it was trusted and uses" in again.err
     assert ckpt("trust", "--list", "-o", "json").json[0]["status"] == "changed since it was trusted"
-    assert listener.connections == before
+    assert len(listener.connected) == before
 
 
 def test_a_default_that_is_no_profile_is_shown_too(folder: Path, listener: Listener) -> None:
@@ -176,9 +172,9 @@ def test_what_trusts_by_itself(
     folder: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def connects(*words: str | Path) -> bool:
-        before = listener.connections
+        before = len(listener.connected)
         assert ckpt(*words, "threads", "list").code == 4
-        return listener.connections > before
+        return len(listener.connected) > before
 
     path = write(folder, hostile(listener.port))
     assert connects("--config", path)
@@ -424,11 +420,11 @@ def test_settings_of_deerflow_in_a_folder_name_no_server(
         (folder / ".env").write_text(f"EVIL={url}\n")
         for words in ("memory show f", "memory list --orphans", "threads list", "stores"):
             assert tells_no_secret(ckpt("-s", ".deer-flow", *words.split()))
-    assert listener.connections == 0
+    assert listener.connected == []
     config.write_text(f"{settings}$EVIL\n")
     monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", "config.yaml")
     ckpt("-s", ".deer-flow", "memory", "show", "f")
-    assert listener.connections > 0
+    assert listener.connected
 
 
 def test_a_file_is_trusted_only_after_it_was_shown_and_a_person_agreed(
@@ -559,10 +555,7 @@ def test_no_error_tells_a_value(
     for name, value in VALUES.items():
         monkeypatch.setenv(name, value)
 
-    def hang_up(client: socket.socket) -> None:
-        client.close()
-
-    with standin(hang_up) as port:
+    with standin(lambda _: None) as port:
         monkeypatch.setenv("PORT", str(port))
         text = (
             f"{scheme}://${{WHO}}:${{PW}}@${{WHERE}}:${{PORT}}/${{BASE}}{OPTIONS.get(scheme, '')}"
