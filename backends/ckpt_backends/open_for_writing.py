@@ -56,6 +56,7 @@ def create_store(url: StoreUrl, language: Language) -> StoreUrl:
     Returns the URL that opens it: with the layout, if nothing in an empty store shows it. Raises
     `Unsupported`, and `Refused` if anything else is in its place.
     """
+    check_creatable(url)
     with opening(url) as backend:
         if not backend.create or language not in backend.creates:
             makers = [one for one in known_backends() if language in one.creates]
@@ -69,6 +70,15 @@ def create_store(url: StoreUrl, language: Language) -> StoreUrl:
     except UnknownLayout:
         return url.with_params({"layout": backend.creates[language]})
     return url
+
+
+def check_creatable(url: StoreUrl) -> None:
+    """Raise `Unsupported` if a URL names tables: those that are made have the names of a saver."""
+    if "tables" in url.params:
+        raise Unsupported(
+            f"cannot make tables with other names in '{url}'",
+            hint="--create makes those of LangGraph's saver: leave out `tables`",
+        )
 
 
 def create_memory(url: StoreUrl) -> None:

@@ -305,6 +305,7 @@ def opened_target(url: StoreUrl, *, create: bool) -> Store | None:
             backend.is_local and not os.path.exists(url.path)
         )
         if create and is_missing:
+            open_for_writing.check_creatable(url)
             return None
         if not create:
             error.hint = "; ".join(filter(None, (error.hint, _CREATE)))

@@ -52,6 +52,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("mysql://u:C4nary@127.0.0.1:1,b:2/x", 2, "cannot read the URL"),
     ("redis://127.0.0.1:1/x", 2, "is not a number"),
     ("redis://127.0.0.1:1/0?ssl=C4nary", 2, "unknown URL parameter 'ssl'"),
+    ("mysql://127.0.0.1:1/c?tables=a,b,c", 4, "tables with other names are not read from MySQL"),
     ("redis://127.0.0.1:1/0?laiout=C4nary", 2, "laiout"),
     ("redis://127.0.0.1:1/0?connect_timeout=C4nary", 2, "'connect_timeout': not a number of sec"),
     *(

@@ -253,5 +253,8 @@ def test_tables_with_other_names(place: Harness, tmp_path: Path) -> None:
     target = tmp_path / "copy.db"
     succeeds(store, "copy", "trip", "--to", target, "--create", "--yes")
     assert ckpt("-s", target, "rollback", "trip", "--steps", "1", "--yes").code == 0
-    refuses(re.sub(r"Agent[^,]*", "one", store), "du", says="no table 'one'")
+    other = re.sub(r"Agent[^,]*", "one", store)
+    refuses(other, "du", says="no table 'one'")
+    made = ("copy", "trip", "--to", other, "--create", "--dry-run")
+    refuses(target, *made, says="cannot make tables with other names")
     refuses(f"{url}?tables=agent_writes", "du", says=", ".join(usual), code=2)

@@ -27,7 +27,7 @@ from pymysql.converters import conversions
 from pymysql.cursors import SSCursor
 from pymysql.protocol import MysqlPacket
 
-from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
+from ckpt_backends.errors import MissingDependency, StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.installing import install_command
 from ckpt_backends.servers import (
     NETWORK,
@@ -182,6 +182,11 @@ _OWN_FILE = "~/.my.cnf"
 def settings_of(url: StoreUrl) -> dict[str, Any]:
     """The arguments for `pymysql.connect`. Raises `UsageError`."""
     unknown = sorted(url.params.keys() - set(PARAMS))
+    if "tables" in unknown:
+        raise Unsupported(
+            f"cannot open '{url}': tables with other names are not read from MySQL",
+            hint="`tables` works for PostgreSQL and SQLite",
+        )
     if unknown:
         raise UsageError(
             f"unknown URL parameter '{unknown[0]}' for MySQL", hint=f"known: {', '.join(PARAMS)}"
