@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.testing.encrypted import KEY, key_of
 from tests.engines.answers import refuses, succeeds
 from tests.kit.agentcore_memory import MEMORY, Failure
 from tests.kit.agents.steps import config_of, graph_of
@@ -84,6 +85,17 @@ def test_an_erased_value_is_in_no_event(place: AgentCoreHarness) -> None:
         b64encode(b"x" * shift + b"secret-4711")[4:-4].decode() not in text for shift in range(3)
     )
     assert graph.get_state(config_of("trip")).values["items"][0] != "secret-4711"
+
+
+def test_an_encrypted_thread_is_copied_with_its_values(
+    place: AgentCoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY.decode())
+    with key_of(place, KEY):
+        graph = run(place)
+        succeeds(place.url, "copy", "trip", "--as", "new", "--yes")
+        there, copied = (graph.get_state(config_of(one)).values for one in ("trip", "new"))
+    assert copied == there
 
 
 @pytest.mark.nightly

@@ -157,6 +157,8 @@ class _Rows(Rows):
         self._store = store
         self._stored: dict[str, ThreadEvents] = {}
         self._views: dict[str, dict[Identity, Row]] = {}
+        self._sources: dict[str, str] = {}
+        """By copied thread, the thread that has its values."""
 
     def view(self, thread_id: str) -> dict[Identity, Row]:
         """The rows of a thread, which may be changed."""
@@ -241,6 +243,7 @@ class _Rows(Rows):
 
     def copy(self, kind: Kind, where: Where, target: CopyTarget) -> int:
         number = 0
+        self._sources[target.thread_id] = where.thread_ids[0]
         for row in self._chosen(kind, where):
             cells: dict[str, Cell] = {**row.cells, "thread_id": target.thread_id}
             if target.checkpoint_id is not None:
@@ -262,12 +265,12 @@ class _Rows(Rows):
         return len(gone)
 
     def named(self, where: Where) -> Iterator[tuple[str, str]]:
+        thread_id = where.thread_ids[0]
+        source = self._sources.get(thread_id, thread_id)
         for row in self._chosen(Kind.CHECKPOINT, where):
             versions = versions_of(row)
             yield from (
-                _all_versions(self.view(where.thread_ids[0]), row)
-                if (versions is None)
-                else versions.items()
+                _all_versions(self.view(source), row) if (versions is None) else versions.items()
             )
 
     def confirm(self, before: Heads, added: Mapping[tuple[str, str], int]) -> None:  # noqa: ARG002
