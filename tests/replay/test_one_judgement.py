@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 import ormsgpack
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.channels.topic import Topic
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, MessagesState
-from langgraph.graph.message import _messages_delta_reducer, add_messages
+from langgraph.graph import MessagesState
+from langgraph.graph.message import _messages_delta_reducer
 from typing_extensions import TypedDict
 
 from ckpt_backends.registry import open_store
@@ -238,30 +238,6 @@ def shared_dict(saver: Any) -> None:
     builder.compile(checkpointer=saver).invoke({"m": {}}, CONFIG)
 
 
-def assigned_calls(saver: Any) -> None:
-    """Tool calls that are assigned to a message are normalised when it is loaded."""
-
-    def model(state: Any) -> Any:
-        if state["messages"][-1].type != "human":
-            return {"messages": [AIMessage("done")]}
-        number = len(state["messages"])
-        message = AIMessage("", id=f"m{number}")
-        message.tool_calls = [{"name": "search", "args": {"q": "x"}, "id": f"call{number}"}]
-        message.additional_kwargs = {"n": 1}
-        return {"messages": [message]}
-
-    def tools(state: Any) -> Any:
-        call = state["messages"][-1].tool_calls[0]["id"]
-        return {"messages": [ToolMessage("found", tool_call_id=call)]}
-
-    builder = chain(MessagesState, {"model": model})
-    builder.add_node("tools", tools).add_edge("tools", "model")
-    builder.add_conditional_edges(
-        "model", lambda state: "tools" if state["messages"][-1].tool_calls else END
-    )
-    two_turns(builder, saver)
-
-
 def raw_calls(saver: Any) -> None:
     """Calls of a provider that are assigned are parsed when the message is loaded."""
 
@@ -272,23 +248,6 @@ def raw_calls(saver: Any) -> None:
         return {"messages": [message]}
 
     two_turns(chain(MessagesState, {"model": model}), saver)
-
-
-def cleared_in_place(saver: Any) -> None:
-    """A node empties a list that a Topic would have emptied, too."""
-
-    class Listed(TypedDict, total=False):
-        items: list[str]
-        n: int
-
-    def clear(state: Any) -> Any:
-        state["items"].clear()
-        return {"n": 1}
-
-    nodes: Any = {"fill": lambda _: {"items": ["a"]}, "clear": clear, "last": lambda _: {"n": 2}}
-    builder = chain(Listed, nodes)
-    for turn in range(2):
-        builder.compile(checkpointer=saver).invoke({"n": turn}, CONFIG, durability="sync")
 
 
 def changed_and_written(saver: Any) -> None:
@@ -334,29 +293,12 @@ def nested(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return {key: {**old.get(key, {}), **new.get(key, {})} for key in {**old, **new}}
 
 
-def shortened(old: list[str], new: list[str]) -> list[str]:
-    both = [*old, *new]
-    return both if len(both) < 5 else [f"{len(both) - 3} left out", *both[-3:]]
-
-
-def latest(old: Any, new: Any) -> Any:
-    merged: Any = add_messages(old, new)
-    return merged[-4:]
-
-
-def spoken(n: int) -> list[Any]:
-    return [HumanMessage(f"q{n}", id=f"q{n}"), AIMessage(f"a{n}", id=f"a{n}")]
-
-
 MAYBE = {"unverifiable"}
 HABITS: dict[str, Callable[[Any], None]] = {
     "files": by(without_none, {"a": 1}, {"b": 2}, {"c": 3}, {"b": None}, {"d": 4}),
     "sorted": by(lambda old, new: sorted(old + new), ["a"], ["b"], ["c"], ["aa"], ["d"], ["e"]),
     "nested": by(nested, {"a": {"x": 1}}, {"b": {"x": 1}}, {"a": {"y": 2}}, {"c": {}}, {"d": {}}),
     "reset": by(lambda old, new: 0 if new < 0 else old + new, 1, 2, 3, -1, 5, 6),
-    "lower": by(lambda old, new: new.strip().lower(), "a", "b", "c", " Ding ", "d", "e"),
-    "summary": by(shortened, ["a"], ["b"], ["c"], ["d"], ["e"], ["f"], ["g"]),
-    "latest": by(latest, [], *map(spoken, range(5))),
 }
 """Reducers that differ from a known one in some steps, after which later steps go on."""
 KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
@@ -364,10 +306,8 @@ KINDS: dict[str, tuple[Callable[[Any], None], set[str]]] = {
     "override": (by(overridden, ["a"], ["b"], {"type": "override", "value": ["z"]}, ["d"]), set()),
     "topic": (aliased_topic, MAYBE),
     "dict": (shared_dict, MAYBE),
-    "calls": (assigned_calls, set()),
     "raw": (raw_calls, set()),
     "written": (changed_and_written, MAYBE),
-    "cleared": (cleared_in_place, MAYBE),
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Collection, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, cast
@@ -76,6 +77,32 @@ def test_values_of_different_types_differ(one: Value, other: Value) -> None:
     assert diff_values({"a": one}, {"a": other}) == [Op("replace", ("a",), one, other)]
     assert not same(Tagged("builtins.set", [one]), Tagged("builtins.set", [other]))
     assert diff_values({"a": [math.nan]}, {"a": [float("nan")]}) == []
+
+
+SET, CLASS = "builtins.set", "app.A"
+
+
+@cases(
+    "one other is_same",
+    ({"a": [1, {"b": 2.5}]}, {"a": [1, {"b": 2.5}]}, True),
+    ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, True),
+    ({"a": 1, "b": [2]}, {"b": [3], "a": 1}, False),
+    ({"a": 1}, {"b": 1}, False),
+    ({1: "a", "b": 2}, {1: "a", "b": 2}, True),
+    ({1: "a"}, {True: "a"}, False),
+    (Tagged(CLASS, {"x": [1]}), Tagged(CLASS, {"x": [1]}), True),
+    (Tagged(CLASS, [1]), Tagged(CLASS, [2]), False),
+    (Tagged(CLASS, [1]), Tagged("app.B", [1]), False),
+    (Tagged(SET, ["a", "b"]), Tagged(SET, ["b", "a"]), True),
+    (Tagged(SET, ["a", "b"]), Tagged(SET, ["a", "c"]), False),
+    (Tagged(SET, [[1], 2]), Tagged(SET, [2, [1]]), True),
+    (Cut([1], 9, "long"), Cut([1], 9, "long"), True),
+    ([*range(20), [1]], [*range(20), [2]], False),
+    ([*range(20)], [*range(19), "19"], False),
+)
+def test_what_is_the_same(one: Value, other: Value, is_same: bool) -> None:
+    assert (same(one, other), same(other, one)) == (is_same, is_same)
+    assert same(one, deepcopy(one))
 
 
 HI, ANSWER, BYE = message("hi", "1"), message("a", "2", "AI"), message("bye", "3")

@@ -94,13 +94,6 @@ def test_the_likeliest_sentence(fact: str, texts: list[str], index: int, sentenc
     assert 0 < found.shared <= 1
 
 
-@given(st.text(max_size=50), st.lists(st.text(max_size=50), max_size=3))
-def test_any_text_may_be_compared(fact: str, texts: list[str]) -> None:
-    found = likeliest(fact, texts)
-    if found is not None:
-        assert found.sentence in texts[found.index]
-
-
 def fact_of(key: str, content: object, *, day: int = 1, thread: str | None = None) -> Item:
     data = json.dumps({"content": content}).encode()
     return Item(

@@ -4,7 +4,6 @@ import json
 import re
 import string
 import sys
-from contextlib import suppress
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -26,7 +25,6 @@ from ckpt_backends.codec.stored import (
     is_findable_in_any_case,
 )
 from ckpt_backends.codec.values import Cut, Tagged, Value
-from ckpt_backends.errors import NotFound
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.search import (
     Match,
@@ -37,8 +35,7 @@ from ckpt_cli.core.search import (
     new_matches,
     search,
 )
-from ckpt_cli.core.values import format_path, select, unwrap
-from tests.kit.strategies import values as any_values
+from ckpt_cli.core.values import format_path
 
 ANY = compile_pattern("", fixed=False, ignore_case=False)
 
@@ -66,36 +63,22 @@ def test_lines_are_found_at_any_depth_in_order() -> None:
     assert len(found(value, "needle")) == 1
 
 
-@given(any_values)
-def test_every_match_is_where_its_path_says(value: Any) -> None:
-    for match in filter(None, search(value, ANY)):
-        assert 0 <= match.start <= match.end <= len(match.line)
-        with suppress(NotFound):  # a key that is neither text nor a number stands there as text
-            held = unwrap(select(value, match.path)[0].value)
-            assert not isinstance(held, str) or match.line == held.split("\n")[match.number - 1]
-
-
 def matches(value: Value, first: int = 0) -> list[Match]:
     found = [one for one in search(value, ANY, first) if one is not None]
     return [one for one in found if one.path[-1:] not in [("id",), ("role",)]]
 
 
-def told(*states: Value, stepwise: bool = True) -> list[list[str]]:
-    """What is told of states that follow each other; `stepwise` reads only what was appended."""
+def told(*states: Value) -> list[list[str]]:
+    """What is told of states that follow each other, of which only what was appended is read."""
     known = SeenMatches()
     lines: list[list[str]] = []
     before: Value = None
     for state in states:
-        first = appended_from(before, state) if stepwise else 0
+        first = appended_from(before, state)
         fresh = new_matches("c", matches(state, first), known, added=first > 0)
         lines.append([match.line for match in fresh])
         before = state
     return lines
-
-
-@given(st.lists(st.lists(st.sampled_from(["a", "b", {"k": 1}, {"k": True}]), max_size=4)))
-def test_reading_only_what_was_appended_tells_the_same(states: list[list[Any]]) -> None:
-    assert told(*states) == told(*states, stepwise=False)
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=5))
@@ -107,7 +90,6 @@ def test_nothing_is_told_twice_and_nothing_is_left_out(states: list[list[str]]) 
         assert everything.count(letter) == most
 
 
-WORDS = ["boat", "Tea", "KaNRa", "straße", "ſea", "İda", "7up"]
 PIECES = ["g", "p", "qo", "4", "é", ".", r"\.", r"\d", r"\w", "[gp]", "[^q]", "(g)", "(?:pq)"]
 pieces = st.sampled_from(PIECES)
 ends = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{0,1}", "+?"])
@@ -132,6 +114,7 @@ EXACT = {
     r"refund \d+ of customer": [" of customer"],
     "Hotel.*Kanra|Ryokan": ["Hotel", "Ryokan"],
     "go+gle": ["gle"],
+    "x?order": ["order"],
     "pay(pal)?now": ["pay"],
     "[0-9]+ kg": [" kg"],
     **{one: [one] for one in ("4711", "2026-04-01", "cafe")},
@@ -156,17 +139,6 @@ def test_texts_are_needed_in_any_case(pattern: str, expected: list[str]) -> None
     assert needed_texts(pattern, fixed=False, ignore_case=True) == tuple(expected)
 
 
-@given(st.data(), st.lists(st.sampled_from([*WORDS, *PIECES]), min_size=1, max_size=4).map("".join))
-def test_matches_in_any_case_contain_a_text(data: st.DataObject, pattern: str) -> None:
-    line = data.draw(st.from_regex(re.compile(pattern, re.IGNORECASE)))
-    texts = needed_texts(pattern, fixed=False, ignore_case=True)
-    stored = line.encode("utf-8", "surrogatepass")
-    assert not texts or StoredTexts(texts, ignore_case=True).may_be_in("msgpack", stored), (
-        line,
-        texts,
-    )
-
-
 @pytest.mark.parametrize("library", [re, regex])
 def test_a_letter_of_such_a_text_has_no_other_case_outside_of_ascii(library: Any) -> None:
     every = "".join(map(chr, range(sys.maxunicode + 1)))
@@ -181,6 +153,8 @@ def test_plain_texts_are_needed_and_values_of_other_types_may_hold_them() -> Non
         assert wanted.may_be_in(tag, b"")
     assert not wanted.may_be_in("msgpack", b"\xa5kanra")
     assert not wanted.may_be_in("null", b"")
+    assert wanted.may_be_in("msgpack", b"\xa5Kanra")
+    assert StoredTexts(["anra"], ignore_case=True).may_be_in("msgpack", b"\xa5KANRA")
     numbers = [1, 200, 70_000, 1 << 40, -5, 0.25, 1e300, Decimal("12.34")]
     value = [*numbers, "4711 boats", "δ" * 100, b"\xcf\xcb", timedelta(9), date(2026, 4, 1)]
     (text,) = needed_texts("98765432101", fixed=True, ignore_case=False)

@@ -20,11 +20,9 @@ from ckpt_cli.core.values import (
     first_step,
     format_path,
     parse_path,
-    same,
     select,
 )
 from tests.kit.cases import cases
-from tests.kit.strategies import values
 
 STATE: dict[Value, Value] = {
     "messages": [
@@ -82,15 +80,6 @@ def test_a_path_written_out_is_read_as_the_same(path: Path) -> None:
     assert parse_path(format_path(path)) == path
 
 
-@given(st.text(max_size=12))
-def test_any_text_is_a_path_or_a_usage_error(text: str) -> None:
-    try:
-        path = parse_path(text)
-    except UsageError:
-        return
-    assert parse_path(format_path(path)) == path
-
-
 @cases(
     "text values",
     ("messages[].content", ["hi", "yes"]),
@@ -131,11 +120,6 @@ def test_a_path_that_leads_nowhere_says_what_is_there(text: str, message: str, h
         found(text)
     assert error.value.message == message
     assert hint in (error.value.hint or "")
-
-
-@given(values)
-def test_a_small_value_stays_as_it_is(value: Any) -> None:
-    assert same(clip(value), value)
 
 
 def test_a_long_text_or_item_is_cut_wherever_it_stands() -> None:

@@ -1,37 +1,41 @@
-"""Searches along a line of verdicts, compared with the rule in words."""
+"""Searches along a line of verdicts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_cli.queries.bisect import Onset, OnsetSearch, Verdict, binary, linear
+from tests.kit.cases import cases
 
-LINES = st.lists(st.sampled_from([True, False, None]), max_size=30)
-
-
-def first_turn(verdicts: list[Verdict]) -> int | None:
-    """Return the first place that holds after one that does not, or else the first that holds."""
-    places = [n for n, one in enumerate(verdicts) if one]
-    after = [n for n in places if False in verdicts[:n]]
-    return next(iter([*after, *places]), None)
+VERDICTS: dict[str, Verdict] = {"y": True, "n": False, "?": None}
+Place = tuple[int, bool, tuple[int, ...]] | None
 
 
-def unknown_before(verdicts: list[Verdict], place: int) -> tuple[int, ...]:
-    start = place
-    while start and verdicts[start - 1] is None:
-        start -= 1
-    return tuple(range(start, place))
+@cases(
+    "line first halved",
+    ("", None, None),
+    ("???", None, None),
+    ("nn?", None, None),
+    ("?yy", (1, True, (0,)), (1, True, (0,))),
+    ("yyn", (0, True, ()), (0, True, ())),
+    ("ynny", (3, False, ()), (0, True, ())),
+    ("nny", (2, False, ()), (2, False, ())),
+    ("nyn", (1, False, ()), None),
+    ("nynnny", (1, False, ()), (5, False, ())),
+    ("n??yy", (3, False, (1, 2)), (3, False, (1, 2))),
+    ("?n?y??", (3, False, (2,)), (3, False, (2,))),
+)
+def test_where_a_condition_begins_to_hold(line: str, first: Place, halved: Place) -> None:
+    verdicts, asked = [VERDICTS[one] for one in line], list[int]()
 
+    def judge(place: int) -> Verdict:
+        asked.append(place)
+        return verdicts[place]
 
-@given(LINES)
-def test_a_linear_search_finds_the_first_turn(verdicts: list[Verdict]) -> None:
-    found = linear(verdicts)
-    place = first_turn(verdicts)
-    if place is None:
-        assert found.onset is None
-        assert (found.tried, found.skipped) == (len(verdicts), verdicts.count(None))
-    else:
-        is_from_start = False not in verdicts[:place]
-        assert found.onset == Onset(place, is_from_start, unknown_before(verdicts, place))
+    assert linear(verdicts).onset == (first and Onset(*first))
+    found = binary(len(line), judge)
+    assert found.onset == (halved and Onset(*halved))
+    assert len(asked) == len({*asked}) == found.tried
+    assert found.skipped == sum(verdicts[place] is None for place in asked)
 
 
 def test_a_linear_search_stops_where_it_finds() -> None:
@@ -40,29 +44,6 @@ def test_a_linear_search_stops_where_it_finds() -> None:
         raise AssertionError
 
     assert linear(verdicts()) == OnsetSearch(Onset(4, False, (3,)), 5, 2)  # type: ignore[arg-type]
-
-
-@given(LINES)
-def test_a_binary_search_finds_a_turn(verdicts: list[Verdict]) -> None:
-    asked: list[int] = []
-
-    def judge(place: int) -> Verdict:
-        asked.append(place)
-        return verdicts[place]
-
-    found = binary(len(verdicts), judge)
-    assert len(asked) == len(set(asked)) == found.tried
-    known = [one for one in verdicts if one is not None]
-    if not known or not (known[0] or known[-1]):
-        assert found.onset is None
-        return
-    assert found.onset is not None
-    place = found.onset.place
-    assert verdicts[place] is True
-    assert found.onset.skipped == unknown_before(verdicts, place)
-    assert found.onset.from_start == known[0]
-    if not known[0]:
-        assert verdicts[place - len(found.onset.skipped) - 1] is False
 
 
 @given(st.integers(1, 5000), st.data())
