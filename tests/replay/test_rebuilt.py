@@ -245,15 +245,9 @@ def test_a_state_says_which_reducer_was_assumed(cleared: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("where", ["option", "profile"])
-def test_a_reducer_can_be_told_to_every_command(cleared: Path, tmp_path: Path, where: str) -> None:
+def test_a_reducer_can_be_told_to_every_command(cleared: Path) -> None:
     words: list[Any] = ["-s", cleared]
     told = ["--reducer", "files=dict_merge", "--reducer", "messages=append"]
-    if where == "profile":
-        reducers = 'files = "dict_merge"\nmessages = "append"'
-        config = tmp_path / "ckpt.toml"
-        config.write_text(f'[stores.x]\nurl = "{cleared}"\n[stores.x.reducers]\n{reducers}\n')
-        words, told = ["--config", config, "-s", "x"], []
     shown = ckpt(*words, *told, "show", "t", "-o", "json").json
     assert shown["values"]["files"]["/a"] is None
     assert shown["rebuilt"]["files"] == "rebuilt (dict_merge, as told)"
@@ -315,16 +309,6 @@ def test_a_snapshot_of_any_release_verifies(path: Path, reducer: Any) -> None:
 
 
 LOST: Any = AIMessage("", id="3", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
-
-
-def test_repair_stores_no_removal(path: Path) -> None:
-    writes = by_messages(a=[TWO], z=[GONE, RemoveMessage("unknown")])
-    with ran(path, writes, {"messages": [ONE, HumanMessage("q", id="q"), LOST]}) as app:
-        assert ckpt("-s", path, "repair", "messages", "t", "--yes").code == 0
-        after = app.get_state(CONFIG).values["messages"]
-        assert [one.type for one in after] == ["human", "ai", "tool", "ai"]
-    shown = ckpt("-s", path, "show", "t", "-o", "json").json["values"]["messages"]
-    assert [one["type"] for one in shown] == ["human", "ai", "tool", "ai"]
 
 
 def test_repair_stores_what_became_of_texts_and_pairs(path: Path) -> None:

@@ -137,25 +137,6 @@ def test_damaged_bytes_are_replaced_and_readable_ones_never(url: str) -> None:
     assert rows(url) == stored
 
 
-def test_it_is_refused_where_the_survivors_disagree(postgres_url: str) -> None:
-    """Only the lost step would tell a list that is appended to from one that is replaced."""
-    with PostgresSaver.from_conn_string(postgres_url) as saver:
-        saver.setup()
-        built = graph(saver)
-        config = built.update_state(CONFIG, {"log": ["one"]}, as_node="close")
-        built.update_state(config, {"log": ["two"]}, as_node="close")
-    last = versions(postgres_url, "log")[-1]
-    delete(postgres_url, "log", last)
-    assert mended(postgres_url).code == 5
-    shown = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--dry-run", "-o", "json")
-    assert shown.code == 5
-    assert last not in versions(postgres_url, "log")
-    done = mended(postgres_url, "--reducer", "log=append")
-    assert done.code == 0, done.err
-    with PostgresSaver.from_conn_string(postgres_url) as saver:
-        assert graph(saver).get_state(CONFIG).values["log"] == ["one", "two"]
-
-
 def change_a_write(url: str) -> None:
     where = "FROM checkpoint_writes WHERE channel = 'log' AND task_path LIKE '%%left'"
     execute(

@@ -66,6 +66,7 @@ def test_ancestors_and_children_are_followed() -> None:
     assert (_text(FORKED.forward("a", None)), _text(FORKED.forward("a", "d"))) == ("bcf", "bcd")
     assert (_text(FORKED.forward("b", "e")), _text(FORKED.forward("a", "b"))) == ("e", "bcf")
     assert (_text(FORKED.forward("c", "e")), _text(FORKED.forward("d", None))) == ("f", "")
+    assert (_text(FORKED.children("b")), _text(FORKED.children("f"))) == ("ce", "")
     assert (_text(FORKED.siblings("d")), _text(FORKED.siblings("c"))) == ("df", "ce")
     pruned = Parentage({"z": "gone", "y": "gone", "x": "other"})
     assert _text(pruned.siblings("z")) == "yz"

@@ -92,6 +92,7 @@ def test_the_likeliest_sentence(fact: str, texts: list[str], index: int, sentenc
     assert found is not None
     assert (found.index, found.sentence) == (index, sentence)
     assert 0 < found.shared <= 1
+    assert likeliest(fact, []) is likeliest("", texts) is likeliest("zzz", texts) is None
 
 
 def fact_of(key: str, content: object, *, day: int = 1, thread: str | None = None) -> Item:

@@ -1,6 +1,5 @@
 """Which checkpoint or moment a text means, the shortest refs that mean one, and the time zone."""
 
-import re
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_cli.config.machine import local_zone, zone_name
 from ckpt_cli.core.lineage import Parentage
 from ckpt_cli.core.refs import NamespaceRefs, resolve, short_refs, split_target
-from ckpt_cli.core.times import looks_like_time, parse_duration, parse_time
+from ckpt_cli.core.times import looks_like_time, parse_time
 from tests.kit.cases import cases
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
@@ -103,8 +102,6 @@ def test_any_text_is_a_checkpoint_or_an_error_of_ours(ref: str) -> None:
         assert resolve(ref, line(), NOW, UTC) in PARENTS
 
 
-HEX_IDS = st.lists(st.text("0123456789abcdef-", min_size=1, max_size=12), unique=True)
-ANY_IDS = st.lists(st.text(min_size=1, max_size=8), unique=True)
 SHORT: dict[str, dict[str, str]] = {
     "a single id": {"1f1e5fa1-9b4d-6402-bfff-2dc576aa1dfe": "1dfe"},
     "a common end": {"xx-a1bcde": "a1bcde", "xx-b1bcde": "b1bcde", "xx-ffaabb": "aabb"},
@@ -123,20 +120,6 @@ def test_short_refs_name_one_id_each_and_nothing_else(what: str) -> None:
     assert short_refs([*SHORT[what]]) == SHORT[what]
 
 
-@given(st.one_of(HEX_IDS, ANY_IDS))
-def test_every_ref_is_an_end_of_its_id_and_of_no_other(ids: list[str]) -> None:
-    refs = short_refs(ids)
-    assert set(refs) == set(ids)
-    for full, ref in refs.items():
-        assert full.endswith(ref)
-        assert ref == full or len(ref) >= 4
-        assert ref == full or [other for other in ids if other.endswith(ref)] == [full]
-        assert ref == full or not [i for i in ids if i != full and i.startswith(ref)]
-        assert ref == full or not re.fullmatch(
-            r"\d{1,5}|\d{1,4}d|\d{1,9}(s|m|h|w|mo|y)|head", ref, re.ASCII
-        )
-
-
 AT = datetime(2026, 4, 7, 15, 30, tzinfo=UTC)
 TOKYO = ZoneInfo("Asia/Tokyo")
 
@@ -144,6 +127,7 @@ TOKYO = ZoneInfo("Asia/Tokyo")
 @cases(
     "text moment",
     ("1d12h", datetime(2026, 4, 6, 3, 30, tzinfo=UTC)),
+    ("1w2h3m4s", datetime(2026, 3, 31, 13, 26, 56, tzinfo=UTC)),
     ("1mo", datetime(2026, 3, 8, 15, 30, tzinfo=UTC)),
     ("yesterday", datetime(2026, 4, 7, tzinfo=TOKYO)),
     ("yesterday 9:30", datetime(2026, 4, 7, 9, 30, tzinfo=TOKYO)),
@@ -176,18 +160,6 @@ def test_what_looks_like_a_moment_and_is_none(text: str) -> None:
     assert looks_like_time(text)
     with pytest.raises(UsageError):
         parse_time(text, AT, UTC)
-
-
-@given(st.integers(0, 9999), st.sampled_from("smhdw"))
-def test_a_duration_is_as_long_ago_as_it_says(n: int, unit: str) -> None:
-    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[unit]
-    assert parse_duration(f"{n}{unit}") == timedelta(seconds=n * seconds)
-
-
-@given(st.text())
-def test_any_text_is_a_moment_or_a_usage_error(text: str) -> None:
-    with suppress(UsageError):
-        assert parse_time(text, AT, UTC).tzinfo is not None
 
 
 SUMMER = datetime(2026, 7, 1, 12, tzinfo=UTC)
