@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from ckpt_backends.codec import (
     DELTA_SNAPSHOT,
@@ -20,7 +19,7 @@ from ckpt_backends.codec import (
     from_json,
     to_json,
 )
-from ckpt_backends.codec.json import DECODER, decode_json
+from ckpt_backends.codec.json import decode_json
 from ckpt_backends.codec.values import DEFAULT_LIMITS
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.values import same
@@ -215,22 +214,6 @@ def test_what_is_not_json(data: bytes) -> None:
 
 def read(envelope: Any) -> Value:
     return decode(TypedBytes("json", json.dumps(envelope).encode()))
-
-
-KEYS = st.sampled_from(["lc", "lg_name", "value", "type", "id", "args", "kwargs"]) | st.text()
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | KEYS
-ENVELOPED = st.just(lc2("Set", args=[[1]]))
-SNAPSHOTS = st.fixed_dictionaries({"lg_name": st.just("DeltaSnapshot"), "value": SCALARS})
-TREES = st.recursive(
-    SCALARS | ENVELOPED | SNAPSHOTS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner)
-)
-
-
-@given(TREES, st.booleans())
-def test_a_text_without_envelopes_is_decoded_as_any_other(tree: Any, ascii_only: bool) -> None:
-    text = json.dumps(tree, ensure_ascii=ascii_only)
-    found = decode_json(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
-    assert repr(found) == repr(DECODER.decode(text))
 
 
 @cases(

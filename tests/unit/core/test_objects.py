@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from ormsgpack import OPT_NON_STR_KEYS, packb
 
 from ckpt_backends.codec import decode, from_json, to_json
 from ckpt_backends.codec.edits import Put, Take, set_keys
@@ -21,7 +20,7 @@ from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.edit_state import StoredObjects
 from ckpt_cli.core.values import same
 from tests.kit.cases import cases
-from tests.kit.strategies import few, packable
+from tests.kit.strategies import few
 
 
 def _ext(code: int, name: str, *rest: Any) -> Ext:
@@ -250,13 +249,6 @@ def test_leaves_of_a_document_are_written_as_the_others(
     }
     assert {type(made[name]) for name in put} <= {type(leaf(1))}
     assert decode(found) == {"source": "loop", "parents": {}, **kept, **put}
-
-
-@given(packable)
-def test_msgpack_gives_the_same_bytes(value: Any) -> None:
-    data = packb(value, option=OPT_NON_STR_KEYS)
-    read = decode_lossless(TypedBytes("msgpack", data))
-    assert encode_lossless("msgpack", read) == data
 
 
 @given(value=st.recursive(st.none() | st.integers() | st.floats() | st.text(), st.lists))
