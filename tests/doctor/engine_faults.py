@@ -335,13 +335,13 @@ SEARCHED = ("redis", "redis-shallow")
 JS = ("redis-js", "redis-js-shallow")
 REDIS = (*SEARCHED, *JS, "redis-hash", "redis-plain", "valkey", "valkey-agentcore")
 ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
-    ("rows-hidden", POSTGRES): "test_hidden_rows.test_a_policy_on_one_table",
-    ("rows-hidden", MYSQL): "test_hidden_rows.test_a_view_on_mysql",
-    ("rows-hidden", TENANTS): "test_hidden_rows.test_a_policy_on_the_tables_of_an_application",
-    ("rows-hidden", DOCUMENTS): "test_hidden_rows.test_a_view_of_documents",
-    ("value-replaced", ("postgres",)): "test_lost_values.test_a_conversation_replaced_on_postgres",
-    ("value-replaced", ("sqlite",)): "test_lost_values.test_a_checkpoint_replaced_in_a_file",
-    ("value-replaced", ("mongodb-js",)): "test_lost_values.test_a_checkpoint_replaced_on_mongodb",
+    ("rows-hidden", POSTGRES): "test_sql.test_a_policy_on_one_table",
+    ("rows-hidden", MYSQL): "test_sql.test_a_view_on_mysql",
+    ("rows-hidden", TENANTS): "test_sql.test_a_policy_on_the_tables_of_an_application",
+    ("rows-hidden", DOCUMENTS): "test_sql.test_a_view_of_documents",
+    ("value-replaced", ("postgres",)): "test_deep.test_a_conversation_replaced_on_postgres",
+    ("value-replaced", ("sqlite",)): "test_deep.test_a_checkpoint_replaced_in_a_file",
+    ("value-replaced", ("mongodb-js",)): "test_deep.test_a_checkpoint_replaced_on_mongodb",
     ("keys-evicted", REDIS): "test_redis.test_keys_that_expire_or_are_evicted",
     ("branches-share-value", ("postgres",)): "test_clean.test_a_postgres_database_of_javascript",
     ("branches-share-value", ("redis-plain",)): "test_planted.test_branches_that_share_values",

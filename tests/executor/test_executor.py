@@ -87,13 +87,6 @@ def everywhere(*jobs: int) -> pytest.MarkDecorator:
     )
 
 
-@everywhere(3)
-def test_the_answers_are_the_same_in_the_same_order(run: Run, options: dict[str, Any]) -> None:
-    here, there = run(works.lengths), run(works.lengths, **options)
-    assert here == there
-    assert len(here[0]) > 40
-
-
 @pytest.mark.parametrize(
     "words",
     [

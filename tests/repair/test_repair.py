@@ -1,8 +1,10 @@
-"""`ckpt repair messages` and `repair writes`: one thread, and many, of which some need none."""
+"""`ckpt repair` of messages, writes and values: one thread, and many, of which some need none."""
 
 import json
 import signal
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,8 @@ from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.asking import CONFIG, Two, asked
 from tests.kit.agents.small import Log, beside, chain, saver_of
 from tests.kit.command import CommandResult, apply_change, ckpt
-from tests.kit.rows import rows_of
+from tests.kit.planting.steps import THREAD, Rows, graph, make_store
+from tests.kit.rows import change, rows_of
 
 BROKEN = ("left", "right")
 STALE = ("a", "b", "c")
@@ -283,3 +286,119 @@ def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
     assert asked(form.graph.invoke(None, config)) == ["age?"]
     assert form.ran == ["age"]  # the result of `pay` is kept
     assert "40 years" in form.answer("40")["log"]
+
+
+OF_STEPS: Any = {"configurable": {"thread_id": THREAD}}
+OF_THE_HEAD = "checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
+CHANNELS = ("messages", "log", "total", "facts", "tags", "mood")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("values") / "store.db"
+    make_store(path)
+    change(path, "PRAGMA journal_mode = DELETE")
+    return path.read_bytes()
+
+
+@pytest.fixture
+def stepped(whole: bytes, tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    path.write_bytes(whole)
+    return path
+
+
+def values(path: Path) -> Any:
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        return graph(saver).get_state(OF_STEPS).values
+
+
+def damage(path: Path, change: Callable[[dict[str, Any]], Any], before: int = 0) -> None:
+    """Change the values of the head, or of a checkpoint some steps before it."""
+    with closing(sqlite3.connect(path)) as db, db:
+        planted = Rows(db)
+        planted.body(max(planted.ids()) - before, change)
+
+
+def spoil(path: Path, old: bytes, new: bytes) -> None:
+    """Change bytes in the body of the head."""
+    assert len(old) == len(new)
+    ((data,),) = change(path, f"SELECT checkpoint FROM checkpoints WHERE {OF_THE_HEAD}")
+    assert old in data
+    statement = f"UPDATE checkpoints SET checkpoint = ? WHERE {OF_THE_HEAD}"
+    change(path, statement, data.replace(old, new))
+
+
+def repair_values(path: Path, *more: str) -> Any:
+    return ckpt("-s", path, "repair", "values", THREAD, "-o", "json", *more)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_missing_value_of_the_head_is_restored_and_taken_back(
+    stepped: Path, channel: str
+) -> None:
+    expected = values(stepped)
+    damage(stepped, lambda stored: stored.pop(channel))
+    damaged = rows_of(stepped)
+    done = repair_values(stepped, "--yes")
+    assert done.code == 0, done.err
+    assert [one["channel"] for one in done.json["repaired"]] == [channel]
+    assert done.json["form"] == "child"
+    assert list(done.json["changes"]) == [channel]
+    assert values(stepped) == expected
+    assert {row for row in damaged if row[0] == "checkpoints"} <= rows_of(stepped)
+    assert repair_values(stepped, "--yes").code == 3
+    assert ckpt("-s", stepped, "replay", THREAD, "--repair", "--yes").code == 0
+    assert ckpt("-s", stepped, "undo", THREAD, "--yes").code == 0
+    assert rows_of(stepped) == damaged
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_message_that_cannot_be_decoded_is_replaced(stepped: Path, before: int) -> None:
+    """At the step that wrote it, or at a later one."""
+    for _ in range(before):
+        change(stepped, f"DELETE FROM checkpoints WHERE {OF_THE_HEAD}")
+    expected = values(stepped)
+    spoil(stepped, b"langchain_core.messages.ai", b"langchain_core.message\xff.ai")
+    done = repair_values(stepped, "--yes")
+    assert done.code == 0, done.err
+    assert [one["replaces"] for one in done.json["repaired"]] == [True]
+    assert values(stepped) == expected
+
+
+def test_the_graph_resumes_from_restored_values(stepped: Path) -> None:
+    damage(stepped, lambda stored: (stored.pop("log"), stored.pop("messages")))
+    config = {"configurable": repair_values(stepped, "--yes").json["configurable"]}
+    with SqliteSaver.from_conn_string(str(stepped)) as saver:
+        human = HumanMessage("and now?", id="human-9")
+        answer = graph(saver).invoke({"messages": [human], "log": ["asked"]}, config)
+    assert [one.id for one in answer["messages"]][-3:] == ["ai-5", "human-9", "ai-7"]
+    assert len(answer["log"]) == 16
+    assert ckpt("-s", stepped, "replay", THREAD, "--verify").code == 1  # the damaged one is kept
+
+
+@pytest.mark.parametrize("channel", ["log", "messages"])
+def test_an_older_checkpoint_is_left_alone(stepped: Path, channel: str) -> None:
+    """Whether its step wrote the value or not."""
+    damage(stepped, lambda stored: stored.pop(channel), before=3)
+    before = rows_of(stepped)
+    done = repair_values(stepped, "--dry-run")
+    assert done.code == 5
+    (refused,) = json.loads(done.out)["refused"]
+    assert "is not the head" in refused["reason"]
+    assert repair_values(stepped, "--yes").code == 5
+    assert rows_of(stepped) == before
+
+
+def test_a_body_that_cannot_be_decoded_is_refused(stepped: Path) -> None:
+    cut = "UPDATE checkpoints SET checkpoint = substr(checkpoint, 1, 99)"
+    change(stepped, f"{cut} WHERE {OF_THE_HEAD}")
+    answer = ckpt("-s", stepped, "repair", "values", THREAD, "--yes")
+    assert answer.code == 5
+    assert f"`ckpt -s {stepped} rollback {THREAD} '~1'`" in answer.err
+
+
+def test_it_is_refused_where_no_write_is_stored(stepped: Path) -> None:
+    change(stepped, "DELETE FROM writes WHERE channel = 'log'")
+    damage(stepped, lambda stored: stored.pop("log"))
+    assert repair_values(stepped, "--yes").code == 5
