@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from itertools import product
 from pathlib import Path
 
 import psycopg
@@ -199,19 +200,14 @@ OLD, YOUNG = "1ef00000-0000-6000-8000-000000000000", "1ffffffe-0000-6000-8000-00
 """Ids of checkpoints."""
 
 
-def writes_of_nobody(sample: Path, thread: str, checkpoint_id: str) -> None:
-    change(
-        sample,
-        "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel,"
-        " type, value) VALUES (?, '', ?, 'task', 0, 'x', 'msgpack', x'01')",
-        *(thread, checkpoint_id),
-    )
-
-
 def test_writes_without_their_checkpoint_go_when_they_are_old(sample: Path) -> None:
-    for thread in ("trip-to-kyoto", "nobody"):
-        writes_of_nobody(sample, thread, OLD)
-        writes_of_nobody(sample, thread, YOUNG)
+    for place in product(("trip-to-kyoto", "nobody"), (OLD, YOUNG)):
+        change(
+            sample,
+            "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel,"
+            " type, value) VALUES (?, '', ?, 'task', 0, 'x', 'msgpack', x'01')",
+            *place,
+        )
     words = ["-s", str(sample), "gc", "-o", "json", "--scope"]
     assert ckpt(*words, "calls", "--yes").json["threads"] == []
     planned = ckpt(*words, "writes", "--dry-run").json["threads"]

@@ -1,6 +1,7 @@
 """Rollbacks as people do them: in pipes, twice, with empty variables, while an agent runs."""
 
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -397,6 +398,7 @@ class Shop:
         def run(_: State) -> dict[str, Any]:
             self.ran.append(name)
             if name in self.failing:
+                time.sleep(0.1)  # what runs beside it ends first
                 raise ConnectionError(f"{name} is down")
             return {**values, "log": [name]}
 
