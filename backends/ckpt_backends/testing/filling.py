@@ -60,16 +60,8 @@ def fill_store(harness: Harness, only: frozenset[str] | None = None) -> dict[str
     """Run the scenarios on an empty store. Return what the library reads from each thread."""
     if only and "interrupt-nested" in harness.skipped_scenarios:
         only |= {"interrupt-alone"}  # another thread that waits for an answer
-    chosen = {
-        name: one
-        for name, one in SCENARIOS.items()
-        if not one.is_async
-        and name not in harness.skipped_scenarios
-        and (only is None or name in only)
-    }
     with quiet(), harness.saver() as saver:
-        for scenario in chosen.values():
-            _run(harness, saver, scenario)
+        chosen = run_scenarios(harness, saver, only)
         reader = harness.corrected_saver(saver)
         return {
             name: read_truth(scenario.build(reader), scenario, namespaces)
@@ -78,8 +70,24 @@ def fill_store(harness: Harness, only: frozenset[str] | None = None) -> dict[str
         }
 
 
-def _run(harness: Harness, saver: Any, scenario: Scenario) -> None:
-    run = ScenarioRun(scenario.build(saver), scenario.thread_config(), dict(harness.run_options))
+def run_scenarios(
+    harness: Harness, saver: Any, only: frozenset[str] | None = None, **options: Any
+) -> dict[str, Scenario]:
+    """Run the scenarios that a saver can store, or some of them. Return them by their threads."""
+    chosen = {
+        name: one
+        for name, one in SCENARIOS.items()
+        if not one.is_async
+        and name not in harness.skipped_scenarios
+        and (only is None or name in only)
+    }
+    for scenario in chosen.values():
+        _run(harness, saver, scenario, {**options, **harness.run_options})
+    return chosen
+
+
+def _run(harness: Harness, saver: Any, scenario: Scenario, options: dict[str, Any]) -> None:
+    run = ScenarioRun(scenario.build(saver), scenario.thread_config(), options)
     if scenario.thread_id in harness.failing_scenarios:
         with pytest.raises(harness.scenario_errors):
             scenario.drive(run)

@@ -9,22 +9,20 @@ from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Generic, Self, TypeVar
-from uuid import UUID
 
 import ormsgpack
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from ckpt_backends import model
 from ckpt_backends.codec import decode
-from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.model import Checkpoint, CheckpointKey, make_id, ticks_at, ticks_of
 from ckpt_backends.registry import open_store
-from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.filling import quiet, run_scenarios
 from ckpt_backends.testing.harness import Harness
-from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.graphs import chat
-from ckpt_backends.testing.scenarios.running import ScenarioRun
 from tests.kit.harness.mongodb import MongoHarness
 from tests.kit.harness.mysql import MySQLHarness
 from tests.kit.harness.postgres import PostgresHarness
@@ -234,16 +232,10 @@ class Planter(ABC, Generic[H]):
         return self.put(head, id_at(24 * 3600), "loop")
 
 
-_EPOCH = 0x01B21DD213814000
-"""The beginning of Unix time in units of 100 ns since 1582."""
-
-
 def id_at(seconds: float, step: int = 0) -> str:
     """Return the id of a checkpoint that is stored so many seconds from now."""
-    ticks = int((datetime.now(UTC).timestamp() + seconds) * 1e7) + _EPOCH
-    low = int.from_bytes(os.urandom(6)) | 1 << 40
-    high = (ticks >> 12 << 16) | 0x6000 | (ticks & 0xFFF)
-    return str(UUID(int=high << 64 | (0x8000 | step) << 48 | low))
+    ticks = ticks_at(datetime.now(UTC) + timedelta(seconds=seconds))
+    return make_id(ticks, step, int.from_bytes(os.urandom(6)) | 1 << 40)
 
 
 def id_before(checkpoint_id: str) -> str:
@@ -257,17 +249,17 @@ def id_after(checkpoint_id: str) -> str:
 
 
 def _moved(checkpoint_id: str, by: int) -> str:
-    number = UUID(checkpoint_id).int
-    ticks = (number >> 80 << 12 | number >> 64 & 0xFFF) + by
-    high = (ticks >> 12 << 16) | 0x6000 | (ticks & 0xFFF)
-    return str(UUID(int=high << 64 | number & (1 << 64) - 1))
+    ticks = ticks_of(checkpoint_id)
+    assert ticks is not None
+    # The step and the random number stay.
+    return make_id(ticks + by, 0, 0)[:18] + checkpoint_id[18:]
 
 
 def time_of(checkpoint_id: str) -> datetime:
     """Return the time in the id of a checkpoint."""
-    number = UUID(checkpoint_id).int
-    ticks = number >> 80 << 12 | number >> 64 & 0xFFF
-    return datetime.fromtimestamp((ticks - _EPOCH) / 1e7, UTC)
+    found = model.time_of(checkpoint_id)
+    assert found is not None
+    return found
 
 
 class SqlPlanter(Planter[H]):
@@ -523,12 +515,9 @@ def fill(harness: Harness, threads: frozenset[str]) -> None:
         harness.restore_recording(chosen)
         return
     with quiet(), harness.saver() as saver:
-        for name, one in SCENARIOS.items():
-            if name in chosen:
-                # Without "sync", a task may store its writes before the checkpoint is stored. The
-                # doctor says of RedisSaver, rightly, that it then does not read them.
-                options = {"durability": "sync", **harness.run_options}
-                one.drive(ScenarioRun(one.build(saver), one.thread_config(), options))
+        # Without "sync", a task may store its writes before the checkpoint is stored. The doctor
+        # says of RedisSaver, rightly, that it then does not read them.
+        run_scenarios(harness, saver, chosen, durability="sync")
 
 
 PLANTERS: dict[str, type[Planter[Any]]] = {
