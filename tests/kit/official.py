@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpt_backends.testing.filling import quiet
+from ckpt_backends.testing.filling import quiet, run_scenarios
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.scenarios import truth
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.testing.scenarios.reading import read_truth
-from ckpt_backends.testing.scenarios.running import ScenarioRun
 
 TELLING = frozenset(
     {"chat", "interrupt-nested", "interrupt-parallel", "fanout-send", "subgraph"}
@@ -41,20 +40,12 @@ class Source:
 
 def fill(harness: Harness, only: frozenset[str] | None) -> Source:
     """Run scenarios on an empty store, and read their threads."""
-    names = [
-        name
-        for name, one in SCENARIOS.items()
-        if not one.is_async
-        and name not in harness.skipped_scenarios | harness.failing_scenarios
-        and (only is None or name in only)
-    ]
+    every = frozenset(SCENARIOS) if only is None else only
     with quiet():
-        for name in names:
-            # Without "sync", LangGraph may change the set of a join before the saver stores it, so
-            # that a version of its channel has two values.
-            options = {"durability": "sync", **harness.run_options}
-            one = SCENARIOS[name]
-            one.drive(ScenarioRun(one.build(harness.kept_saver), one.thread_config(), options))
+        # Without "sync", LangGraph may change the set of a join before the saver stores it, so
+        # that a version of its channel has two values.
+        chosen = every - harness.failing_scenarios
+        names = run_scenarios(harness, harness.kept_saver, chosen, durability="sync")
     return Source(harness, {name: what_is_read(harness, name) for name in names})
 
 
