@@ -16,6 +16,7 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.erasing.formats import MARKER
 from ckpt_backends.registry import open_store
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.library import config_of_thread
 from ckpt_backends.testing.scenarios.building import assemble
 from ckpt_cli.commands.erase import erase_values
 from ckpt_cli.session import Consent, Session
@@ -157,9 +158,9 @@ def history(harness: Harness, thread_id: str, saver: Any = None) -> list[Any]:
     with _saver_of(harness, saver) as opened:
         graph = graph_of(opened)
         if not (harness.has_history and harness.has_writes):
-            states: Iterator[Any] | Sequence[Any] = [graph.get_state(_config(thread_id))]
+            states: Iterator[Any] | Sequence[Any] = [graph.get_state(config_of_thread(thread_id))]
         else:
-            states = graph.get_state_history(_config(thread_id))
+            states = graph.get_state_history(config_of_thread(thread_id))
         return [
             (
                 one.config["configurable"].get("checkpoint_id"),
@@ -172,10 +173,6 @@ def history(harness: Harness, thread_id: str, saver: Any = None) -> list[Any]:
             )
             for one in states
         ]
-
-
-def _config(thread_id: str) -> Any:
-    return {"configurable": {"thread_id": thread_id}}
 
 
 def resumed(harness: Harness, thread_id: str, saver: Any = None) -> Any:

@@ -112,18 +112,16 @@ def ending(graph: Any, thread_id: str) -> Any:
     tasks.
     """
     found = graph.get_state(config_of(thread_id), subgraphs=True)
+
+    def told(task: Any) -> list[Any]:
+        asked = [plain(one.value) for one in task.interrupts]
+        return [task.name, without_ids(str(task.error)), *asked]
+
     return {
         "values": plain(found.values),
         "next": sorted(found.next),
-        "tasks": sorted(
-            json.dumps([task.name, without_ids(str(task.error)), *map(_asked, task.interrupts)])
-            for task in found.tasks
-        ),
+        "tasks": sorted(json.dumps(told(task)) for task in found.tasks),
     }
-
-
-def _asked(interrupt: Any) -> Any:
-    return plain(interrupt.value)
 
 
 def memory(saver: Any, thread_id: str) -> Any:
