@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.lossless import Ext, pack_lossless
 from ckpt_backends.codec.values import CHANNELS
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Record, TypedBytes
 from ckpt_backends.transfer import convert as seen_thread
 from ckpt_backends.transfer.bodies import OpenBody, close_body, respelled, spelled
@@ -21,6 +22,7 @@ from ckpt_backends.transfer.convert import (
     converted_version,
     replace_version,
 )
+from ckpt_backends.transfer.copying import route
 from ckpt_backends.transfer.form import CannotHold, Form, Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.core.copying import went_on
@@ -185,6 +187,13 @@ def answers(*given: str, task_id: str = "task") -> Record:
 def question(text: str) -> Record:
     value = TypedBytes("msgpack", ormsgpack.packb([text]))
     return Record.write(KEY, "task", "", -3, "__interrupt__", value)
+
+
+def test_stores_of_a_layout_that_receives_nothing_exchange_archives() -> None:
+    for source, is_told in (("agentcore", True), ("sqlite", False)):
+        with pytest.raises(Unsupported, match="cannot be copied into this layout") as refused:
+            route(source, "agentcore", Language.PYTHON)
+        assert ("`ckpt import`" in (refused.value.hint or "")) is is_told
 
 
 def test_the_order_of_writes_matters_only_for_values_that_are_rebuilt_from_them() -> None:

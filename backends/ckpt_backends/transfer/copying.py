@@ -206,13 +206,19 @@ class Route:
     target: Form
 
 
+_BY_ARCHIVE = "`ckpt export` and `ckpt import` carry threads to another store of this layout"
+
+
 def route(source: str, target: str, language: Language) -> Route:
     """The forms for copying threads from one layout to another.
 
     Raises `Unsupported` with the reason if this cannot be done.
     """
     if reason := refusal(source, target, language):
-        raise Unsupported(f"cannot copy from '{source}' to '{target}': {reason}")
+        raise Unsupported(
+            f"cannot copy from '{source}' to '{target}': {reason}",
+            hint=_BY_ARCHIVE if source == target and _backend(target).changes else None,
+        )
     return Route(_forms(source)[language], _forms(target)[language])
 
 
