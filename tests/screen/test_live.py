@@ -277,20 +277,3 @@ async def test_damaged_rows_are_messages(sample: Path) -> None:
         await seat.press("i", "escape", "d", "escape")
         await seat.fill("S", "x")
         await seat.press("t", "escape")
-
-
-async def test_redacted_values_stay_out_of_every_pane(sample: Path) -> None:
-    opening = Opening(parse_url(str(sample)), redact=True)
-    async with sitting(sample, opening=opening) as seat:
-        await seat.press("z")
-        for _ in range(2):
-            for key in "12345":
-                await seat.press(key)
-                text = seat.read
-                assert "Kanra" not in text
-                assert "Refund 89" not in text
-            await seat.press("9")
-            (said, *_) = seat.document.lines
-            assert said.text == "bytes are not shown with --redact"
-            seat.threads.action_move(1)
-            await seat.rest()

@@ -90,6 +90,12 @@ async def test_items_lead_to_their_thread_and_a_tab_of_the_thread_to_its_items(
     async with sitting(sample, opening=Opening(parse_url(str(sample)), redact=True)) as seat:
         await seat.see("0", "users/anna/memories/tea")
         assert not seat.sees("likes tea")
+        for _ in range(2):
+            for key in "12345":
+                await seat.press(key)
+                assert "Kanra" not in seat.read
+                assert "Refund 89" not in seat.read
+            await seat.see("9 j", "bytes are not shown with --redact")
 
 
 async def test_hostile_items_are_text_and_a_store_without_memory_says_so(sample: Path) -> None:

@@ -17,9 +17,7 @@ from langgraph.types import interrupt
 
 from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.sqlite.store import SqliteStore
-from ckpt_backends.testing.harness import Harness
-from ckpt_backends.testing.official import config_of, drive
-from ckpt_backends.testing.scenarios.catalog import SCENARIOS
+from ckpt_backends.testing.official import config_of
 from ckpt_backends.testing.screen import Seat, sitting
 from ckpt_backends.url import parse_url
 from ckpt_cli.queries import diff as module
@@ -45,11 +43,8 @@ from ckpt_cli.tui.tabs.content import TABS
 from tests.kit.agents import failing as agents
 from tests.kit.agents.asking import CONFIG, Two, asked
 from tests.kit.agents.small import Log, chain, running
-from tests.kit.command import SAMPLE, ckpt, first_now, ids_of
-from tests.kit.harness.postgres import PostgresHarness
-from tests.kit.harness.sqlite import SqliteHarness
+from tests.kit.command import SAMPLE, ckpt, ids_of
 from tests.kit.harness.three_table import MAKER, connected
-from tests.kit.opening import empty_store
 from tests.kit.probing import document_of
 from tests.screen.stores import stored
 
@@ -635,30 +630,22 @@ def test_lines_are_drawn_when_asked_for_and_end_with_a_note_if_there_are_too_man
     assert shown.node_at(len(shown) - 1) is None
 
 
-@pytest.mark.parametrize("kind", first_now([SqliteHarness, PostgresHarness]))
-def test_what_a_diff_finds_is_marked_wherever_values_are_stored(
-    kind: type[Harness],
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with empty_store(kind, request, tmp_path) as harness:
-        drive(harness.kept_saver, SCENARIOS["chat"])
-        with Opening(parse_url(harness.url)).open(lambda _: None) as store:
-            reader = ThreadReader(store, "chat")
-            seen = set()
-            for one in reader.index(""):
-                target = Target(reader, "", one.key.checkpoint_id, chosen=True)
-                found = view(target, None, writes=False)
-                marked = changed_values(target, found)
-                changes = compare(target, None, None).changes
-                wanted = {name for name, what in changes.items() if what.change != "removed"}
-                assert {path[0] for path in marked} == wanted
-                assert all(path[:-1] in {(), *marked} for path in marked)
-                seen |= set(marked.items())
-                with monkeypatch.context() as patched:
-                    patched.setattr(module, "_LARGEST", 0)
-                    large = changed_values(target, found)
-                assert {len(path) for path in large} <= {1}
-                assert {path[0] for path in large} >= wanted
+def test_what_a_diff_finds_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+    with Opening(parse_url(str(SAMPLE))).open(lambda _: None) as store:
+        reader = ThreadReader(store, KYOTO)
+        for one in reader.index(""):
+            target = Target(reader, "", one.key.checkpoint_id, chosen=True)
+            found = view(target, None, writes=False)
+            marked = changed_values(target, found)
+            changes = compare(target, None, None).changes
+            wanted = {name for name, what in changes.items() if what.change != "removed"}
+            assert {path[0] for path in marked} == wanted
+            assert all(path[:-1] in {(), *marked} for path in marked)
+            seen |= set(marked.items())
+            with monkeypatch.context() as patched:
+                patched.setattr(module, "_LARGEST", 0)
+                large = changed_values(target, found)
+            assert {len(path) for path in large} <= {1}
+            assert {path[0] for path in large} >= wanted
     assert {(("messages",), "changed"), (("messages", 2), "added")} <= seen

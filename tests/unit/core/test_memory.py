@@ -71,6 +71,8 @@ BARE = Item(ItemKey(("facts",), "bare"), None, None, 10)
     (ItemFilter(category="preference"), True, False),
     (ItemFilter(min_confidence=0.9), False, False),
     (ItemFilter(source="user-4"), False, False),
+    (ItemFilter(user="facts"), True, True),
+    (ItemFilter(user="fact-1"), False, False),
     (ItemFilter(since=NOW - timedelta(days=1)), False, False),
     (ItemFilter(until=NOW - timedelta(days=3)), False, False),
 )
