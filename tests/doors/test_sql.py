@@ -21,9 +21,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ckpt_backends.base import WrappedStore
 from ckpt_backends.files import create_part
-from ckpt_backends.model import Checkpoint, Thread, Write
+from ckpt_backends.model import Thread
+from ckpt_backends.sql.store import SqlStore
 from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_cli.api import sql as exporting
 from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
@@ -155,75 +155,55 @@ def test_what_a_person_types_is_answered_and_completed(
     assert stat.S_IMODE(private_history().stat().st_mode) == 0o600
 
 
-class CountingStore(WrappedStore):
-    """Counts what is read of a store."""
-
-    bodies = metadata = writes_read = 0
-    values: set[Any]
-    threads_read: set[str]
-
-    def checkpoints(self, thread_id: str, **how: Any) -> Iterator[Checkpoint]:
-        self._note(thread_id, how)
-        return super().checkpoints(thread_id, **how)
-
-    def writes(self, thread_id: str, **how: Any) -> Iterator[Write]:
-        self.writes_read += 1
-        self._note(thread_id, how)
-        return super().writes(thread_id, **how)
-
-    def checkpoints_at(self, keys: Any, **how: Any) -> Iterator[Checkpoint]:
-        for key in keys:
-            self._note(key.thread_id, how)
-        return self.inner.checkpoints_at(keys, **how)
-
-    def _note(self, thread_id: str, how: dict[str, Any]) -> None:
-        self.threads_read.add(thread_id)
-        self.bodies += bool(how.get("body"))
-        self.metadata += bool(how.get("metadata"))
-        if how.get("values"):
-            values = how["values"]
-            self.values.add(values if isinstance(values, bool) else frozenset(values))
-
-
-def read(store: Path, query: str) -> CountingStore:
-    session = Session()
-    session.settings["store"] = str(store)
-    counting = CountingStore(session.store)
-    counting.values, counting.threads_read = set(), set()
-    source = SqlSource(counting, session.opening, session)
-    with (
-        SqlSession({MAIN: source}, session) as asking,
-        asking.asked(query, ThreadChoice()) as found,
-    ):
-        assert list(found)
-    session.close()
-    return counting
+Call = tuple[str, str, dict[str, Any]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copy_store(SAMPLE, tmp_path)
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """What is read of a store: the method, the thread, and which parts."""
+    found: list[Call] = []
+
+    def note(method: str) -> None:
+        original = getattr(SqlStore, method)
+
+        def noted(self: SqlStore, what: Any, **how: Any) -> Any:
+            threads = [what] if isinstance(what, str) else [one.thread_id for one in what]
+            found.extend((method, one, how) for one in threads)
+            return original(self, what, **how)
+
+        monkeypatch.setattr(SqlStore, method, noted)
+
+    for one in ("checkpoints", "writes", "checkpoints_at"):
+        note(one)
+    return found
 
 
-def test_only_what_a_query_needs_is_read(store: Path) -> None:
-    found = read(store, "SELECT count(*), max(last_at) FROM threads")
-    assert (found.bodies, found.writes_read, found.threads_read) == (0, 0, set())
-    found = read(store, "SELECT channel, sum(bytes) FROM writes GROUP BY 1")
-    assert (found.bodies, found.metadata, found.values) == (0, 0, set())
-    assert found.writes_read
-    assert True not in read(store, "SELECT node, count(*) FROM writes GROUP BY 1").values
-    assert read(store, "SELECT value FROM writes WHERE channel = 'messages'").bodies == 0
+def test_only_what_a_query_needs_is_read(sample: Path, calls: list[Call]) -> None:
+    def read(query: str) -> set[str]:
+        """Return the threads of which something is read."""
+        calls.clear()
+        assert ckpt("-s", sample, "sql", query).out.count("\n") > 1
+        return {thread for _, thread, _ in calls}
+
+    def has_read(part: str) -> bool:
+        return any(how.get(part) for _, _, how in calls)
+
+    assert read("SELECT count(*), max(last_at) FROM threads") == set()
+    assert len(read("SELECT channel, sum(bytes) FROM writes GROUP BY 1")) == 8
+    assert not any(map(has_read, ("body", "metadata", "values")))
+    read("SELECT node, count(*) FROM writes GROUP BY 1")
+    assert True not in [how.get("values") for _, _, how in calls]
+    read("SELECT value FROM writes WHERE channel = 'messages'")
+    assert not has_read("body")
     query = "SELECT value FROM \"values\" WHERE thread_id = 'trip-to-kyoto'"
-    assert read(store, query).threads_read == {"trip-to-kyoto"}
+    assert read(query) == {"trip-to-kyoto"}
     query = "SELECT count(*) FROM checkpoints WHERE ts < '2026-11-21 22:28:26.5+00'"
-    assert {"nightly-report", "trip-to-kyoto"} & read(store, query).threads_read == {
-        "nightly-report"
-    }
+    assert {"nightly-report", "trip-to-kyoto"} & read(query) == {"nightly-report"}
 
 
-def test_a_missing_package_is_named(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    found = ckpt("-s", store, "sql", "SELECT 1")
+    found = ckpt("-s", sample, "sql", "SELECT 1")
     assert (found.code, "duckdb" in found.err) == (2, True)
     assert "langgraph-ckpt[sql]" in found.err
 
