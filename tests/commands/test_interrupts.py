@@ -33,6 +33,8 @@ def test_a_question_has_one_name_everywhere(path: Path) -> None:
         printed = ckpt("-s", path, *words.split(), "-o", "table").out
         assert "research > dig > ask" in printed, words
     assert printed.count("ship it?") == 1
+    for age, number in (("2020-01-01", 0), ("0s", 1)):
+        assert len(told(path, "interrupts", "--older-than", age)) == number
 
 
 def ask_approval(saver: Any) -> Any:

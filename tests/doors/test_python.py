@@ -344,7 +344,9 @@ def test_threads_and_checkpoints_are_found_and_equal(store: StoreHandle, sample:
     assert (thread == store[TRIP], thread == TRIP) == (True, False)
     assert head == thread.at("step:12") != parent
     assert len({head, store.at(TRIP), parent}) == 2
-    with ckpt_cli.open(sample) as other:
+    config = sample.with_name("own.toml")
+    config.write_text(f'default = "agents"\n[stores.agents]\nurl = "{sample}"\n')
+    with ckpt_cli.open(config=config) as other:
         assert other[TRIP] != thread
         assert other[TRIP].head != head
 

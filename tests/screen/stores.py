@@ -49,7 +49,7 @@ class State(TypedDict, total=False):
     budget: int | None
 
 
-def long_graph(saver: Any, turns: int, wrong: int = 0) -> Any:
+def long_graph(saver: Any, turns: int, wrong: int) -> Any:
     """A graph that plans and acts in turns. It sets its budget, which is wrong from some turn on.
 
     Each turn writes `budget`, as nodes that return the whole state do. A fourth of the way to what
@@ -62,7 +62,7 @@ def long_graph(saver: Any, turns: int, wrong: int = 0) -> Any:
 
     graph = StateGraph(State)
     graph.add_node("plan", lambda _: {"items": [1]})
-    graph.add_node("act", act if wrong else lambda _: {})
+    graph.add_node("act", act)
     graph.add_edge(START, "plan")
     graph.add_edge("plan", "act")
     graph.add_conditional_edges(
@@ -71,7 +71,7 @@ def long_graph(saver: Any, turns: int, wrong: int = 0) -> Any:
     return graph.compile(checkpointer=saver)
 
 
-def long_thread(path: Path, turns: int, wrong: int = 0) -> None:
+def long_thread(path: Path, turns: int, wrong: int) -> None:
     """Let the graph run once."""
     with SqliteSaver.from_conn_string(str(path)) as saver:
         saver.conn.execute("PRAGMA synchronous = OFF")

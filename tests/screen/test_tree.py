@@ -231,7 +231,7 @@ async def test_unfolding_reads_only_the_rows_that_are_seen_and_stays_when_the_th
     assert len(set(bodies)) < 10
     place = seat.place
     with SqliteSaver.from_conn_string(str(long)) as saver:
-        long_graph(saver, 1).invoke({"items": []}, config_of("long"))
+        long_graph(saver, 1, 1).invoke({"items": []}, config_of("long"))
     bodies.clear()
     await seat.press("r")
     assert len(rows.lines) == 2 * _TURNS + 7
@@ -295,7 +295,7 @@ def test_a_kept_reader_of_a_grown_thread_serves_older_checkpoints_only(long: Pat
         first = kept.of(opened, "long")
         head, older = (one.key for one in first.index("")[:2])
         with SqliteSaver.from_conn_string(str(long)) as saver:
-            long_graph(saver, 1).invoke({"items": []}, config_of("long"))
+            long_graph(saver, 1, 1).invoke({"items": []}, config_of("long"))
         opened.refresh()
         assert kept.of(opened, "long", older) is first
         second = kept.of(opened, "long", head)
