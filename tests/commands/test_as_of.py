@@ -87,9 +87,7 @@ def test_each_command_answers_as_it_did_then(past: Past) -> None:
         assert now != then, words
 
 
-def test_changes_between_two_times_and_what_is_gone_since_are_told(
-    past: Past, tmp_path: Path
-) -> None:
+def test_changes_between_two_times_and_what_is_gone_are_told(past: Past, tmp_path: Path) -> None:
     """The threads that changed since the moment, and one as it was and as it is."""
     then = past.moment.isoformat()
     words = ("-s", past.store, "threads", "list", "--as-of", "now", "--changed-since", then)

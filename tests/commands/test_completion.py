@@ -224,9 +224,7 @@ def test_a_filters_last_word_is_offered(configured: Path, text: str, offers: lis
     assert offered("store", "dee", "", "", "", "") == ["deerflow://\tDeerFlow"]
 
 
-def test_ids_that_a_shell_would_obey_are_left_out_and_of_many_some_are_offered(
-    tmp_path: Path,
-) -> None:
+def test_ids_that_a_shell_would_obey_are_left_out_and_many_are_cut(tmp_path: Path) -> None:
     """A shell inserts what all completions share."""
     odd = ("plain", "two\nlines", "\x1b[31mred", "tab\there", "rtl\u202e")
     path = store_of(tmp_path / "odd.db", odd)

@@ -98,9 +98,7 @@ def test_the_history_tells_what_became_of_each_failure(store: Path) -> None:
         assert [one.to_dict() for one in opened["left"].errors(history=True)] == left
 
 
-def test_a_function_that_failed_at_once_is_named_by_its_error_or_by_another_thread(
-    path: Path,
-) -> None:
+def test_a_function_that_failed_is_named_by_its_error_or_another_thread(path: Path) -> None:
     """That it is this one, the task's id proves."""
 
     @task

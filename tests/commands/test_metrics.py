@@ -84,9 +84,7 @@ def test_what_is_not_stored_or_not_read_is_left_out(
     assert not {"ckpt_open_questions", "ckpt_failed_tasks"} & names
 
 
-def test_the_label_is_escaped_and_a_file_is_replaced_when_all_is_read(
-    sample: Path, tmp_path: Path
-) -> None:
+def test_the_label_is_escaped_and_a_file_is_replaced_at_once(sample: Path, tmp_path: Path) -> None:
     out = tmp_path / "ckpt.prom"
     out.write_text("old")
     done = ckpt("-s", sample, "metrics", "--out", out)

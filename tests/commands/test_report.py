@@ -79,7 +79,7 @@ def test_changes_are_those_of_diff_and_what_is_wrong_comes_first(sample: Path) -
     assert len(set(ids)) == len(ids) > 1
 
 
-def test_what_is_left_out_is_said_in_the_page_and_on_stderr(
+def test_what_is_left_out_is_said_in_page_and_stderr(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = ckpt("-s", sample, "report", "trip-to-kyoto", "--last", "5")
@@ -321,9 +321,7 @@ def test_a_script_in_the_page_cannot_run(chromium: Browser, sample: Path, tmp_pa
     chromium.trouble.clear()
 
 
-def test_it_needs_no_mouse_and_can_be_printed(
-    browser: Browser, opened: Callable[..., None]
-) -> None:
+def test_it_needs_no_mouse_and_is_printed(browser: Browser, opened: Callable[..., None]) -> None:
     opened("trip-to-kyoto@step:4")
     focused = []
     for _ in range(8):

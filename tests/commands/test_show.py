@@ -124,9 +124,7 @@ def test_writes_that_an_input_dropped_say_so(path: Path) -> None:
     assert (found["in"], found["node"]) == ("write", "fine")
 
 
-def test_what_is_not_known_has_a_reason_and_what_an_entrypoint_saved_is_named(
-    tmp_path: Path,
-) -> None:
+def test_what_is_not_known_has_a_reason_and_what_is_saved_is_named(tmp_path: Path) -> None:
     old = copy_store(FIXTURES / "lg-0.2.14" / "store.db", tmp_path)
     said = "next     unknown: this store does not say which nodes read the last values"
     assert said in shown(old, "linear")
@@ -222,7 +220,7 @@ def told(path: Path, *, redact: bool = False) -> list[tuple[int | None, str, int
     return [(one.step, changes_text(one.changes), one.tokens) for one in found]
 
 
-def test_a_step_is_told_by_its_input_new_messages_values_and_tokens(
+def test_a_step_is_told_by_input_messages_and_values(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage: Any = {"input_tokens": 40, "output_tokens": 2, "total_tokens": 42}

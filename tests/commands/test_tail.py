@@ -260,9 +260,7 @@ def test_a_lost_connection_is_opened_again(
     ]
 
 
-def test_it_goes_on_from_the_last_ones_until_the_thread_is_deleted_or_nobody_reads_on(
-    live: Path,
-) -> None:
+def test_it_goes_on_until_the_thread_is_deleted_or_nobody_reads_on(live: Path) -> None:
     with tailing(live, "first", "-n", "2", "-o", "ndjson") as process:
         assert [one["step"] for one in take(process, 2)] == [0, 1]
         run(live, "first", answer)

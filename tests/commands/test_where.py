@@ -283,9 +283,7 @@ def threads_of(store: Path, *words: str) -> set[str]:
     return {one["thread_id"] for one in found(store, *words)}
 
 
-def test_lists_name_the_user_and_its_place_is_told_in_a_profile(
-    store: Path, tmp_path: Path
-) -> None:
+def test_lists_name_the_user_whose_place_is_told_in_a_profile(store: Path, tmp_path: Path) -> None:
     listed = {one["thread_id"]: one.get("user") for one in found(store, "threads", "list")}
     anna = dict.fromkeys(("a1", "a2", "a3"), "anna")
     assert listed == {**anna, "b1": "ben", "n1": "42", "moved": "ben", "alone": None}

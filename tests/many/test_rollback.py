@@ -101,7 +101,7 @@ def test_the_plan_is_a_table_that_is_carried_out(path: Path) -> None:
     assert resumed(path, done) == dict.fromkeys(done, whole)
 
 
-def test_a_second_run_goes_on_where_the_first_one_stopped_and_one_undo_takes_all_back(
+def test_a_second_run_goes_on_where_the_first_stopped_and_one_undo_takes_all_back(
     path: Path,
 ) -> None:
     before = rows_of(path)
@@ -171,9 +171,7 @@ def before_the_change(
     monkeypatch.setattr(changes.Work, "carry_out", late)
 
 
-def test_threads_that_move_are_skipped_and_named(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_that_move_are_skipped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def go_on() -> None:
         with sqlite_agent(path, is_mended=True) as agent:
             agent.graph.invoke(None, {"configurable": {"thread_id": "raise-1"}})
@@ -185,7 +183,7 @@ def test_threads_that_move_are_skipped_and_named(
     assert log_of(path, "raise-1") == log_of(path, DONE)
 
 
-def test_a_thread_that_moves_after_the_filter_chose_it_is_skipped(
+def test_a_thread_that_moves_once_chosen_is_skipped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def move() -> None:

@@ -77,7 +77,7 @@ def test_what_is_listed_and_shown(sample: Path) -> None:
     assert f"undo {first['op']}" in text
 
 
-def test_operations_of_another_store_are_listed_only_without_a_store(
+def test_operations_of_other_stores_are_listed_without_a_store(
     sample: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.db"
@@ -145,9 +145,7 @@ def test_values_that_a_later_checkpoint_uses_are_not_taken_back(postgres_url: st
     assert (refused.code, "uses its value of 'items'" in refused.err) == (5, True), refused.err
 
 
-def test_undo_of_a_prune_brings_back_nothing_that_a_later_one_removed(
-    sample: Path, tmp_path: Path
-) -> None:
+def test_undo_of_a_prune_brings_nothing_that_a_later_one_took(sample: Path, tmp_path: Path) -> None:
     before = rows_of(sample)
     for number, keep in enumerate("42"):
         archive = ("--archive", tmp_path / f"archive-{number}")
@@ -349,9 +347,7 @@ def rolled_back(sample: Path) -> Path:
     return sample
 
 
-def test_a_checkpoint_that_was_added_names_its_operation_unless_reasons_are_hidden(
-    rolled_back: Path,
-) -> None:
+def test_an_added_checkpoint_names_its_operation_and_no_hidden_reason(rolled_back: Path) -> None:
     (newest, *others) = told(rolled_back, "history", TRIP)
     (listed,) = told(rolled_back, "ops", "list")
     named = newest["operation"]
@@ -387,9 +383,7 @@ def test_a_checkpoint_that_was_added_names_its_operation_unless_reasons_are_hidd
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_without_its_log_the_metadata_tells_the_reason(
-    rolled_back: Path, *, is_folder: bool
-) -> None:
+def test_without_its_log_metadata_tell_the_reason(rolled_back: Path, *, is_folder: bool) -> None:
     log = Path(os.environ["XDG_STATE_HOME"]) / "ckpt" / "operations" / "log.ndjson"
     log.write_bytes(b'{"ckpt_operation": 1\n\xff\x00\n[]\n')
     if is_folder:

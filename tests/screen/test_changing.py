@@ -108,9 +108,7 @@ async def test_a_thread_is_rolled_back_resumed_and_the_change_undone(driven: Sto
     assert rollback["undone_by"] == undo["op"]
 
 
-async def test_a_refused_fork_keeps_its_form_and_a_plan_is_that_of_the_command(
-    driven: Store,
-) -> None:
+async def test_a_refused_fork_keeps_its_form_and_a_plan_is_the_commands(driven: Store) -> None:
     before = driven.history(CHAT)
     async with sitting(driven.url, writes=True, size=(140, 50)) as seat:
         await go(seat, STUCK)
@@ -193,7 +191,7 @@ def chat(saver: SqliteSaver) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-async def test_messages_are_edited_and_a_refused_text_comes_again_with_the_reason(
+async def test_messages_are_edited_and_a_refused_text_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "chat.db"

@@ -36,9 +36,7 @@ def say(store: Path, thread_id: str, *texts: str) -> str:
         return str(graph.get_state(config_of(thread_id)).config["configurable"]["checkpoint_id"])
 
 
-async def test_new_checkpoints_come_and_the_cursor_stays_or_goes_with_the_head(
-    tmp_path: Path,
-) -> None:
+async def test_new_checkpoints_come_and_the_cursor_stays_or_follows(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     for name in ("first", "second", "third"):
         say(store, name, *["hello"] * 60)
@@ -100,7 +98,7 @@ async def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
         assert seat.sees("ckpt")
 
 
-async def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
+async def test_a_slow_store_is_loading_and_keys_go_on(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = Event()
@@ -148,9 +146,7 @@ async def test_keys_say_why_they_do_nothing_while_the_store_is_opened(sample: Pa
             await seat.until(lambda: seat.sees("Tree: 20 checkpoints", "step 12 · reply"))
 
 
-async def test_the_screen_opens_at_a_checkpoint_and_a_thread_that_is_deleted_is_said_to_be_gone(
-    sample: Path,
-) -> None:
+async def test_the_screen_opens_at_a_checkpoint_and_says_which_thread_is_gone(sample: Path) -> None:
     wanted = ckpt("-s", sample, "show", "refund-4711@~2", "-o", "json").json
     goal = CheckpointKey("refund-4711", "", wanted["checkpoint_id"])
     async with sitting(sample, goal=goal) as seat:
@@ -219,9 +215,7 @@ async def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> N
         assert "\x1b" not in seat.app.export_screenshot()
 
 
-async def test_names_of_channels_in_the_form_of_a_fork_are_no_escapes_and_chosen_whole(
-    sample: Path,
-) -> None:
+async def test_channels_in_the_form_of_a_fork_are_no_escapes_and_chosen_whole(sample: Path) -> None:
     wishes: list[ForkWish] = []
 
     async def plan(wish: ForkWish, refuse: Refuse) -> None:

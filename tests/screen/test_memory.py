@@ -47,9 +47,7 @@ def keys_of(seat: Seat) -> list[str]:
     return [rows.listed[at][0].key.key for at in range(rows.count()) if rows.is_stop(at)]  # type: ignore[union-attr]
 
 
-async def test_items_lead_to_their_thread_and_a_tab_of_the_thread_to_its_items(
-    sample: Path,
-) -> None:
+async def test_items_lead_to_their_thread_and_a_tab_of_it_to_its_items(sample: Path) -> None:
     remember(sample)
     listed = ckpt("-s", sample, "memory", "list", "-o", "json").json
 

@@ -37,7 +37,7 @@ from tests.packaging.pictures import FOLDER, PICTURES, Picture, take
 pytestmark = pytest.mark.engines
 
 
-async def test_panes_are_as_large_as_needed_and_a_border_is_dragged_with_the_mouse(
+async def test_panes_are_as_large_as_needed_or_as_dragged(
     seat: Seat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main = seat.main
@@ -78,7 +78,7 @@ async def test_panes_are_as_large_as_needed_and_a_border_is_dragged_with_the_mou
     assert main.inspector.region.y == y
 
 
-async def test_keys_change_the_pane_with_the_focus_and_what_was_chosen_comes_back(
+async def test_keys_change_the_focused_pane_and_the_choice_comes_back(
     sample: Path, tmp_path: Path
 ) -> None:
     look = tmp_path / "state" / "look.json"
@@ -172,7 +172,7 @@ async def test_escape_leads_out_of_one_thing_after_the_other(seat: Seat) -> None
     assert main.inspector.tab == "errors"
 
 
-async def test_a_screen_that_ends_at_its_start_keeps_what_was_remembered(
+async def test_a_screen_that_ends_at_its_start_remembers_as_before(
     sample: Path, tmp_path: Path
 ) -> None:
     class Ending(CkptApp):
@@ -269,7 +269,7 @@ def _red_and_green_can_be_told_apart_on_the_cursor(seat: Seat) -> None:
     assert green.g - max(green.r, green.b) > 20, (seat.app.theme, green)
 
 
-async def test_without_colours_all_text_is_readable(
+async def test_without_colours_text_is_readable(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -284,9 +284,7 @@ async def test_without_colours_all_text_is_readable(
         assert seat.sees("✗ invoice-import", "? refund-4711", "▸ anna", "✓ nightly-report")
 
 
-async def test_only_what_waits_is_yellow_and_tints_follow_the_theme_below_a_match(
-    seat: Seat,
-) -> None:
+async def test_only_what_waits_is_yellow_and_tints_follow_the_theme(seat: Seat) -> None:
     _the_header_has_the_colour(seat, "panel")
     waits = STYLES["question"].color
     assert [name for name, style in STYLES.items() if style.color == waits] == ["question"]
@@ -373,9 +371,7 @@ async def test_the_help_begins_with_the_six_most_used_keys_and_names_every_key(s
     assert seat.sees("Most used", "The marked checkpoint")
 
 
-async def test_a_pane_and_a_screen_list_their_keys_and_a_screen_is_left_by_the_same_keys(
-    seat: Seat,
-) -> None:
+async def test_a_pane_and_a_screen_list_their_keys_and_a_screen_is_left(seat: Seat) -> None:
     await seat.press("l", "l")
     assert seat.document.has_focus
     assert " Unfold " in seat.lines[-1]
@@ -408,7 +404,7 @@ async def test_a_pane_and_a_screen_list_their_keys_and_a_screen_is_left_by_the_s
 
 
 @pytest.mark.screen(writes=True)
-async def test_what_is_typed_at_once_goes_into_the_field_and_runs_no_command(
+async def test_what_is_typed_at_once_runs_no_command(
     seat: Seat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long a key takes here.
@@ -485,7 +481,7 @@ async def test_a_search_a_question_an_error_and_the_palette_lead_to_their_checkp
     assert not seat.sees("loading")
 
 
-async def test_each_command_line_runs_and_what_is_copied_is_what_commands_and_graphs_take(
+async def test_each_command_line_runs_and_what_is_copied_is_taken_elsewhere(
     seat: Seat, sample: Path
 ) -> None:
     await seat.search("status:done kyoto")

@@ -51,7 +51,7 @@ from tests.screen.stores import stored
 pytestmark = pytest.mark.engines
 
 
-async def test_each_tab_shows_its_part_and_a_message_leads_to_the_step_that_wrote_it(
+async def test_each_tab_shows_its_part_and_a_message_leads_to_its_step(
     seat: Seat, sample: Path
 ) -> None:
     says = {
@@ -164,7 +164,7 @@ def signed(seat: Seat) -> str:
     return found
 
 
-async def test_the_timeline_follows_the_cursor_and_is_read_once(
+async def test_the_timeline_follows_the_cursor(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = Mock(wraps=read_steps)
@@ -194,9 +194,7 @@ async def test_the_timeline_follows_the_cursor_and_is_read_once(
 
 
 @pytest.mark.screen(size=(200, 40))
-async def test_steps_are_named_alike_in_both_kinds_of_diff_and_changes_are_a_key_away(
-    seat: Seat,
-) -> None:
+async def test_steps_are_named_alike_in_both_diffs_and_changes_are_a_key_away(seat: Seat) -> None:
     inspector = seat.main.inspector
     await seat.press("enter")
     assert str(inspector.border_title) == "step 12 · reply · f169"
@@ -322,7 +320,7 @@ def go_to(seat: Seat, code: str) -> None:
 
 
 @pytest.mark.screen(on="broken", writes=True)
-async def test_findings_are_listed_and_lead_to_their_checkpoints_and_all_values_are_checked(
+async def test_findings_are_listed_lead_to_checkpoints_and_are_checked_anew(
     seat: Seat, sample: Path
 ) -> None:
     # The thread is checked while its tree is shown.
@@ -438,9 +436,7 @@ def row(seat: Seat) -> str:
     return rows.lines[rows.cursor].text
 
 
-async def test_what_the_step_changed_is_marked_and_arrows_and_clicks_fold_a_value(
-    seat: Seat,
-) -> None:
+async def test_what_the_step_changed_is_marked_and_a_value_is_folded(seat: Seat) -> None:
     await seat.press("1", "z")
     rows = seat.document
     signs = {path: rows.lines[at].text[0] for at, path in rows.document.marks.items()}
@@ -614,9 +610,7 @@ def test_a_search_is_bounded_and_tells_where_it_ended(monkeypatch: pytest.Monkey
     assert hits.ended == "a[19]"
 
 
-def test_lines_are_drawn_when_asked_for_and_end_with_a_note_if_there_are_too_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lines_are_drawn_when_asked_for_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateValues((line("heading"),), {"a": list(range(90)), "b": "x"}, {}, {"a[3]": "added"})
     shown = UnfoldedValues(state, Folds(pinned=["b", "gone"]), 80)
     assert [one.text for one in shown][:3] == ["heading", "    b: x  (pinned)", "  ▾ a  [90 items]"]

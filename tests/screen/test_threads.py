@@ -29,9 +29,7 @@ async def shown(seat: Seat, typed: str) -> set[str]:
     return {*seat.ids}
 
 
-async def test_threads_come_newest_first_are_moved_along_sorted_and_filtered(
-    seat: Seat, sample: Path
-) -> None:
+async def test_threads_come_newest_first_are_sorted_and_filtered(seat: Seat, sample: Path) -> None:
     listed = ckpt("-s", sample, "threads", "list", "-o", "json").json
     signs = {"done": "✓", "interrupted": "?", "error": "✗", "pending": "▸"}
     signed = [one[:40].split()[:2] for one in seat.lines[3 : 3 + len(listed)]]
@@ -90,9 +88,7 @@ async def test_threads_come_newest_first_are_moved_along_sorted_and_filtered(
     ("status:error", ""),
     ("idle >", None),
 )
-def test_a_filter_of_the_language_is_told_from_a_part_of_an_id(
-    text: str, written: str | None
-) -> None:
+def test_a_filter_is_told_from_a_part_of_an_id(text: str, written: str | None) -> None:
     terms = FilterTerms(
         lambda name: FilterAlias("idle > 1h") if name == "stuck" else no_alias(name)
     )
@@ -135,9 +131,7 @@ async def test_threads_have_titles_and_ids_below_names_of_columns(sample: Path) 
         assert "mara" in kyoto
 
 
-async def test_a_filter_by_title_reads_threads_that_were_not_seen_and_may_match(
-    sample: Path,
-) -> None:
+async def test_a_filter_by_title_reads_threads_that_may_match(sample: Path) -> None:
     number = 150
     copied(sample, "refund-4711", number)
     async with sitting(sample, size=(100, 24)) as seat:

@@ -59,9 +59,7 @@ async def test_the_tree_is_that_of_show(sample: Path) -> None:
         assert "▒" not in asked
 
 
-async def test_a_subgraph_call_is_entered_and_left_a_mark_is_seen_and_folds_open(
-    seat: Seat,
-) -> None:
+async def test_a_subgraph_call_is_entered_a_mark_is_seen_and_folds_open(seat: Seat) -> None:
     await seat.press("enter")
     (seat.tree.cursor,) = seat.picture.inner
     await seat.rest()
@@ -267,7 +265,7 @@ async def test_a_running_read_is_not_restarted(long: Path, monkeypatch: pytest.M
         assert len(begun) <= 3
 
 
-def test_details_are_read_again_if_writes_were_added(
+def test_details_are_read_again_after_new_writes(
     long: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [("", one) for one in "abc"]
@@ -308,7 +306,7 @@ def test_a_kept_reader_of_a_grown_thread_serves_older_checkpoints_only(long: Pat
 # Stepping from checkpoint to checkpoint, and to where a value changed
 
 
-async def test_the_running_read_is_shown_and_only_the_last_step_is_read_after_it(
+async def test_only_the_last_step_is_read_after_a_running_read(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, began = Event(), Event()
@@ -413,9 +411,7 @@ def change(stepper: Stepper, start: str, way: int) -> Key | str:
     return asyncio.run(stepper.change(place, KNOWN, way, ask, lambda _: None))
 
 
-def test_changes_of_the_channel_are_found_on_the_branch_and_read_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_changes_of_a_channel_are_found_on_the_branch_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
     def bodies(_: object, __: object, ids: Collection[str], ___: object) -> dict[str, Body]:
@@ -447,7 +443,7 @@ _BUDGET = ("1", "slash", "b", "u", "enter")
 """The keys that lead to `budget` in State."""
 
 
-async def test_steps_lead_on_from_any_pane_and_read_few_checkpoints(
+async def test_steps_lead_on_and_read_few_checkpoints(
     long: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = ids_of(long, "long")[::-1]
@@ -532,9 +528,7 @@ async def test_changes_are_found_in_both_directions_and_escape_stops_the_search(
         await goes("right_square_bracket", _CHANGES[1])
 
 
-async def test_siblings_are_reached_a_time_is_looked_back_to_and_the_head_followed(
-    seat: Seat,
-) -> None:
+async def test_siblings_an_earlier_time_and_the_head_are_gone_to(seat: Seat) -> None:
     await seat.press("enter")
     newest, siblings = seat.picture.head, {""}
     while len(siblings) < 2:
