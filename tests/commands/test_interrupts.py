@@ -96,28 +96,22 @@ def ask_thrice(_: Log) -> Any:
     return {"log": [first, str(second), third]}
 
 
-def schema_told(path: Path) -> Any:
-    """Assert that all outputs give the same schema of the question, and return it."""
-    (asked,) = ckpt("-s", path, "interrupts", "t", "-o", "json").json
-    schema = asked.get("response_schema")
-    shown = ckpt("-s", path, "show", "t", "-o", "json").json
-    (question,) = shown["interrupts"]
-    assert question.get("response_schema") == schema
-    assert shown["tasks"][0]["interrupts"] == [question]
-    assert ("must fit" in ckpt("-s", path, "show", "t", "-o", "table").out) == (schema is not None)
-    with ckpt_cli.open(str(path)) as opened:
-        (one,) = opened.thread("t").head.show().to_dict()["interrupts"]
-    assert one.get("response_schema") == schema
-    return schema
-
-
 def test_a_response_schema_equals_what_get_state_returns(path: Path) -> None:
     with running(path, nested(Log, chain(Log, {"ask": ask_thrice}), "call")) as graph:
         graph.invoke({"log": []}, CONFIG)
         assert "maxLength" not in ckpt("-s", path, "--redact", "show", "t", "-o", "json").out
         for answer in ("yes", {"ok": True}, None):
             (expected,) = graph.get_state(CONFIG).interrupts
-            assert schema_told(path) == expected.response_schema
+            # All outputs give the same schema of the question.
+            (asked,), shown = told(path, "interrupts", "t"), told(path, "show", "t")
+            (question,) = shown["interrupts"]
+            assert shown["tasks"][0]["interrupts"] == [question]
+            with ckpt_cli.open(str(path)) as opened:
+                (one,) = opened.thread("t").head.show().to_dict()["interrupts"]
+            schemas = [given.get("response_schema") for given in (asked, question, one)]
+            assert schemas == [expected.response_schema] * 3
+            table = ckpt("-s", path, "show", "t", "-o", "table").out
+            assert ("must fit" in table) == (expected.response_schema is not None)
             if answer is not None:
                 graph.invoke(Command(resume=answer), CONFIG)
     assert expected.response_schema is None  # It was asked without one.

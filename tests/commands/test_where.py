@@ -279,10 +279,6 @@ def found(store: Path, *words: str) -> Any:
     return ckpt("-s", store, *words, "-o", "json").json
 
 
-def threads_of(store: Path, *words: str) -> set[str]:
-    return {one["thread_id"] for one in found(store, *words)}
-
-
 def test_lists_name_the_user_whose_place_is_told_in_a_profile(store: Path, tmp_path: Path) -> None:
     listed = {one["thread_id"]: one.get("user") for one in found(store, "threads", "list")}
     anna = dict.fromkeys(("a1", "a2", "a3"), "anna")
@@ -333,7 +329,7 @@ def test_lists_name_the_user_whose_place_is_told_in_a_profile(store: Path, tmp_p
 )  # fmt: skip
 def test_threads_are_chosen_by_their_user(store: Path, words: list[str], threads: set[str]) -> None:
     begin = ["threads"] if words[0] == "list" else []
-    assert threads_of(store, *begin, *words) == threads
+    assert {one["thread_id"] for one in found(store, *begin, *words)} == threads
 
 
 def test_what_happened_is_counted_by_user_and_by_any_key(store: Path) -> None:

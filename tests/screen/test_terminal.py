@@ -1,4 +1,4 @@
-"""The screen in the browser, by `ckpt tui --serve`, and in a real terminal; a list that is watched."""
+"""The screen in the browser, by `ckpt tui --serve`, and in a real terminal; and a watched list."""
 
 import asyncio
 import json
