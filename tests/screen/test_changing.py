@@ -27,8 +27,7 @@ from ckpt_cli.tui.keys import CHANGING, READING_GROUPS, Key, keys_of
 from ckpt_cli.tui.screens.dialogs import PlanScreen
 from ckpt_cli.tui.writing import Writing, edit, editor_of
 from tests.kit.cases import cases
-from tests.kit.command import ROOT, ckpt, first_now
-from tests.kit.harness.postgres import PostgresHarness
+from tests.kit.command import ROOT, ckpt
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
 
@@ -61,10 +60,9 @@ class Store:
         return [one.checkpoint["id"] for one in found]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
+@pytest.fixture
 def driven(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    kind = SqliteHarness if request.param == "sqlite" else PostgresHarness
-    with empty_store(kind, request, tmp_path) as harness:
+    with empty_store(SqliteHarness, request, tmp_path) as harness:
         yield Store(harness)
 
 
@@ -80,7 +78,6 @@ async def go(seat: Seat, name: str) -> None:
     assert seat.main.tree_pane.view.thread_id == name
 
 
-@pytest.mark.parametrize("driven", first_now(["sqlite", "postgres"]), indirect=True)
 async def test_a_thread_is_rolled_back_resumed_and_the_change_undone(driven: Store) -> None:
     before = driven.history(STUCK)
     async with sitting(driven.url, writes=True) as seat:

@@ -1,4 +1,4 @@
-"""The panes: their sizes, one alone, and what the screen remembers of its last use."""
+"""The panes, the keys and the colours, and what the screen remembers of its last use."""
 
 import gc
 import json
@@ -126,6 +126,10 @@ async def test_keys_change_the_focused_pane_and_the_choice_comes_back(
         assert seat.app.theme == "nord"
         seat.app.theme = "dracula"
     assert (read_look(look).theme, read_look(look).sort) == ("dracula", "first")
+    # What a file names and nobody knows is ignored.
+    write_look(look, RememberedLook("no-such", "no-such", "no-such"))
+    async with sitting(sample, look=look) as seat:
+        assert seat.main.look == RememberedLook("", "last", "state")
 
 
 @pytest.mark.screen(size=(40, 12))
@@ -195,13 +199,6 @@ def test_a_broken_file_is_ignored(tmp_path: Path, text: str) -> None:
     assert read_look(tmp_path / "none" / "look.json") == RememberedLook()
     # A folder in the place of the file.
     write_look(tmp_path, RememberedLook())
-
-
-async def test_what_a_file_names_and_nobody_knows_is_ignored(sample: Path, tmp_path: Path) -> None:
-    look = tmp_path / "look.json"
-    write_look(look, RememberedLook("no-such", "no-such", "no-such"))
-    async with sitting(sample, look=look) as seat:
-        assert seat.main.look == RememberedLook("", "last", "state")
 
 
 # Colours: all text is readable in every theme, and only what waits is yellow; and the pictures
