@@ -296,6 +296,9 @@ def test_long_runs_are_folded_and_large_trees_bounded(monkeypatch: pytest.Monkey
         keys = [f"{n:05}" for n in range(number)]
         return [Skeleton("", key, keys[parent(n)] if n else None) for n, key in enumerate(keys)]
 
+    # Labels stay text.
+    shown = texts(draw(plan_tree(skeletons(1, str)), "<script>]]>&amp;\"'\x00\u202e\ufffe\ud800"))
+    assert any(r"""<script>]]>&amp;"'\x00\u202e\ufffe\ud800""" in one for one in shown)
     assert len(texts(draw(plan_tree(skeletons(10_000, lambda n: n - 1))))) < 10
     plan = plan_tree(skeletons(2_000, lambda n: 0))
     left_out = 2_000 - MOST_ROWS

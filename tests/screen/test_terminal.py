@@ -336,7 +336,8 @@ class Terminal:
     def _tmux(self, *words: str) -> str:
         command = ["tmux", "-L", self._socket, "-f", "/dev/null", *words]
         # The size of the terminal, not that of the tests.
-        variables = {key: os.environ[key] for key in os.environ if key != "COLUMNS"}
+        sized = {"COLUMNS", "LINES"}
+        variables = {key: os.environ[key] for key in os.environ if key not in sized}
         found = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
         assert found.returncode == 0, found.stderr
         return found.stdout
