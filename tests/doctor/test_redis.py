@@ -16,7 +16,7 @@ from ckpt_backends.registry import open_store
 from tests.doctor.asking import faults_of_all, findings, run_redis
 from tests.doctor.engine_faults import REDIS
 from tests.kit.agents.steps import config_of, graph_of, talk
-from tests.kit.command import FIXTURES, ckpt
+from tests.kit.command import FIXTURES, ckpt, ids_of
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.redis import dump
 from tests.kit.harness.valkey import ACTOR
@@ -71,12 +71,6 @@ def run_fixes(url: str) -> None:
                 run_redis(url, one.fix)
 
 
-def ids(url: str, thread_id: str) -> list[str]:
-    """The checkpoints of a thread, newest first."""
-    with open_store(url) as store:
-        return [one.key.checkpoint_id for one in store.checkpoints(thread_id)]
-
-
 # RedisSaver
 
 
@@ -100,7 +94,7 @@ def pointer(thread: str) -> str:
 
 def plant(url: str, thread: str) -> list[str]:
     """Plant the fault after which a thread is named. Returns the thread's history from before."""
-    admin, history = client(url), ids(url, thread)
+    admin, history = client(url), ids_of(url, thread)
     head, before = (f"checkpoint:{thread}:__empty__:{one}" for one in history[:2])
     written, written_before = (
         one.replace("checkpoint:", "write_keys_zset:", 1) for one in (head, before)
@@ -201,7 +195,7 @@ def test_a_write_that_a_shallow_saver_lists_not(redis_stack_url: str) -> None:
     fill_shallow(redis_stack_url, "trip", "sound", asks=True)
     assert found(redis_stack_url) == {}
     client(redis_stack_url).delete("write_registry:trip:__empty__:shallow")
-    head = ids(redis_stack_url, "trip")[0]
+    head = ids_of(redis_stack_url, "trip")[0]
     assert places(redis_stack_url) == {"trip": [("index-stale", "", head)]}
     run_fixes(redis_stack_url)
     assert found(redis_stack_url) == {}
@@ -281,7 +275,7 @@ def test_what_eviction_explains_is_said_once_for_a_thread(redis_stack_url: str) 
 def restore_javascript(name: str, url: str) -> None:
     """Restore a recording, without the thread in which LangGraph.js itself hides writes."""
     restore_javascript_keys(FIXTURES / "js-1.7.3" / f"{name}.jsonl.gz", url)
-    hidden = {"functional-asking": [("index-stale", "", ids(url, "functional-asking")[0])]}
+    hidden = {"functional-asking": [("index-stale", "", ids_of(url, "functional-asking")[0])]}
     assert places(url) == (hidden if name == "redis" else {})
     if name == "redis":
         (one,) = found(url)["functional-asking"]
@@ -294,7 +288,7 @@ def restore_javascript(name: str, url: str) -> None:
 @pytest.mark.parametrize("name", ["redis", "redis-shallow"])
 def test_writes_that_langgraph_js_does_not_read(name: str, redis_stack_url: str) -> None:
     restore_javascript(name, redis_stack_url)
-    head = ids(redis_stack_url, "interrupt-alone")[0]
+    head = ids_of(redis_stack_url, "interrupt-alone")[0]
     document = "checkpoint:interrupt-alone::" + (head if name == "redis" else "shallow")
     client(redis_stack_url).execute_command("JSON.SET", document, "$.has_writes", '"false"')
     assert places(redis_stack_url) == {"interrupt-alone": [("index-stale", "", head)]}
@@ -344,7 +338,7 @@ def test_lists_that_contradict_checkpoints(
         url, admin = harness.url, admin_of(harness.url)
         assert found(url) == {}
         kept = admin.lrange(listed.format("listless"), 0, -1)
-        of = {name: ids(url, name) for name in ("head", "older", "unlisted")}
+        of = {name: ids_of(url, name) for name in ("head", "older", "unlisted")}
         assert admin.delete(checkpoint.format("head", of["head"][0]))
         assert admin.delete(checkpoint.format("older", of["older"][1]))
         assert admin.delete(listed.format("listless"))
@@ -367,7 +361,7 @@ def test_lists_that_contradict_checkpoints(
 @pytest.mark.engines
 def test_a_list_may_name_what_has_expired(redis_url: str) -> None:
     fill_valkey(redis_url, "older", "listless", ttl=HOUR)
-    client(redis_url).delete(f"checkpoint:{{older}}::{ids(redis_url, 'older')[1]}")
+    client(redis_url).delete(f"checkpoint:{{older}}::{ids_of(redis_url, 'older')[1]}")
     assert found(redis_url) == {}
     client(redis_url).delete("thread:{listless}:")
     run_fixes(redis_url)
@@ -381,7 +375,7 @@ def test_a_timeline_that_names_lost_checkpoints(redis_url: str) -> None:
     fill_plainredis(redis_url, "expired", ttl=HOUR)
     assert found(redis_url) == {}
     admin = client(redis_url)
-    of = {name: ids(redis_url, name) for name in ("head", "older", "expired")}
+    of = {name: ids_of(redis_url, name) for name in ("head", "older", "expired")}
     admin.delete(f"lg:cp:head::{of['head'][0]}")
     admin.delete(*(f"lg:cp:{name}::{of[name][1]}" for name in ("older", "expired")))
     admin.hdel("lg:threads", "lg:idx:a:b:")
