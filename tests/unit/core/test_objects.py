@@ -20,7 +20,6 @@ from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.edit_state import StoredObjects
 from ckpt_cli.core.values import same
 from tests.kit.cases import cases
-from tests.kit.strategies import few
 
 
 def _ext(code: int, name: str, *rest: Any) -> Ext:
@@ -89,64 +88,47 @@ def test_an_object_of_a_class_that_is_not_stored_is_refused() -> None:
         edited(stored, [{"$type": "os.system", "$args": ["id"]}])
 
 
-texts = st.text(st.characters(codec="utf-8"), max_size=8)
-flat = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | texts | st.floats(allow_nan=False)
-values = st.recursive(
-    flat,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=20),
-    max_leaves=12,
-)
-maps = st.dictionaries(texts, values, max_size=20)
-edits = st.dictionaries(texts, values | st.just(...), max_size=4)
-SPELLINGS = [
-    {"ensure_ascii": False},
-    {"ensure_ascii": True},
+BEFORE: dict[str, Any] = {"a": 1, "é": ["ü", 1.5], "b": {"c": None}, "t": '"x": {'}
+MANY = {**{f"n{n}": [n] for n in range(20)}, **BEFORE}
+STORED = pytest.mark.parametrize("stored", [{}, {"b": {}}, BEFORE, MANY], ids=len)
+CHANGES: list[dict[str, Any]] = [
+    *({"a": 2}, {"a": ..., "new": [True, {}]}, {"é": ..., "b": {"é": 1}}, {"none": ...}),
+    *(dict.fromkeys(MANY, ...), {f"m{n}": "ü" for n in range(20)}, {"t": None, "n3": ...}),
+]
+SPELLINGS: list[dict[str, Any]] = [
+    *({"ensure_ascii": False}, {"ensure_ascii": True}, {"ensure_ascii": False, "indent": 2}),
     {"ensure_ascii": False, "separators": (",", ":")},
-    {"ensure_ascii": False, "indent": 2},
 ]
 
 
-def wanted(stored: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    merged = {**stored, **changes}
-    return {key: value for key, value in merged.items() if value is not ...}
+@STORED
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_keys_are_set_and_removed(stored: dict[str, Any], changes: dict[str, Any]) -> None:
+    after = {key: value for key, value in {**stored, **changes}.items() if value is not ...}
+    edits: dict[str, Any] = {key: None if it is ... else Put(it) for key, it in changes.items()}
+    edits = {"inner": edits, **edits}
+    whole, expected = {"inner": stored, **stored}, {"inner": after, **after}
+    packed = set_keys(TypedBytes("msgpack", ormsgpack.packb(whole)), edits)
+    assert packed.data == ormsgpack.packb(expected)
+    for spelling in SPELLINGS:
+        typed = TypedBytes("json", json.dumps(whole, **spelling).encode())
+        found = json.loads(set_keys(typed, edits).data)
+        assert found == expected
+        assert (list(found), list(found["inner"])) == (list(expected), list(after))
+        assert set_keys(typed, {}) == typed
 
 
-def as_edits(changes: dict[str, Any]) -> dict[str, Any]:
-    return {key: None if value is ... else Put(value) for key, value in changes.items()}
-
-
-@few
-@given(maps, edits)
-def test_msgpack(stored: dict[str, Any], changes: dict[str, Any]) -> None:
-    typed = TypedBytes("msgpack", ormsgpack.packb({"inner": stored, **stored}))
-    found = set_keys(typed, {"inner": as_edits(changes), **as_edits(changes)})
-    after = wanted(stored, changes)
-    assert found.data == ormsgpack.packb({"inner": after, **after})
-
-
-@given(maps, edits, st.sampled_from(SPELLINGS))
-def test_json(stored: dict[str, Any], changes: dict[str, Any], spelling: dict[str, Any]) -> None:
-    data = json.dumps({"inner": stored, **stored}, **spelling).encode()
-    edits = {"inner": as_edits(changes), **as_edits(changes)}
-    after = wanted(stored, changes)
-    found = json.loads(set_keys(TypedBytes("json", data), edits).data)
-    assert found == {"inner": after, **after}
-    assert (list(found), list(found["inner"])) == (["inner", *after], list(after))
-    assert set_keys(TypedBytes("json", data), {}).data == data
-
-
-@given(maps.filter(bool), texts, st.sampled_from(["msgpack", "json", "pickle"]))
-def test_an_entry_gets_another_key(stored: dict[str, Any], key: str, tag: str) -> None:
+@pytest.mark.parametrize("tag", ["msgpack", "json", "pickle"])
+@pytest.mark.parametrize("stored", [{"b": {}}, BEFORE, MANY], ids=len)
+def test_an_entry_gets_another_key(stored: dict[str, Any], tag: str) -> None:
     dumps: dict[str, Any] = {"msgpack": ormsgpack.packb, "json": dumped, "pickle": pickle.dumps}
-    typed = TypedBytes(tag, dumps[tag](stored))
-    old, value = next(iter(stored.items()))
-    if key in stored:
-        with pytest.raises(Unsupported):
-            set_keys(typed, {old: None, key: Take(old)})
-        return
-    found = decode(set_keys(typed, {old: None, key: Take(old)}))
+    typed, (old, value), *_ = TypedBytes(tag, dumps[tag](stored)), *stored.items()
+    with pytest.raises(Unsupported):
+        set_keys(typed, {old: None, [*stored][-1]: Take(old)})
     left = {name: one for name, one in stored.items() if name != old}
-    assert found == decode(TypedBytes(tag, dumps[tag]({**left, key: value})))
+    for key in ("", "other é", "x" * 40):
+        found = decode(set_keys(typed, {old: None, key: Take(old)}))
+        assert found == decode(TypedBytes(tag, dumps[tag]({**left, key: value})))
 
 
 def dumped(value: Any) -> bytes:
@@ -225,12 +207,13 @@ def test_keys_of_a_pickle_are_removed_and_changed_inside(protocol: int) -> None:
         set_keys(stored, {"run": lambda data: data})
 
 
-BSON_LEAVES = st.dictionaries(
-    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8), flat, max_size=6
+@pytest.mark.parametrize("style", ["msgpack", "json"])
+@cases(
+    "kept put",
+    ({}, {"a": 1, "": None}),
+    ({"a": True, "é": 1.5}, {}),
+    ({"a": None, "é": "ü", "n": -(2**60)}, {"a": "new", "source": "fork", "more": 2**40}),
 )
-
-
-@given(BSON_LEAVES, BSON_LEAVES, st.sampled_from(["msgpack", "json"]))
 def test_leaves_of_a_document_are_written_as_the_others(
     kept: dict[str, Any], put: dict[str, Any], style: str
 ) -> None:
