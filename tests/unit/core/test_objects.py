@@ -174,7 +174,7 @@ def test_a_pickle_takes_items_at_its_end(protocol: int) -> None:
     shared = ["x" * 70_000, {1, 2}]
     value = {"id": "a", "channel_values": {"n": shared, "m": shared}, "blob": b"y" * 70_000}
     stored = pickle.dumps(value, protocol)
-    put = {"id": "b", "ts": "now", "n": 3, "none": None, "in": {"a": [True, 0.5]}}
+    put = {"id": "b", "ts": 1 << 40, "n": 3, "none": None, "in": {"a": [True, 0.5]}}
     once = set_keys(TypedBytes("pickle", stored), {name: Put(one) for name, one in put.items()})
     twice = set_keys(once, {"id": Put("c")})
     assert once.data.startswith(stored[:-1])
