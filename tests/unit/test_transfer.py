@@ -119,8 +119,8 @@ def test_fields_and_values_are_in_order(fields: dict[str, Any], has_values: bool
 @cases(
     "text expected",
     (
-        '{"bb": 1, "a": [{"é": null, "b": 2}], "": {}}',
-        '{"": {}, "a": [{"b": 2, "é": null}], "bb": 1}',
+        '{"bb": 1, "c": [{"é": null, "b": 2}], "": {}}',
+        '{"": {}, "c": [{"b": 2, "é": null}], "bb": 1}',
     ),
     (
         '{"ä": 1, "zz": {"c": 1.5, "b": true}, "b": -3}',
