@@ -22,6 +22,7 @@ from ckpt_backends.registry import open_store
 from ckpt_cli.app import root
 from ckpt_cli.commands.plan_out import TERMS, PlanTerms
 from ckpt_cli.core.forking import seeded
+from ckpt_cli.plans.saved_plan import rows_digest
 from ckpt_cli.session import Session
 from tests.commands.words import refusals
 from tests.kit.cases import cases
@@ -358,6 +359,12 @@ def test_a_command_that_fails_leaves_no_plan(words: str, code: int) -> None:
     assert run(words).code == code
     assert not PLAN.exists()
     assert list(Path().glob(".*.part")) == []
+
+
+def test_the_digest_of_rows_depends_on_no_order() -> None:
+    with open_store("store.db") as store:
+        found = list(store.rows(KYOTO))
+    assert rows_digest(found) == rows_digest(reversed(found))
 
 
 def test_each_command_that_changes_a_store_is_tried() -> None:

@@ -495,6 +495,7 @@ def test_what_another_process_still_runs_is_left_alone(sample: Path) -> None:
     place = place_of(parse_url(str(sample)))
     journal = Journal(log, from_record({**to_record(planned), "place": place}))
     assert all_ops(sample) == []
+    assert "was stopped" not in ckpt("-s", sample, "threads", "list").err
     assert (log.folder / "running" / f"{planned.op}.ndjson").exists()
     journal.close(keep=False)
 
