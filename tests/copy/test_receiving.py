@@ -71,9 +71,12 @@ def test_what_is_received_is_read_back_record_for_record(scenes: Path, place: Ha
     names = {*FEW} if place.name == "dynamodb" else {*SCENARIOS} - place.skipped_scenarios
     left_out = PARALLEL if place.name == "kagent" else set()
     for name in check_round_trip(scenes, url_of(place), place.name, names - left_out):
-        config: Any = {"configurable": {"thread_id": name}}
+        config: Any = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
         with quiet(), place.saver() as saver:
             assert SCENARIOS[name].build(saver).get_state(config).values, name
+            versions = saver.get_tuple(config).checkpoint["channel_versions"]
+            # It raises if another saver has counted.
+            assert saver.get_next_version(max(versions.values()), None)
 
 
 @pytest.mark.parametrize(
