@@ -533,30 +533,36 @@ def start_cosmosdb() -> Server:
 
 
 def _npm_package(name: str, version: str, kind: str) -> Path:
-    """Return the folder of a package of npm, which is kept for the next run.
-
-    `kind` is what `INSTALL` says how to get.
-    """
+    """Return the folder of a package of npm; `kind` is what `INSTALL` says how to get."""
     missing = Unavailable(f"no {name} of npm: {INSTALL[kind]}")
     if not shutil.which("node") or not shutil.which("npm"):
         raise missing
 
-    name_of = f"npm.{os.geteuid()}.{name.replace('/', '+')}@{version}"
-    place = Path(tempfile.gettempdir()) / f"{_FOLDERS}{name_of}"
+    def fill(folder: Path) -> bool:
+        command = ["npm", "install", "--prefix", str(folder), "--omit=optional"]
+        command += ["--ignore-scripts", "--no-audit", "--no-fund", f"{name}@{version}"]
+        got = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+        return got.returncode == 0
+
+    place = _kept(f"npm.{os.geteuid()}.{name.replace('/', '+')}@{version}", fill, missing)
+    return place / "node_modules" / name
+
+
+def _kept(name: str, fill: Callable[[Path], bool], missing: Unavailable) -> Path:
+    """Return a folder that is filled once and kept for the next run, or raise an error."""
+    place = Path(tempfile.gettempdir()) / f"{_FOLDERS}{name}"
     if place.exists() and place.stat().st_uid != os.geteuid():
         raise missing
     if not place.exists():
         with tempfile.TemporaryDirectory(prefix=f"{_FOLDERS}{os.getpid()}-") as made:
             fresh = Path(made, "root")
             fresh.mkdir()
-            command = ["npm", "install", "--prefix", str(fresh), "--omit=optional"]
-            command += ["--ignore-scripts", "--no-audit", "--no-fund", f"{name}@{version}"]
-            if subprocess.run(command, cwd=made, capture_output=True, check=False).returncode:
+            if not fill(fresh):
                 raise missing
             # Another run may have been faster.
             with suppress(OSError):
                 fresh.rename(place)
-    return place / "node_modules" / name
+    return place
 
 
 @_unless_given("firestore")
@@ -588,19 +594,19 @@ def start_mysql(*options: str) -> Server:
     """Start a MariaDB that keeps nothing; if this process is root, as an unprivileged user."""
     from pymysql import OperationalError
 
-    install, server = Path("/usr/bin/mariadb-install-db"), Path("/usr/sbin/mariadbd")
-    if not (install.exists() and server.exists()):
-        raise Unavailable(f"no MariaDB: {INSTALL['mysql']}")
-    user = _unprivileged()
+    prefix, user = _mariadb(), _unprivileged()
     folder = _folder(user)
-    path = f"/usr/bin:/usr/sbin:{os.environ['PATH']}"
+    libraries = [str(place.parent) for place in prefix.glob("lib/*/libaio.so.1")]
+    path = f"{prefix}/bin:{prefix}/sbin:{os.environ['PATH']}"
     environment = {"PATH": path, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    if prefix != Path("/usr"):
+        environment["LD_LIBRARY_PATH"] = ":".join(libraries)
     # With a shared folder for temporary tables, two servers that are created at once disturb each
     # other.
-    shared = ["--no-defaults", "--basedir=/usr", f"--datadir={folder / 'data'}"]
+    shared = ["--no-defaults", f"--basedir={prefix}", f"--datadir={folder / 'data'}"]
     shared += [f"--tmpdir={folder}", "--skip-name-resolve", "--innodb-log-file-size=16M"]
     made = subprocess.run(
-        ["sh", str(install), *shared, "--skip-test-db", "--auth-root-authentication-method=normal"],
+        ["sh", f"{prefix}/bin/mariadb-install-db", *shared, *_WITHOUT_PASSWORD],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -612,7 +618,7 @@ def start_mysql(*options: str) -> Server:
         raise RuntimeError(f"mariadb-install-db failed: {(made.stdout + made.stderr)[-1500:]}")
 
     def launch(port: int) -> Server:
-        command = [str(server), *shared, f"--port={port}", "--bind-address=127.0.0.1"]
+        command = [f"{prefix}/sbin/mariadbd", *shared, f"--port={port}", "--bind-address=127.0.0.1"]
         command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"]
         command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"]
         command += ["--max-allowed-packet=1G", "--performance-schema=OFF"]
@@ -623,14 +629,37 @@ def start_mysql(*options: str) -> Server:
         process = _launched(command, folder, environment=environment, how=signal.SIGTERM, user=user)
         return Server(f"mysql://root@127.0.0.1:{port}/", process, folder, signal.SIGTERM)
 
-    started, version = _on_a_free_port(launch, _mysql_told, OperationalError)
-    USED["mysql"] = f"MariaDB {version}"
-    return started
+    server, version = _on_a_free_port(launch, _mysql_told, OperationalError)
+    USED["mysql"] = f"MariaDB {version} of {prefix}"
+    return server
 
 
 def _mysql_told(url: str) -> str:
     with mysql_connection(url) as connection:
         return str(connection.get_server_info())
+
+
+def _mariadb() -> Path:
+    """Return a MariaDB that runs here: the system's, or Debian's packages, unpacked in a folder."""
+    if Path("/usr/sbin/mariadbd").exists() and Path("/usr/bin/mariadb-install-db").exists():
+        return Path("/usr")
+    missing = Unavailable(f"no MariaDB: {INSTALL['mysql']}")
+    if not shutil.which("apt-get") or not shutil.which("dpkg"):
+        raise missing
+
+    def fill(folder: Path) -> bool:
+        # Not installed, so that no root is needed and no service is started.
+        command = ["apt-get", "download", "-qq", *_MARIADB]
+        got = subprocess.run(command, cwd=folder.parent, capture_output=True, check=False)
+        for package in folder.parent.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+        return got.returncode == 0 and (folder / "usr/sbin/mariadbd").exists()
+
+    return _kept(f"mariadb.{os.geteuid()}", fill, missing) / "usr"
+
+
+_WITHOUT_PASSWORD = ("--skip-test-db", "--auth-root-authentication-method=normal")
+_MARIADB = ("mariadb-server-core", "mariadb-client-core", "libaio1", "liburing2", "libnuma1")
 
 
 def mysql_connection(url: str) -> Any:
