@@ -239,6 +239,7 @@ _SAVERS = {
     "postgresql": ("langgraph.checkpoint.postgres", "PostgresSaver"),
     "mysql": ("langgraph.checkpoint.mysql.pymysql", "PyMySQLSaver"),
     "redis": ("langgraph.checkpoint.redis", "RedisSaver"),
+    "mongodb": ("langgraph.checkpoint.mongodb", "MongoDBSaver"),
 }
 
 
@@ -246,7 +247,8 @@ _SAVERS = {
 def _saver_of(url: str) -> Iterator[Any]:
     """Open a store with its official saver."""
     module, name = _SAVERS[engine_of(url)]
-    with getattr(import_module(module), name).from_conn_string(url) as saver:
+    words = [url] if name != "MongoDBSaver" else [url, url.rpartition("/")[2]]
+    with getattr(import_module(module), name).from_conn_string(*words) as saver:
         if name == "RedisSaver":
             saver.setup()
         yield saver

@@ -23,7 +23,10 @@ def main() -> None:
         pass
 
 
-_DRIVERS = {**{"sqlite": "sqlite3", "postgresql": "psycopg", "mysql": "pymysql"}, "redis": "redis"}
+_DRIVERS = {
+    **{"sqlite": "sqlite3", "postgresql": "psycopg", "mysql": "pymysql"},
+    **{"redis": "redis", "mongodb": "pymongo"},
+}
 
 
 def engine_of(url: str) -> str:
@@ -33,7 +36,7 @@ def engine_of(url: str) -> str:
 
 
 def connect(url: str) -> Any:
-    """Connect with the driver of the engine: a connection, or a client of Redis."""
+    """Connect with the driver of the engine: a connection, a client, or a database."""
     engine, parts = engine_of(url), urlsplit(url)
     driver: Any = import_module(_DRIVERS[engine])
     match engine:
@@ -43,6 +46,8 @@ def connect(url: str) -> Any:
             return driver.connect(url)
         case "redis":
             return driver.Redis.from_url(url, protocol=2)
+        case "mongodb":
+            return driver.MongoClient(url)[parts.path[1:]]
     place = {"host": parts.hostname, "port": parts.port, "user": parts.username}
     place |= {"password": parts.password or "", "database": parts.path[1:]}
     return driver.connect(**place, charset="utf8mb4", cursorclass=driver.cursors.SSCursor)
@@ -60,10 +65,13 @@ def _rows(url: str, sql: str, *bound: object) -> Iterator[Any]:
 
 def start(url: str) -> Rows:
     """Connect, and ask for next to nothing."""
-    if engine_of(url) == "redis":
-        connect(url).ping()
-    else:
-        yield from _rows(url, "SELECT 1")
+    match engine_of(url):
+        case "redis":
+            connect(url).ping()
+        case "mongodb":
+            connect(url).command("ping")
+        case _:
+            yield from _rows(url, "SELECT 1")
 
 
 _BY_THREAD = """
@@ -94,12 +102,15 @@ _NEWEST = {
 
 def newest(url: str) -> Rows:
     """Find the 50 threads that were active last, in the cheapest way that the index allows."""
-    if (engine := engine_of(url)) != "redis":
-        yield from _rows(url, _NEWEST[engine])
-        return
-    # The pointers to the heads have the thread in their names.
-    for name in connect(url).scan_iter("checkpoint_latest:*", count=5000):
-        yield [name.decode().split(":")[1]]
+    match engine_of(url):
+        case "redis":
+            # The pointers to the heads have the thread in their names.
+            for name in connect(url).scan_iter("checkpoint_latest:*", count=5000):
+                yield [name.decode().split(":")[1]]
+        case "mongodb":
+            yield from every(url)
+        case engine:
+            yield from _rows(url, _NEWEST[engine])
 
 
 # Without `TIMEOUT`, the answer ends after half a second.
@@ -111,11 +122,17 @@ REDUCE COUNT 0 AS n SORTBY 2 @newest DESC MAX 1000000 LIMIT 0 1000000 TIMEOUT 0
 
 def every(url: str) -> Rows:
     """Find all threads, each with its newest checkpoint and their number, the newest first."""
-    if engine_of(url) != "redis":
-        yield from _rows(url, _BY_THREAD)
-        return
-    for row in connect(url).execute_command(*_AGGREGATE.split())[1:]:
-        yield row[1].decode(), row[3], int(row[5])
+    match engine_of(url):
+        case "redis":
+            for row in connect(url).execute_command(*_AGGREGATE.split())[1:]:
+                yield row[1].decode(), row[3], int(row[5])
+        case "mongodb":
+            numbers = {"newest": {"$max": "$checkpoint_id"}, "n": {"$sum": 1}}
+            group: list[Any] = [{"$group": {"_id": "$thread_id", **numbers}}]
+            for one in connect(url).checkpoints.aggregate([*group, {"$sort": {"newest": -1}}]):
+                yield one["_id"], one["newest"], one["n"]
+        case _:
+            yield from _rows(url, _BY_THREAD)
 
 
 _WRITES = """
@@ -129,20 +146,26 @@ _JOIN = "JOIN checkpoints c ON c.thread_id = h.thread_id AND c.{root} AND c.chec
 
 def writes(url: str, channel: str, bodies: str = "") -> Rows:
     """Find the writes to a channel at the newest checkpoints; in SQL with `bodies`, these, too."""
-    if (engine := engine_of(url)) == "redis":
-        yield from _writes_on_redis(connect(url), channel)
-        return
-    # The index of MySQL has the hash of a namespace.
-    is_mysql = engine == "mysql"
-    root = "checkpoint_ns_hash = unhex(md5(''))" if is_mysql else "checkpoint_ns = ''"
-    sql = _WRITES.format(
-        writes="writes" if engine == "sqlite" else "checkpoint_writes",
-        value="value" if engine == "sqlite" else "`blob`" if is_mysql else "blob",
-        more=", c.checkpoint, c.metadata" if bodies else "",
-        join=_JOIN.format(root=root) if bodies else "",
-        root=root,
-    )
-    yield from _rows(url, sql, channel)
+    match engine_of(url):
+        case "redis":
+            yield from _writes_on_redis(connect(url), channel)
+        case "mongodb":
+            heads = {row[0]: row[1] for row in every(url)}
+            for one in connect(url).checkpoint_writes.find({"channel": channel}):
+                if heads[one["thread_id"]] == one["checkpoint_id"]:
+                    yield [one["thread_id"]]
+        case engine:
+            # The index of MySQL has the hash of a namespace.
+            is_mysql = engine == "mysql"
+            root = "checkpoint_ns_hash = unhex(md5(''))" if is_mysql else "checkpoint_ns = ''"
+            sql = _WRITES.format(
+                writes="writes" if engine == "sqlite" else "checkpoint_writes",
+                value="value" if engine == "sqlite" else "`blob`" if is_mysql else "blob",
+                more=", c.checkpoint, c.metadata" if bodies else "",
+                join=_JOIN.format(root=root) if bodies else "",
+                root=root,
+            )
+            yield from _rows(url, sql, channel)
 
 
 def _writes_on_redis(client: Any, channel: str) -> Rows:
@@ -183,6 +206,10 @@ def head(url: str, thread_id: str) -> Rows:
             client.execute_command(
                 "JSON.GET", client.get(f"checkpoint_latest:{thread_id}:__empty__")
             )
+        case "mongodb":
+            place = {"thread_id": thread_id, "checkpoint_ns": ""}
+            found = connect(url).checkpoints.find(place).sort("checkpoint_id", -1).limit(1)
+            packed = [one["checkpoint"] for one in found]
         case "sqlite":
             packed = [row[0] for row in _rows(url, _HEAD, thread_id)]
         case engine:
@@ -215,8 +242,9 @@ TABLES: dict[str, dict[str, str]] = {
         table: columns.replace("_ns,", "_ns, checkpoint_ns_hash,").replace(" blob", " `blob`")
         for table, columns in _COLUMNS.items()
     },
+    "mongodb": {"checkpoint_writes": "", "checkpoints": ""},
 }
-"""The tables of each engine, with their columns."""
+"""The tables or collections of each engine, with their columns."""
 
 
 def _batches(found: Iterable[Any], number: int = 200) -> Iterator[list[Any]]:
@@ -250,8 +278,12 @@ def delete(url: str, prefix: str) -> Rows:
         return ()
     for some in _batches([row[0] for row in every(url) if row[0].startswith(prefix)]):
         for table in TABLES[engine]:
-            _ask(engine, store, f"DELETE FROM {table}", some)
-        store.commit()
+            if engine == "mongodb":
+                store[table].delete_many({"thread_id": {"$in": some}})
+            else:
+                _ask(engine, store, f"DELETE FROM {table}", some)
+        if engine != "mongodb":
+            store.commit()
     return ()
 
 
@@ -274,12 +306,17 @@ def copy(url: str, target: str) -> Rows:
 
 
 def _read(engine: str, store: Any, table: str, columns: str, threads: list[str]) -> list[Any]:
+    if engine == "mongodb":
+        return list(store[table].find({"thread_id": {"$in": threads}}))
     if engine == "postgresql":
         columns = columns.replace("checkpoint, metadata", "checkpoint::text, metadata::text")
     return list(_ask(engine, store, f"SELECT {columns} FROM {table}", threads).fetchall())
 
 
 def _write(engine: str, store: Any, table: str, columns: str, sent: list[Any]) -> None:
+    if engine == "mongodb":
+        store[table].insert_many(sent)
+        return
     cursor = store.cursor()
     if engine == "postgresql":
         with cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as into:
