@@ -46,11 +46,19 @@ def test_a_plan_says_why_threads_go(sample: Path, words: str, reasons: dict[str,
 
 
 def test_what_is_protected_stays_and_says_so(sample: Path) -> None:
-    words = ["purge", "--older-than", "1m", "--protect", "trip-*", "--yes", "-o", "json"]
-    found = ckpt("-s", sample, *words).json
+    words = ["purge", "--older-than", "1m", "--protect", "*-thread", "--protect", "trip-*", "--yes"]
+    found = ckpt("-s", sample, *words, "-o", "json").json
     assert {"thread_id": "trip-to-kyoto", "reason": "matches --protect"} in found["skipped"]
     assert "trip-to-kyoto" in ids(sample)
     assert "weekly-digest" not in ids(sample)
+
+
+def test_a_thread_of_unknown_age_stays(sample: Path) -> None:
+    ageless = "checkpoint_id = 'no-time-' || rowid, parent_checkpoint_id = NULL"
+    change(sample, f"UPDATE checkpoints SET {ageless} WHERE thread_id LIKE 'trip-%'")
+    found = ckpt("-s", sample, "purge", "--older-than", "1m", "--yes", "-o", "json").json
+    assert {"thread_id": "trip-to-kyoto", "reason": "its age is unknown"} in found["skipped"]
+    assert "trip-to-kyoto" in ids(sample)
 
 
 def test_expired_goes_by_the_profile(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
