@@ -554,6 +554,7 @@ def test_archives_of_any_store_below_a_named_folder_are_erased(desk: Desk) -> No
     assert left.name.startswith("theirs")
     assert desk.threads == {"other", "resumed-2"}
     assert desk.verified()[0] == 0
+    assert '"resumed"' not in desk.run("ops", "list", "--all", "-o", "json").out
     assert ckpt("-s", moved, "export", "elsewhere", "--to", below).code == 0
     code, states = desk.verified()
     assert (code, states["archives"]) == (1, "kept")

@@ -8,11 +8,13 @@ from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.memory import ItemKey
 from ckpt_cli.core.erasure import (
     ErasedIds,
+    ErasureReport,
     ErasureScope,
     check_memory_pattern,
     ids_from_record,
     ids_record,
     is_named_in,
+    left_place,
     memory_namespace,
     parse_subject,
     scrubbed,
@@ -110,3 +112,11 @@ def test_a_line_of_the_log_without_ids() -> None:
     assert found["threads"] == ["[erased]", "t2"]
     assert "t1" not in repr(found)
     assert (found["op"], found["reason"], found["added"]) == ("x", None, [])
+
+
+def test_an_erasure_is_complete_if_it_reached_the_end_and_left_nothing() -> None:
+    left = left_place("a.db", "threads", 1, None, "it is locked")
+    assert ErasureReport(None, is_dry_run=False).is_complete
+    assert not ErasureReport(None, is_dry_run=True).is_complete
+    assert not ErasureReport(None, is_dry_run=False, places=[left]).is_complete
+    assert not ErasureReport(None, is_dry_run=False, stopped="received SIGTERM").is_complete

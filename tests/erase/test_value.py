@@ -33,6 +33,7 @@ from tests.kit.command import FIXTURES, ckpt, copy_store
 from tests.kit.harness import HARNESSES
 from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.opening import empty_store
+from tests.kit.rows import change
 
 
 @pytest.fixture
@@ -72,11 +73,15 @@ def test_what_cannot_be_erased_is_refused(harness: SqliteHarness) -> None:
         erase(harness.url, f"{THREAD}:log[2]")
 
 
+@pytest.mark.parametrize("adds_rows", [True, False])
 def test_nothing_is_written_if_the_thread_moved(
-    harness: SqliteHarness, monkeypatch: pytest.MonkeyPatch
+    harness: SqliteHarness, monkeypatch: pytest.MonkeyPatch, adds_rows: bool
 ) -> None:
     def moved(*_: object) -> None:
-        ask(harness, THREAD, "another")
+        if adds_rows:
+            ask(harness, THREAD, "another")
+        else:
+            change(harness.path, "UPDATE checkpoints SET metadata = '{}'")
 
     monkeypatch.setattr("ckpt_cli.commands.erase._check_found", moved)
     with pytest.raises(StoreChanged):

@@ -45,7 +45,7 @@ from ckpt_cli.operations.log import (
 from tests.kit.agents.steps import config_of, fill, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
-from tests.kit.rows import rows_of
+from tests.kit.rows import change, rows_of
 from tests.kit.savers.deerflow import memory, save
 
 TRIP, REFUND = "trip-to-kyoto", "refund-4711"
@@ -116,6 +116,12 @@ def test_one_in_the_middle_is_undone_if_nothing_depends_on_it(sample: Path) -> N
     added = rows_of(sample) - first
     done(sample, "rollback", TRIP, "step:3")
     both = rows_of(sample)
+    (copy,) = (one[3] for one in added if one[0] == "checkpoints")
+    into = "INSERT INTO writes (thread_id, checkpoint_id, task_id, idx, channel)"
+    change(sample, f"{into} VALUES (?, ?, 'late', 0, 'notes')", TRIP, copy)
+    refused = ckpt("-s", sample, "undo", ops(sample)[1]["op"], "--yes")
+    assert (refused.code, "tasks stored writes" in refused.err) == (5, True), refused.err
+    change(sample, "DELETE FROM writes WHERE task_id = 'late'")
     done(sample, "undo", ops(sample)[1]["op"])
     assert rows_of(sample) == both - added
     for at, words, said in (
@@ -703,6 +709,7 @@ def test_each_change_is_a_line_that_names_the_hash_of_the_one_before(audit: Path
         (kept.replace(b'"undo"', b'"fork"'), 3),
         (b"".join((lines[0], lines[2])), 2),
         (b"".join(lines[1:]), 1),
+        (kept.replace(records[2]["prev"].encode(), b""), 3),
     ):
         audit.write_bytes(changed)
         found = ckpt("ops", "verify", audit, "-o", "json")
