@@ -255,6 +255,7 @@ def test_channels_are_opened_alone(sample: Path) -> None:
         for closed in (["itinerary"], ["messages", "itinerary"]):
             assert opened.call("grep", pattern="tea", channels=closed).is_error
         assert not opened.call("threads", where="values.messages != null").is_error
+        assert opened.call("threads", where="values.itinerary != null").is_error
         (found,) = opened.items("blame", thread=THREAD, path="hotel")
         assert ("Ryokan" in json.dumps(found), "Anna" in json.dumps(found)) == (True, False)
         assert found["forked_from"]

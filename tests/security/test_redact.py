@@ -15,6 +15,7 @@ from ormsgpack import Ext, packb
 from ckpt_backends.registry import open_store
 from ckpt_cli.app import root
 from ckpt_cli.core import tasks
+from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.queries.tail import StoreTail, Tail
 from ckpt_cli.reading.store import RedactedStore
 from ckpt_cli.render.history import ENTRY, movement_line, movement_record
@@ -280,7 +281,10 @@ def test_what_is_kept(store: Path) -> None:
     assert shown["values"]["messages"] == {"$type": "ckpt.redacted", "$value": "list, 1 item"}
     assert shown["values"]["number"] == {"$type": "ckpt.redacted", "$value": "int"}
     assert shown["metadata"]["source"] == "loop"
+    assert shown["metadata"]["parents"] == {}
     assert shown["metadata"]["user"] == {"$type": "ckpt.redacted", "$value": "str, 10 characters"}
     text = ckpt("-s", store, "--redact", "show", THREAD + "@" + HEAD, "--writes").out
     assert "messages: (list, 1 item)" in text
     assert "(dict, 1 item)" in text
+    assert redact_metadata({"parents": {"": HEAD}}) == {"parents": {"": HEAD}}
+    assert CANARY not in str(redact_metadata({"parents": {"": [CANARY]}}))

@@ -17,7 +17,7 @@ from ckpt_backends.shell import command, name, word
 from ckpt_cli.core.values import json_line
 from ckpt_cli.queries.heads import Details, ListedThread
 from ckpt_cli.render.table import age, optional_iso, size, when
-from ckpt_cli.render.text import safe_json, safe_text
+from ckpt_cli.render.text import command_field, safe_json, safe_text
 from ckpt_cli.render.threads import LISTED, thread_line
 from tests.kit.cases import cases
 
@@ -41,6 +41,7 @@ def test_escapes(text: str, safe: str) -> None:
 
 def test_lines_may_stay_and_json_keeps_its_escapes() -> None:
     assert safe_text("a\n\tb\r\x1b", newlines=True) == "a\n\tb\\r\\x1b"
+    assert command_field("undo", "ckpt \x1b\u202e").text == r"undo     ckpt \x1b\u202e"
     assert (
         safe_json('"\u202e\x9b\U000e0001 中 👩‍❤️‍👨"\n')
         == '"\\u202e\\u009b\\udb40\\udc01 中 👩‍❤️‍👨"\n'
