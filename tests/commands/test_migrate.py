@@ -85,6 +85,7 @@ test_wrong_words_are_refused = refusals(
     ("migrate trip-to-kyoto", 2, "nothing to migrate to"),
     ("migrate trip-to-kyoto --rename-node act", 2, "'act' is not OLD=NEW"),
     ("migrate trip-to-kyoto --rename-node act=a --rename-node act=b", 2, "names 'act' twice"),
+    ("migrate trip-to-kyoto --rename-node act=b --rename-node ask=b", 2, "names 'b' twice"),
     ("migrate trip-to-kyoto --default lang=en", 2, "'lang=en' is not KEY=JSON"),
     ("migrate --rename-node act=a", 2, "no thread given"),
     ("migrate trip-to-kyoto --to none.json", 2, "cannot read 'none.json'"),

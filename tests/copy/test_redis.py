@@ -148,6 +148,16 @@ def test_all_keys_of_a_thread_expire_if_its_parts_do(
         assert list(store.thread_faults("fanout-send")) == []
 
 
+@cases("parts whole", ((5, 9, 7), [("PEXPIREAT", b"list", 9)]), ((5, None, 7), []))
+def test_the_list_of_writes_stays_as_long_as_any_of_them(
+    parts: tuple[int | None, ...], whole: list[Any]
+) -> None:
+    listed = receiving.ListOfWrites()
+    for one in parts:
+        listed.add(b"write", 0, one)
+    assert [one for one in listed.commands(b"list") if one[0] != "ZADD"] == whole
+
+
 @cases(
     "value words",
     (b"[" * 128 + b"]" * 128, "127 levels"),

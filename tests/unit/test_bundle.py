@@ -65,6 +65,14 @@ def test_no_byte_can_change_unnoticed(data: st.DataObject) -> None:
             check_bundle(path)
 
 
+def test_nothing_follows_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt.gz"
+    write_bundle(path, HEADER, [Row("writes", {"n": 7})])
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(Unreadable, match="data after its end"):
+        check_bundle(path)
+
+
 LINES = ["", "not json\n", "[]\n", '{"a": 1}\n', '{"ckpt_bundle": 2}\n']
 LINES += ['{"ckpt_bundle": 1, "thread_id": 5}\n', '{"ckpt_bundle": 1, "thread_id": "a"}\n']
 LINES += ['{"ckpt_bundle": 1, "thread_id": "a"}']

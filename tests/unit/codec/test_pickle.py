@@ -180,6 +180,7 @@ def test_a_body_is_cut_channel_by_channel() -> None:
     (b"", "not a pickle: pickle exhausted before seeing STOP"),
     (b".", "not one value at the end"),
     (b"NN.", "not a pickle: more than one value at the end"),
+    (b"(N.", "not a pickle: more than one value at the end"),
     (b"N.N", "not a pickle: 1 bytes behind the end"),
     (b"h\x00.", "not a pickle: GET of what was never PUT"),
     (b"K\x01K\x02a.", "not a pickle: APPENDS on a int"),

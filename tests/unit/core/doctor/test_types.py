@@ -318,6 +318,7 @@ def test_the_lists_are_those_of_the_installed_library() -> None:
 @cases(
     "text form method blocked allowed",
     ("app.Order", NamedIn.MSGPACK, "", True, True),
+    ("langgraph.types.Other", NamedIn.MSGPACK, "", True, True),
     ("os.system", NamedIn.MSGPACK, "", True, False),
     ("datetime.datetime", NamedIn.METHOD, "fromisoformat", False, False),
     ("pendulum.DateTime", NamedIn.METHOD, "fromisoformat", True, False),
