@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.protocol import Store
+from ckpt_cli.queries.grep import Searched, grep_thread
 from tests.commands.words import refusals
 from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
@@ -44,6 +46,18 @@ def test_it_exits_as_grep_does_and_a_table_says_where_a_text_stands() -> None:
     head, line = ckpt("-s", SAMPLE, "grep", "is ambiguous", "-o", "table").out.splitlines()
     assert head.split() == ["THREAD", "REF", "IN", "NODE", "PATH", "TEXT"]
     assert line.split()[2:4] == ["error", "match_supplier"]
+
+
+def test_a_thread_that_could_not_be_searched_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(store: Store, thread_id: str, *more: Any) -> Searched:
+        if thread_id == "refund-4711":
+            raise KeyError
+        return grep_thread(store, thread_id, *more)
+
+    monkeypatch.setattr("ckpt_cli.queries.grep.grep_thread", failing)
+    answer = ckpt("-s", SAMPLE, "grep", ".")
+    assert (answer.code, "left out thread 'refund-4711'" in answer.err) == (7, True)
+    assert "trip-to-kyoto" in answer.out
 
 
 @pytest.mark.parametrize("channel", ["messages", "__interrupt__", "nosuch"])

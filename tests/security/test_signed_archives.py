@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from cryptography.hazmat.primitives import serialization as forms
@@ -261,6 +262,8 @@ def test_the_passphrase_of_a_key_is_asked_for(
     refused = ckpt(*words)
     assert (refused.code, "wrong passphrase" in refused.err) == (2, True)
     assert not list((tmp_path / "b").glob("*"))
+    monkeypatch.setattr(diagnostics, "ask_secret", Mock(side_effect=EOFError))  # Ctrl-D
+    assert ckpt(*words).code == 130
     monkeypatch.setattr(diagnostics, "ask_secret", answer(PHRASE))
     done = ckpt(*words)
     assert PHRASE not in done.out + done.err
