@@ -48,6 +48,7 @@ from ckpt_cli.core.replay import (
     SortedWrites,
     Verdict,
     WriteOrder,
+    contributions,
     explain,
     has_foreign_text,
     judge,
@@ -372,6 +373,13 @@ def test_a_parent_that_ran_twice_proves_nothing() -> None:
 )
 def test_a_text_no_one_wrote_is_foreign(value: Any, sources: list[Any], expected: bool) -> None:
     assert has_foreign_text(value, sources) is expected
+
+
+def test_an_overwrite_takes_the_place_of_all_writes_of_its_step() -> None:
+    batch = [(wrote(None), stored(one)) for one in ([2], Overwrite([9]), [3])]
+    after, found = contributions([1], [batch], "append")
+    assert after == [9]
+    assert [one.effect for one in found] == ["overwritten", "applied", "overwritten"]
 
 
 def test_the_step_after_an_overwrite_may_give_its_messages_an_id() -> None:
