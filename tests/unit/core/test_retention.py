@@ -49,6 +49,7 @@ LAST = RetentionRules(last=1)
 AGELESS = [*line(3)[:2], RetentionCandidate("", "01", None, None)]
 UNFINISHED = [item("03", "01"), item("02", "01", unfinished=True), item("01")]
 SENT = [item("03", "02", needs_sends=True), item("02", "01"), item("01")]
+INHERITS = [item("03", "02", inherited={"log"}), item("02", "01"), item("01")]
 DELTA = [item("05", "04", missing={"log"}), item("04", "03"), item("03", "02", stored={"log"})]
 DELTA += [item("02", "01"), item("01")]
 INSIDE = [item("12", "11", "a:1", root="03"), item("11", None, "a:1", root="03")]
@@ -68,6 +69,7 @@ REMEMBERS = [item("20", "10"), item("10"), item("07", None), *KNEW]
     pytest.param(BRANCHES, RetentionRules(tips=True), "04 03", id="ends of branches"),
     pytest.param(UNFINISHED, LAST, "03 02", id="an unfinished step"),
     pytest.param(SENT, LAST, "03 02", id="the parent that holds the sends"),
+    pytest.param(INHERITS, LAST, "03 02", id="the parent that holds a value"),
     pytest.param(DELTA, LAST, "05 04 03", id="the way to the value of a DeltaChannel"),
     pytest.param(CALLED, LAST, "03 12 11", id="subgraphs with their caller"),
     pytest.param(LOST, LAST, "03 10 11", id="a subgraph without its caller"),
