@@ -86,7 +86,7 @@ def test_the_answer_names_what_made_it_so_or_that_nothing_did(job: Path) -> None
     # A ref and times limit the search.
     history = ckpt("-s", job, "history", "job", "-o", "json").json[::-1]
     until = f"job@{history[4]['checkpoint_id']}"
-    assert ckpt("-s", job, "bisect", until, "values.plan = b").code == 1
+    ckpt("-s", job, "bisect", until, "values.plan = b", code=1)
     words = ("--since", history[5]["ts"], "-o", "json")
     found = bisect(job, "values.count > 1", *words).json
     assert (found["checkpoint_id"], found["from_start"]) == (history[5]["checkpoint_id"], True)

@@ -80,7 +80,7 @@ def test_each_task_for_which_a_thread_waits_is_listed_and_counted(store: Path) -
     assert 0 < len(later) < len(everything)
     assert _errors(store, "--since", "2100-01-01") == []
     assert len(_errors(store, "-n", "2")) == 2
-    assert ckpt("-s", store, "errors", "--exit-code").code == 1
+    ckpt("-s", store, "errors", "--exit-code", code=1)
     ended = ckpt("-s", store, "errors", "asks", "--exit-code")
     assert (ended.code, ended.err) == (0, "note: no task of the chosen threads failed\n")
 
@@ -129,7 +129,7 @@ def test_a_failure_is_handled_once_its_handler_ran(tmp_path: Path) -> None:
     handled = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
     (found,) = _errors(handled, "error-handled", "--history")
     assert (found["state"], _errors(handled, "error-handled")) == ("handled", [])
-    assert ckpt("-s", handled, "errors", "error-handled", "--exit-code").code == 0
+    ckpt("-s", handled, "errors", "error-handled", "--exit-code", code=0)
 
 
 test_wrong_words_are_refused = refusals(

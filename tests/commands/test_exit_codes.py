@@ -59,8 +59,7 @@ WRONG = {
 
 @pytest.mark.parametrize("words", WRONG)
 def test_a_wrong_command_line_is_told_in_one_line(words: str) -> None:
-    answer = ckpt(*words.split())
-    assert answer.code == 2
+    answer = ckpt(*words.split(), code=2)
     line, hint = answer.err.splitlines()
     assert line == f"ckpt: {WRONG[words]}"
     assert hint.startswith("hint: see `ckpt")
@@ -175,8 +174,7 @@ def test_a_hint_that_names_debug_is_right(
     assert (plain.code, told) == (code, hint)
     assert error.startswith("ckpt: ")
     for words in (["--debug", "demo", "x", "--utc"], ["demo", "x", "--utc", "--debug"]):
-        answer = ckpt(*words)
-        assert answer.code == code
+        answer = ckpt(*words, code=code)
         assert answer.err.startswith(TRACEBACK)
         assert "typer" in answer.err or "planted" in answer.err
         assert answer.err.endswith(plain.err)
@@ -194,8 +192,7 @@ def test_errors_on_the_screen_are_printed(sample: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(tui, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
     monkeypatch.setattr(app.CkptApp, "run", run)
     assert ckpt("-s", sample, "tui").err == ""
-    answer = ckpt("-s", sample, "tui", "--debug")
-    assert answer.code == 0
+    answer = ckpt("-s", sample, "tui", "--debug", code=0)
     assert answer.err.startswith(TRACEBACK)
     assert answer.err.endswith("RuntimeError: planted\n")
 

@@ -38,7 +38,7 @@ def test_it_is_found_once(words: list[str], place: tuple[str | None, ...]) -> No
 
 
 def test_it_exits_as_grep_does_and_a_table_says_where_a_text_stands() -> None:
-    assert ckpt("-s", SAMPLE, "grep", "Kyoto").code == 0
+    ckpt("-s", SAMPLE, "grep", "Kyoto", code=0)
     nothing = ckpt("-s", SAMPLE, "grep", "no such words", "-o", "json")
     assert (nothing.code, nothing.json) == (1, [])
     missing = ckpt("-s", SAMPLE, "grep", "Kyoto", "trip-to-kyoto", "--ns", "nosuch")
@@ -55,15 +55,13 @@ def test_a_thread_that_could_not_be_searched_is_told(monkeypatch: pytest.MonkeyP
         return grep_thread(store, thread_id, *more)
 
     monkeypatch.setattr("ckpt_cli.queries.grep.grep_thread", failing)
-    answer = ckpt("-s", SAMPLE, "grep", ".")
-    assert (answer.code, "left out thread 'refund-4711'" in answer.err) == (7, True)
+    answer = ckpt("-s", SAMPLE, "grep", ".", code=7, says="left out thread 'refund-4711'")
     assert "trip-to-kyoto" in answer.out
 
 
 @pytest.mark.parametrize("channel", ["messages", "__interrupt__", "nosuch"])
 def test_a_channel_that_nothing_has_is_told(channel: str) -> None:
-    answer = ckpt("-s", SAMPLE, "grep", "xyzzy", "--channel", channel)
-    assert answer.code == 1
+    answer = ckpt("-s", SAMPLE, "grep", "xyzzy", "--channel", channel, code=1)
     assert ("no channel" in answer.err) == (channel == "nosuch")
 
 

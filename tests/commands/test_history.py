@@ -62,7 +62,7 @@ def test_a_command_on_a_thread_names_what_shows_a_checkpoint(sample: Path, comma
     error, hint = answer.err.splitlines()
     assert error.startswith("ckpt: 'trip-to-kyoto@step:3' is a checkpoint, ")
     named = hint.partition("`ckpt ")[2].partition("`")[0]
-    assert ckpt(*named.split()).code == 0
+    ckpt(*named.split(), code=0)
     assert named.split()[:2] == ["-s", str(sample)]
     config = sample.with_name("own.toml")
     config.write_text(f'[stores.agent]\nurl = "{sample}"\n')

@@ -45,8 +45,7 @@ def test_the_numbers_are_those_of_the_other_commands(
     with empty_store(SqliteHarness, request, tmp_path) as harness:
         fill(harness, THREADS)
         url = harness.url
-        printed = ckpt("-s", url, "metrics")
-        assert printed.code == 0, printed.err
+        printed = ckpt("-s", url, "metrics", code=0)
         found = parsed(printed.out)
         listed: list[Any] = ckpt("-s", url, "threads", "list", "--all", "--long", "-o", "json").json
         asked = ckpt("-s", url, "interrupts", "-o", "json").json
@@ -92,13 +91,12 @@ def test_the_label_is_escaped_and_a_file_is_replaced_at_once(sample: Path, tmp_p
     assert parsed(out.read_text())["ckpt_up", None] == 1
     assert stat.S_IMODE(out.stat().st_mode) == 0o644
     assert sorted(one.name for one in tmp_path.iterdir() if "ckpt" in one.name) == [out.name]
-    assert ckpt("-s", sample, "metrics", "--out", out, "-o", "json").code == 2
-    assert ckpt("-s", sample, "metrics", "--out", tmp_path / "no" / "file").code == 4
+    ckpt("-s", sample, "metrics", "--out", out, "-o", "json", code=2)
+    ckpt("-s", sample, "metrics", "--out", tmp_path / "no" / "file", code=4)
     # A store that cannot be read is down.
     url = "postgresql://me:hunter2@127.0.0.1:1/db"
     for words in ([], ["--out", str(out)]):
-        down = ckpt("-s", url, "metrics", *words)
-        assert down.code == 4
+        down = ckpt("-s", url, "metrics", *words, code=4)
         text = out.read_text() if words else down.out
         assert parsed(text) == {("ckpt_up", None): 0}
         assert "hunter2" not in text + down.err

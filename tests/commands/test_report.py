@@ -30,8 +30,7 @@ ERAS = ["lg-1.2.22", "js-1.7.3"]
 
 
 def report(store: Path, *words: str) -> str:
-    answer = ckpt("-s", store, "report", *words)
-    assert answer.code == 0, answer.err
+    answer = ckpt("-s", store, "report", *words, code=0)
     return answer.out
 
 
@@ -126,7 +125,7 @@ def test_large_values_are_cut_and_say_so(tmp_path: Path, items: list[str], reaso
 def test_the_page_goes_to_a_file_and_progress_to_the_terminal(sample: Path, tmp_path: Path) -> None:
     code, shown = ckpt_in_terminal("-s", sample, "report", "trip-to-kyoto")
     assert (code, "hint: redirect it: ckpt report ... > incident.html" in shown) == (2, True)
-    assert ckpt("-s", sample, "report", "trip-to-kyoto", "-o", "json").code == 2
+    ckpt("-s", sample, "report", "trip-to-kyoto", "-o", "json", code=2)
     file = tmp_path / "incident.html"
     program = f"{SLOW}\nfrom ckpt_cli.__main__ import main\nmain()"
     command = [sys.executable, "-c", program, "-s", str(sample), "report", "trip-to-kyoto"]
@@ -170,8 +169,7 @@ def browser(chromium: Browser) -> Iterator[Browser]:
 
 def made(store: Path, folder: Path, *words: str) -> Path:
     """Write a report into a file."""
-    answer = ckpt("-s", store, "report", *words)
-    assert answer.code == 0, answer.err
+    answer = ckpt("-s", store, "report", *words, code=0)
     file = folder / "incident.html"
     file.write_text(answer.out, "utf-8")
     return file

@@ -91,7 +91,7 @@ def test_a_step_takes_as_long_as_its_node(job: Job) -> None:
     assert (asked["first_at"], asked["seconds"]) == (last["started_at"], last["seconds"])
     assert job.measured(since=last["ended_at"])["steps"] == [last]
     # The wait after a rollback is idle.
-    assert ckpt("-s", job.path, "rollback", "t@~1", "--yes").code == 0
+    ckpt("-s", job.path, "rollback", "t@~1", "--yes", code=0)
     opened = job.measured()["open"]
     assert (opened["kind"], opened["cause"], opened["nodes"]) == ("idle", "fork", ["write"])
     assert "nothing has run since" in job.shown()

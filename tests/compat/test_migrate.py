@@ -247,7 +247,7 @@ def check(harness: Harness, case: Case, folder: Path) -> None:
     before = harness.rows("t")
     options = case.words.split()
     words = ["-s", harness.url, "migrate", "t", "--to", str(new), "--from", str(old), *options]
-    assert ckpt(*words, "--dry-run").code == 0
+    ckpt(*words, "--dry-run", code=0)
     assert harness.rows("t") == before
     done = ckpt(*words, "--yes", "-o", "json")
     assert done.json["action"] == "migrate"
@@ -255,14 +255,14 @@ def check(harness: Harness, case: Case, folder: Path) -> None:
     assert ckpt("-s", harness.url, "doctor", "t", "--deep", "-o", "json").json["findings"] == []
     judged = ckpt("-s", harness.url, "compat", new, "-o", "json").json["threads"]
     assert {one["verdict"] for one in judged} <= {"ok", "cannot tell"}
-    assert ckpt("-s", harness.url, "undo", "t", "--yes").code == 0
+    ckpt("-s", harness.url, "undo", "t", "--yes", code=0)
     assert harness.rows("t") == before
-    assert ckpt(*words, "--yes").code == 0
+    ckpt(*words, "--yes", code=0)
     with pytest.MonkeyPatch.context() as patch:  # as on another machine, which has no record of it
         patch.setenv("XDG_STATE_HOME", str(folder / "elsewhere"))
-        assert ckpt("-s", harness.url, "undo", "t", "--yes").code == 0
+        ckpt("-s", harness.url, "undo", "t", "--yes", code=0)
     assert harness.rows("t") == before
-    assert ckpt(*words, "--yes").code == 0
+    ckpt(*words, "--yes", code=0)
     named = [two for one, two in pairwise(options) if one == "--rename-channel"]
     names = dict(one.split("=") for one in named)
     defaults = {key: value for key, value in DEFAULTS.items() if f"--default {key}" in case.words}

@@ -109,7 +109,7 @@ def test_threads_are_chosen_by_a_filter(source: Path, target: Path) -> None:
 
 def test_a_target_that_went_its_own_way_is_replaced_on_demand(source: Path, target: Path) -> None:
     assert copy(source, target, TRIP, "nightly-report", "--create", "--yes").code == 0
-    assert ckpt("-s", target, "rollback", TRIP, "--steps", "2", "--yes").code == 0
+    ckpt("-s", target, "rollback", TRIP, "--steps", "2", "--yes", code=0)
     before = target.read_bytes()
     refused = copy(source, target, TRIP, "--yes")
     assert (refused.code, "--replace" in refused.err) == (5, True)

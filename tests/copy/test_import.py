@@ -35,8 +35,7 @@ FEW = frozenset({"chat", "interrupt-parallel", "subgraph", "fork-update"})
 
 
 def exported(source: Source, folder: Path) -> Path:
-    done = ckpt("-s", source.harness.url, "export", *source.read, "--to", folder)
-    assert done.code == 0, done.err
+    ckpt("-s", source.harness.url, "export", *source.read, "--to", folder, code=0)
     return folder
 
 
@@ -119,7 +118,7 @@ def test_a_refused_archive_makes_no_store(archive: Path, target: str, tmp_path: 
         refused = restored(changed(archive, tmp_path, **changes), target)
         assert (refused.code, why in refused.err) == (5, True), refused.err
         assert not Path(target).exists()
-    assert ckpt("import", archive, "--to", target, "--create").code == 5
+    ckpt("import", archive, "--to", target, "--create", code=5)
     assert not Path(target).exists()
     assert restored(archive, target).code == 0
     for layout in (without[0], "unheard-of"):

@@ -144,7 +144,7 @@ def test_a_thread_is_stored_as_the_saver_stores_it(place: Place, target: Place) 
     assert sorted(map(in_any_order, stored)) == sorted(map(in_any_order, given))
     assert history(target, "trip") == history(place, "trip")
     # The same thread becomes the same documents.
-    assert ckpt("-s", target.url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", target.url, "threads", "delete", "trip", "--yes", code=0)
     move(place.url, target.url, "trip")
     assert documents(target) == first
     again = graph_of(target.saver()).invoke({"items": ["more"]}, config_of("trip"))
@@ -252,7 +252,7 @@ def test_a_large_thread_or_archive_appears_at_once(
     present = sorted(map(repr, documents(there)))
     with open_store(there.url) as store:
         rows = list(store.rows("trip"))
-    assert ckpt("-s", there.url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", there.url, "threads", "delete", "trip", "--yes", code=0)
     with open_writable(parse_url(there.url)) as writable:
         assert writable.restore(rows) == Restored(len(rows), 0)
         assert turned[2:] == ["trip"]
@@ -341,7 +341,7 @@ def test_a_killed_copy_leaves_no_thread(place: Place, target: Place, given: list
         assert list(store.suspect_threads()) == []
         assert list(store.rows("trip")) == []
     for words in ("doctor", "gc --scope all --yes", "threads list --long", "stores"):
-        assert ckpt("-s", target.url, *words.split()).code == 0
+        ckpt("-s", target.url, *words.split(), code=0)
     assert target.saver().get_tuple(config_of("trip")) is None
     move(place.url, target.url, "trip")
     assert history(target, "trip") == history(place, "trip")
@@ -358,7 +358,7 @@ def test_what_a_killed_copy_leaves_goes_with_its_thread_or_after_an_hour(
     for one in (old, young):
         key = {"thread_id": one, "checkpoint_ns": "", "checkpoint_id": "1"}
         target.database["checkpoints"].insert_one(key)
-    assert ckpt("-s", target.url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", target.url, "threads", "delete", "trip", "--yes", code=0)
     left = [one["thread_id"] for one in documents(target)]
     assert {one for one in left if isinstance(one, str)} == {"other"}
     assert [one for one in left if not isinstance(one, str)] == [young]
@@ -424,7 +424,6 @@ def test_what_no_other_layout_holds_of_kaflow_is_named(place: Place, tmp_path: P
         with pytest.raises(CannotHold, match=why):
             parts(place.url, KAFLOW)
     more = ("--to", tmp_path / "new.db", "--create", "--yes", "-o", "json")
-    answer = ckpt("-s", place.url, "copy", KAFLOW, *more)
-    assert answer.code == 4
+    answer = ckpt("-s", place.url, "copy", KAFLOW, *more, code=4)
     (skipped,) = json.loads(answer.out)["skipped"]
     assert "which other layouts would load" in skipped["reason"]

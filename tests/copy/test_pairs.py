@@ -58,8 +58,7 @@ def test_a_copied_thread_is_the_same(pair: CopyPair, sources: Sources, places: P
         assert names
         for name in names:
             assert difference(what_is_read(target, name), source.read[name], name) == ""
-        again = ckpt("-s", source.harness.url, "copy", "--to", target.url, "--yes", *names[:3])
-        assert again.code == 0, again.err
+        ckpt("-s", source.harness.url, "copy", "--to", target.url, "--yes", *names[:3], code=0)
         if pair.comes_back:
             _check_the_way_back(source.harness, target, names, places)
 

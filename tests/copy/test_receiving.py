@@ -220,7 +220,7 @@ def test_old_folders_are_read_and_not_written(scenes: Path, tmp_path: Path, fold
         rows[one.checkpoint["id"]] = saver.serde.dumps_typed(one.checkpoint), metadata, parent
     saver.sync()
     (old / FILES[2]).unlink()
-    assert ckpt("-s", old, "copy", "chat", "--to", folder, "--yes").code == 0
+    ckpt("-s", old, "copy", "chat", "--to", folder, "--yes", code=0)
     there = FileSaver(folder)
     found = {one.checkpoint["id"]: one.checkpoint["channel_values"] for one in there.list(config)}
     assert found == values

@@ -103,8 +103,8 @@ def test_new_tables_in_postgresql_are_those_of_the_saver(postgres_url: str, sche
     assert postgres_schema(postgres_url, MIGRATIONS, schema) == postgres_schema(
         postgres_url, MIGRATIONS, "official"
     )
-    assert ckpt("-s", SAMPLE, "copy", "refund-4711", "--to", url, "--yes").code == 0
-    assert ckpt("-s", url, "rollback", "refund-4711", "step:0", "--yes").code == 0
+    ckpt("-s", SAMPLE, "copy", "refund-4711", "--to", url, "--yes", code=0)
+    ckpt("-s", url, "rollback", "refund-4711", "step:0", "--yes", code=0)
     assert _ids(url) == ["refund-4711"]
 
 

@@ -135,7 +135,7 @@ def test_a_subgraph_that_remembers_another_branch(tmp_path: Path) -> None:
         ("undo", "undone"),
         ("copy", "apart@~5", "--as", "new"),
     ):
-        assert ckpt("-s", path, *words, "--yes").code == 0
+        ckpt("-s", path, *words, "--yes", code=0)
     # `ckpt` takes the memory of the subgraph back, too.
     deep = found_quickly(path, "--deep")
     assert {(code, thread) for code, thread, _ in deep} == {

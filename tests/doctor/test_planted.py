@@ -464,7 +464,7 @@ def test_a_call_that_waits_for_an_answer_is_left_alone(store: SqliteHarness) -> 
         found = fixes(store, "asking")
         assert found
         assert set(found.values()) == {None}
-        assert ckpt("-s", store.url, "repair", "messages", "asking", "--yes").code == 5
+        ckpt("-s", store.url, "repair", "messages", "asking", "--yes", code=5)
         graph.invoke(Command(resume="yes"), config)
         assert all(fixes(store, "asking").values())
 

@@ -123,8 +123,7 @@ def test_the_table_ends_with_python_code_that_runs(zoo: Path) -> None:
 
 def test_what_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     store = FIXTURES / "lg-1.2.22-serde" / "store.db"
-    answer = ckpt("-s", store, "--copy", "doctor", "--types", "-o", "json")
-    assert answer.code == 7
+    answer = ckpt("-s", store, "--copy", "doctor", "--types", "-o", "json", code=7)
     found = json.loads(answer.out)
     assert not found["complete"]
     assert "aes-chat" in {one["thread_id"] for one in found["unchecked"]}
@@ -148,8 +147,7 @@ def test_a_dangerous_value_is_found_exactly_where_it_is(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     build_store(store, rows)
     for words in ([], ["--deep"], ["--types"]):
-        answer = ckpt("-s", store, "doctor", *words, "-o", "json")
-        assert answer.code == 1
+        answer = ckpt("-s", store, "doctor", *words, "-o", "json", code=1)
         found = {
             one["thread_id"]: (one["channel"], one["task_id"], one["checkpoint_id"], one["detail"])
             for one in json.loads(answer.out)["findings"]

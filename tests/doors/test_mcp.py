@@ -238,7 +238,7 @@ def test_values_are_hidden_unless_they_are_opened(hiding: McpServer) -> None:
 def test_channels_are_opened_alone(sample: Path) -> None:
     """With neither the metadata nor the memory."""
     edit = ("--set", 'hotel="Ryokan"', "--reason", "Anna asked")
-    assert ckpt("-s", sample, "fork", THREAD, "~2", *edit, "--yes").code == 0
+    ckpt("-s", sample, "fork", THREAD, "~2", *edit, "--yes", code=0)
     with SqliteStore.from_conn_string(str(sample)) as memory:
         memory.setup()
         memory.put(("users", "anna"), "taste", {"text": "likes a Ryokan"})

@@ -214,7 +214,7 @@ def test_an_odd_password_works_anywhere(
         shows_nothing(right.out + right.err + wrong.out + wrong.err)
     refuses(bare, "threads", "list", says=variable)
     monkeypatch.setenv(variable, CANARY)
-    assert ckpt("-s", bare, "threads", "list").code == 0
+    ckpt("-s", bare, "threads", "list", code=0)
 
 
 PLACES = [

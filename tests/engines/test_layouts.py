@@ -80,7 +80,7 @@ def test_what_is_no_store_is_told_with_what_was_found(
 def test_a_layout_that_is_not_there_is_refused(place: Harness, other: str) -> None:
     talk(place.kept_saver, "trip")
     url = place.url if "://" in place.url else f"sqlite:///{place.url}"
-    assert ckpt("-s", f"{url}?layout={place.name}", "threads", "list").code == 0
+    ckpt("-s", f"{url}?layout={place.name}", "threads", "list", code=0)
     refuses(f"{url}?layout={other}", "threads", "list", says=f"it holds '{place.name}'")
 
 
@@ -245,14 +245,14 @@ def test_tables_with_other_names(place: Harness, tmp_path: Path) -> None:
         assert "found 'Agent Checkpoints', agent_values" in ckpt("-s", url, "du").err
     config = tmp_path / "ckpt.toml"
     config.write_text(f'[stores.own]\nurl = "{url}"\ntables = "{listed}"\n')
-    assert ckpt("--config", config, "-s", "own", "show", "trip").code == 0
+    ckpt("--config", config, "-s", "own", "show", "trip", code=0)
     assert f"note: ckpt only reads this store: {REASON}" in ckpt("-s", store, "show", "trip").err
     for words in CHANGES:
         refuses(store, *words, "--yes", says=f"': {REASON}\nhint: ckpt only reads it; `ckpt copy")
     # The hint helps: the copy goes on.
     target = tmp_path / "copy.db"
     succeeds(store, "copy", "trip", "--to", target, "--create", "--yes")
-    assert ckpt("-s", target, "rollback", "trip", "--steps", "1", "--yes").code == 0
+    ckpt("-s", target, "rollback", "trip", "--steps", "1", "--yes", code=0)
     other = re.sub(r"Agent[^,]*", "one", store)
     refuses(other, "du", says="no table 'one'")
     made = ("copy", "trip", "--to", other, "--create", "--dry-run")

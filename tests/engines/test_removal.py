@@ -210,13 +210,13 @@ def test_times_to_live_are_carried(place: Harness) -> None:
     talk(place.kept_saver, "trip")
     before = expiring(place, "trip")
     succeeds(place.url, "rollback", "trip", "~2", "--yes")
-    assert ckpt("-s", place.url, "copy", "trip@head", "--as", "copy", "--yes").code == 0
+    ckpt("-s", place.url, "copy", "trip@head", "--as", "copy", "--yes", code=0)
     after = held(place)
     oldest = min(expires for _, expires in before.values())
     assert len(after) > len(before)
     assert all(abs(after[name][1] - oldest) < 60_000 for name in after.keys() - before.keys())
     for thread_id in ("copy", "trip"):
-        assert ckpt("-s", place.url, "undo", thread_id, "--yes").code == 0
+        ckpt("-s", place.url, "undo", thread_id, "--yes", code=0)
     left = held(place)
     assert {name: one for name, (one, _) in left.items()} == {
         name: one for name, (one, _) in before.items()
@@ -236,19 +236,19 @@ def test_what_a_killed_run_began_is_completed_or_taken_back(place: Harness) -> N
     talk(place.kept_saver, "trip")
     before, objects = place.fingerprint(), objects_of(place)
     known = {one.path for one in objects.names("trip")}
-    assert ckpt("-s", place.url, "rollback", "trip", "head", "--yes").code == 0
+    ckpt("-s", place.url, "rollback", "trip", "head", "--yes", code=0)
     (added,) = {one.path for one in objects.names("trip")} - known
     objects.begin([added, f"{added}missing"], [])
     (thread,) = ckpt("-s", place.url, "threads", "list", "-o", "json").json
     assert len(ids_of(place.url, "trip")) == thread["checkpoints"] == 4
     talk(place.kept_saver, "other")
-    assert ckpt("-s", place.url, "threads", "delete", "other", "--yes").code == 0
+    ckpt("-s", place.url, "threads", "delete", "other", "--yes", code=0)
     assert place.fingerprint() == before
     # What it removed is gone, and the next change removes the rest.
     talk(place.kept_saver, "other")
     objects.begin([], [one.path for one in objects.names("trip")])
     assert threads_of(place.url) == ["other"]
-    assert ckpt("-s", place.url, "threads", "delete", "other", "--yes").code == 0
+    ckpt("-s", place.url, "threads", "delete", "other", "--yes", code=0)
     assert not place.fingerprint()
 
 

@@ -62,7 +62,7 @@ def configure(folder: Path, url: str) -> None:
     """Write a profile `a` for a store, and trust it."""
     path = folder / "ckpt.toml"
     path.write_text(CONFIG.format(url=url))
-    assert ckpt("trust", "--yes", path).code == 0
+    ckpt("trust", "--yes", path, code=0)
 
 
 def unpacked(folder: Path) -> bytes:

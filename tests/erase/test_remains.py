@@ -136,7 +136,7 @@ def test_postgres_rewrites_its_tables(postgres: PostgresHarness) -> None:
 @pytest.mark.engines
 def test_postgres_names_what_it_does_not_overwrite(postgres: PostgresHarness) -> None:
     fill(postgres)
-    assert ckpt("-s", postgres.url, "purge", "--match", THREAD, "--dry-run").code == 0
+    ckpt("-s", postgres.url, "purge", "--match", THREAD, "--dry-run", code=0)
     postgres.connection.execute('CREATE TABLE "Runs.2" (thread_id text)')
     slot = f"slot_{postgres.connection.info.dbname.replace('-', '_')}"
     postgres.connection.execute("SELECT pg_create_physical_replication_slot(%s)", [slot])
@@ -542,6 +542,6 @@ def test_sessions_go_with_their_thread_or_their_user(
     left = dump(redis_url)
     assert CANARY not in repr(left)
     assert left == {name: one for name, one in before.items() if name in left}
-    assert ckpt("-s", "a", "erase", "other", "--yes").code == 0
+    ckpt("-s", "a", "erase", "other", "--yes", code=0)
     assert "someone" not in repr(dump(redis_url))
     assert "third" in repr(dump(redis_url))

@@ -80,18 +80,17 @@ def log_of(path: Path, thread_id: str) -> list[str]:
 
 def test_the_plan_is_a_table_that_is_carried_out(path: Path) -> None:
     before = rows_of(path)
-    shown = ckpt("-s", path, *LAST_GOOD, "--dry-run", "-o", "table")
-    assert shown.code == 0
+    shown = ckpt("-s", path, *LAST_GOOD, "--dry-run", "-o", "table", code=0)
     lines = {line.split()[0]: line.split() for line in shown.out.splitlines() if "-" in line}
     assert lines["raise-0"][1:] == ["planned", "step", "2", "close"]
     assert lines["beside-0"][1:] == ["planned", "step", "1", "book,", "pay", "book"]
     assert lines["die-0"][1:3] == ["ready", "close"]
     assert shown.out.endswith("would roll back 4 threads, 2 threads ready to resume\n")
     assert rows_of(path) == before
-    assert ckpt("-s", path, *LAST_GOOD, "--plan-out", path.with_name("plan")).code == 0
+    ckpt("-s", path, *LAST_GOOD, "--plan-out", path.with_name("plan"), code=0)
     assert rows_of(path) == before
     done = by_thread(ckpt("-s", path, "apply", path.with_name("plan"), "--yes", "-o", "ndjson"))
-    assert ckpt("-s", path, "apply", path.with_name("plan"), "--yes").code == 6
+    ckpt("-s", path, "apply", path.with_name("plan"), "--yes", code=6)
     assert set(done) == {*FAILED, *KILLED}
     assert {done[one]["state"] for one in FAILED} == {"rolled back"}
     assert all(done[one].keys() >= KEYS for one in FAILED)
@@ -119,7 +118,7 @@ def test_a_second_run_goes_on_where_the_first_stopped_and_one_undo_takes_all_bac
         done = [one for one in first.values() if one["state"] == "rolled back"]
         assert (newest["action"], newest["number"]) == ("rollback", len(done))
         assert {one["op"] for one in done} == {newest["op"]}
-        assert ckpt("-s", path, "undo", "--yes").code == 0
+        ckpt("-s", path, "undo", "--yes", code=0)
         assert rows_of(path) == before
 
 
@@ -202,8 +201,7 @@ def test_a_thread_that_moves_once_chosen_is_skipped(
 
 def test_a_refusal_is_told_for_each_thread(path: Path) -> None:
     words = ["rollback", "raise-0", "beside-0", "done-0", "--steps", "3", "--yes"]
-    answer = ckpt("-s", path, *words, "-o", "json")
-    assert answer.code == 7
+    answer = ckpt("-s", path, *words, "-o", "json", code=7)
     found = {one["thread_id"]: one for one in json.loads(answer.out)}
     assert found["beside-0"]["state"] == "skipped"
     assert "too far" in found["beside-0"]["reason"]
@@ -242,8 +240,7 @@ def killed(path: Path, store: Path, words: Sequence[str | Path], call: int) -> s
     before = rows_of(store)
     kill_at(words, call, SINCE)
     left = rows_of(store)
-    again = ckpt(*words)
-    assert again.code == 0, again.err
+    again = ckpt(*words, code=0)
     if LAST_GOOD[2] in words:
         assert set(by_thread(again)) == {*FAILED, *KILLED}, "the list to resume is whole"
     whole = rows_of(store)
@@ -304,7 +301,7 @@ def test_each_thread_gets_its_own_copy(path: Path) -> None:
 def test_a_second_run_adds_what_is_left(path: Path) -> None:
     before = rows_of(path)
     first = ("copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes")
-    assert ckpt("-s", path, *first).code == 0
+    ckpt("-s", path, *first, code=0)
     done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
     assert states(done) == {
         f"{it}-retry": "ready" if it == "raise-0" else "copied" for it in CHOSEN
@@ -314,15 +311,14 @@ def test_a_second_run_adds_what_is_left(path: Path) -> None:
     assert set(states(again).values()) == {"ready"}
     assert rows_of(path) == after
     for _ in range(2):
-        assert ckpt("-s", path, "undo", "--yes").code == 0
+        ckpt("-s", path, "undo", "--yes", code=0)
     assert rows_of(path) == before
 
 
 def test_an_id_that_is_taken_is_refused(path: Path) -> None:
     with sqlite_agent(path) as agent:
         agent.run("raise-1-retry", "plain")
-    done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
-    assert done.code == 7
+    done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson", code=7)
     assert "skipped 'raise-1': thread 'raise-1-retry' already exists" in done.err
     assert len(states(done)) == len(CHOSEN) - 1
 

@@ -52,9 +52,7 @@ TRIP, REFUND = "trip-to-kyoto", "refund-4711"
 
 
 def done(store: Path, *words: str | Path) -> CommandResult:
-    answer = ckpt("-s", store, *words, "--yes")
-    assert answer.code == 0, answer.err
-    return answer
+    return ckpt("-s", store, *words, "--yes", code=0)
 
 
 def ops(store: Path, *words: str) -> list[dict[str, Any]]:
@@ -86,9 +84,7 @@ def test_operations_of_other_stores_are_listed_without_a_store(
     done(other, "rollback", TRIP, "--steps", "1")
     assert len(ops(sample)) == len(ops(other)) == 1
     assert len(ckpt("ops", "list", "-o", "json").json) == 2
-    refused = ckpt("-s", sample, "undo", ops(other)[0]["op"], "--yes")
-    assert refused.code == 2
-    assert str(other) in refused.err
+    ckpt("-s", sample, "undo", ops(other)[0]["op"], "--yes", code=2, says=str(other))
 
 
 def test_undo_and_redo_go_back_and_forth(sample: Path) -> None:
@@ -107,7 +103,7 @@ def test_undo_and_redo_go_back_and_forth(sample: Path) -> None:
         done(sample, words)
         assert rows_of(sample) == rows
     done(sample, "redo")
-    assert ckpt("-s", sample, "redo", "--yes").code == 3
+    ckpt("-s", sample, "redo", "--yes", code=3)
 
 
 def test_one_in_the_middle_is_undone_if_nothing_depends_on_it(sample: Path) -> None:
@@ -157,8 +153,7 @@ def test_undo_of_a_prune_brings_nothing_that_a_later_one_took(sample: Path, tmp_
         archive = ("--archive", tmp_path / f"archive-{number}")
         done(sample, "purge", "--match", TRIP, "--keep-last", keep, *archive)
     later, first = ops(sample)
-    refused = ckpt("-s", sample, "undo", first["op"], "--yes")
-    assert (refused.code, "lost other checkpoints since" in refused.err) == (5, True)
+    ckpt("-s", sample, "undo", first["op"], "--yes", code=5, says="lost other checkpoints since")
     for one in (later, first):
         done(sample, "undo", one["op"])
     assert rows_of(sample) == before
@@ -171,16 +166,14 @@ def test_a_purge_is_undone_from_its_archives(sample: Path, tmp_path: Path) -> No
     (path, _) = sorted(archive.iterdir())
     kept = path.read_bytes()
     path.write_bytes(kept[:-20])
-    partly = ckpt("-s", sample, "undo", "--yes")
-    assert partly.code == 7
-    assert str(path) in partly.err
+    ckpt("-s", sample, "undo", "--yes", code=7, says=str(path))
     assert ops(sample, "--action", "undo")[0]["number"] == 1
     path.write_bytes(kept)
     assert {row["op"]: row for row in ops(sample)}[one["op"]]["undoable"]
     done(sample, "undo", one["op"])
     assert rows_of(sample) == before
     assert {row["op"]: row for row in ops(sample)}[one["op"]]["undoable"] is False
-    assert ckpt("-s", sample, "undo", one["op"], "--yes").code == 5
+    ckpt("-s", sample, "undo", one["op"], "--yes", code=5)
 
 
 def test_undo_of_a_thread_takes_back_only_that_thread(sample: Path, tmp_path: Path) -> None:
@@ -213,8 +206,7 @@ def test_a_thread_that_was_used_since_is_left_alone(sample: Path, tmp_path: Path
     done(sample, "undo", imported["op"])
     done(sample, "undo", deleted["op"])
     done(sample, "fork", REFUND, "~1")
-    refused = ckpt("-s", sample, "redo", deleted["op"], "--yes")
-    assert refused.code == 6
+    refused = ckpt("-s", sample, "redo", deleted["op"], "--yes", code=6)
     assert f"cannot redo: thread '{REFUND}' was used since" in refused.err
 
 
@@ -247,7 +239,7 @@ def test_redo_never_undoes(sample: Path) -> None:
     done(sample, "undo")
     done(sample, "redo", one["op"])
     assert rows_of(sample) == rolled_back
-    assert ckpt("-s", sample, "redo", ops(sample)[0]["op"], "--yes").code == 5
+    ckpt("-s", sample, "redo", ops(sample)[0]["op"], "--yes", code=5)
     assert rows_of(sample) == rolled_back
 
 
@@ -256,8 +248,7 @@ def test_the_rest_of_a_copy_is_undone_later(sample: Path, tmp_path: Path) -> Non
     done(sample, "copy", TRIP, REFUND, "--to", target, "--create")
     (copy,) = ops(target)
     done(target, "rollback", TRIP, "--steps", "2")
-    partly = ckpt("-s", target, "undo", copy["op"], "--yes")
-    assert partly.code == 7
+    partly = ckpt("-s", target, "undo", copy["op"], "--yes", code=7)
     assert f"undo {ops(target, '--action', 'rollback')[0]['op']}" in partly.err
     done(target, "undo", TRIP)
     done(target, "undo", copy["op"])
@@ -287,7 +278,7 @@ def test_without_its_steps_a_rollback_is_undone_as_the_thread_tells(
 
         looked = os.stat
         monkeypatch.setattr(os, "stat", stat)
-    assert ckpt("-s", sample, "ops", "show", one["op"]).code == 0
+    ckpt("-s", sample, "ops", "show", one["op"], code=0)
     done(sample, "undo", TRIP)
     assert rows_of(sample) == before
 
@@ -315,8 +306,7 @@ def test_an_operation_is_named_by_at_least_four_digits(sample: Path) -> None:
     assert (refused.code, rows_of(sample)) == (3, before)
     assert f"no thread '{op[:3]}'" in refused.err
     other = "0000" if not op.startswith("0000") else "1111"
-    refused = ckpt("-s", sample, "undo", other, "--yes")
-    assert refused.code == 3
+    refused = ckpt("-s", sample, "undo", other, "--yes", code=3)
     assert f"no thread '{other}', and no operation whose id begins like this" in refused.err
     assert f"`ckpt -s {sample} ops list`" in refused.err
 
@@ -341,8 +331,7 @@ def test_the_plan_and_the_question_name_the_operation(
 
 def told(store: Path, *words: str) -> Any:
     """Return what a command tells as JSON."""
-    found = ckpt("-s", store, *words, "-o", "json")
-    assert found.code == 0, found.err
+    found = ckpt("-s", store, *words, "-o", "json", code=0)
     return found.json
 
 
@@ -384,8 +373,8 @@ def test_an_added_checkpoint_names_its_operation_and_no_hidden_reason(rolled_bac
     assert ckpt("-s", rolled_back, "--redact", "history", TRIP, "-o", "json").json[0]["operation"]
     # What is printed to take it back can be pasted.
     (undo,) = [line.split("ckpt ", 1)[1] for line in page.splitlines() if " undo " in line]
-    assert ckpt(*undo.split(), "--yes").code == 0
-    assert ckpt("-s", rolled_back, "undo", TRIP).code == 3
+    ckpt(*undo.split(), "--yes", code=0)
+    ckpt("-s", rolled_back, "undo", TRIP, code=3)
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
@@ -454,17 +443,14 @@ def test_a_long_log_is_rotated_and_steps_go_with_their_operations(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_log_of_another_user_is_refused(sample: Path) -> None:
-    assert ckpt("-s", sample, *ROLLBACK).code == 0
+    ckpt("-s", sample, *ROLLBACK, code=0)
     os.chown(state() / "log.ndjson", 12345, 12345)
-    refused = ckpt("-s", sample, "undo", "--yes")
-    assert refused.code == 2
-    assert "another user owns it" in refused.err
+    ckpt("-s", sample, "undo", "--yes", code=2, says="another user owns it")
 
 
 def killed(store: Path, *words: str | Path) -> tuple[dict[str, Any], Path]:
     """Roll a thread back, and make the state folder as if the run was killed before its end."""
-    done = ckpt("-s", store, *words, *ROLLBACK)
-    assert done.code == 0, done.err
+    ckpt("-s", store, *words, *ROLLBACK, code=0)
     (one,) = all_ops()
     (kept,) = (state() / "steps").iterdir()
     return one, kept.rename(state() / "running" / kept.name)
@@ -473,8 +459,7 @@ def killed(store: Path, *words: str | Path) -> tuple[dict[str, Any], Path]:
 def test_a_killed_run_is_named_once_by_the_next_one(sample: Path) -> None:
     one, left = killed(sample)
     (state() / "log.ndjson").unlink()
-    read = ckpt("-s", sample, "threads", "list")
-    assert "was stopped before it recorded" in read.err
+    ckpt("-s", sample, "threads", "list", says="was stopped before it recorded")
     assert left.exists()
     words = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "ops", "list"]
     with ThreadPoolExecutor(3) as pool:
@@ -485,7 +470,7 @@ def test_a_killed_run_is_named_once_by_the_next_one(sample: Path) -> None:
     assert [row["op"] for row in all_ops(sample)] == [one["op"]]
     assert all_ops(sample)[0]["ended"] == "stopped; found by a later run"
     assert "operation" not in ckpt("-s", sample, "ops", "list").err
-    assert ckpt("-s", sample, "undo", TRIP, "--yes").code == 0
+    ckpt("-s", sample, "undo", TRIP, "--yes", code=0)
 
 
 def test_a_run_killed_after_its_line_is_not_recorded_twice(sample: Path) -> None:
@@ -522,7 +507,7 @@ def test_an_interrupted_copy_is_recorded_with_all_that_it_copied(
     (one,) = all_ops()
     assert (one["number"], one["undoable"], one["ended"]) == (8, True, "interrupted")
     assert not running()
-    assert ckpt("-s", target, "undo", "--yes").code == 0
+    ckpt("-s", target, "undo", "--yes", code=0)
     assert rows_of(target) == frozenset()
 
 
@@ -533,10 +518,10 @@ def test_a_purge_that_stops_is_recorded_with_what_it_removed(
     monkeypatch.setattr(Pace, "why_stop", lambda _: next(reasons))
     purge = ["purge", "--match", "*", "--include-pending", "--include-interrupted"]
     more = ["--include-error", "--batch", "1", "--archive", str(tmp_path / "archive"), "--yes"]
-    assert ckpt("-s", sample, *purge, *more).code == 7
+    ckpt("-s", sample, *purge, *more, code=7)
     (one,) = all_ops()
     assert (one["number"], one["ended"]) == (2, "--max-duration reached")
-    assert ckpt("-s", sample, "undo", "--yes").code == 0
+    ckpt("-s", sample, "undo", "--yes", code=0)
     assert rows_of(sample) == first
 
 
@@ -549,7 +534,7 @@ def test_a_thread_that_is_skipped_is_not_ops(sample: Path, monkeypatch: pytest.M
             db.execute("DELETE FROM writes WHERE thread_id = ?", [REFUND])
 
     monkeypatch.setattr(Journal, "intend", used_meanwhile)
-    assert ckpt("-s", sample, "threads", "delete", TRIP, REFUND, "--yes").code == 7
+    ckpt("-s", sample, "threads", "delete", TRIP, REFUND, "--yes", code=7)
     (one,) = all_ops()
     assert (one["threads"], one["number"]) == ([TRIP], 1)
 
@@ -575,12 +560,12 @@ def losing(open_: Callable[..., Any], name: str, *, is_done: bool) -> Callable[.
 def test_what_became_of_a_change_after_a_lost_connection_the_next_run_finds_out(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
-    assert ckpt("-s", sample, "export", TRIP, "--to", tmp_path / "archive").code == 0
-    assert ckpt("-s", sample, "threads", "delete", TRIP, "--yes").code == 0
+    ckpt("-s", sample, "export", TRIP, "--to", tmp_path / "archive", code=0)
+    ckpt("-s", sample, "threads", "delete", TRIP, "--yes", code=0)
     with monkeypatch.context() as patch:
         lost = losing(writable_store, "restore", is_done=is_done)
         patch.setattr(restore, "writable_store", lost)
-        assert ckpt("-s", sample, "import", tmp_path / "archive", "--yes").code == 4
+        ckpt("-s", sample, "import", tmp_path / "archive", "--yes", code=4)
     assert len(running()) == 1
     found = [(one["action"], one["threads"]) for one in all_ops(sample)]
     assert found == [("import", [TRIP])] * is_done + [("threads delete", [TRIP])]
@@ -598,7 +583,7 @@ def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
     with monkeypatch.context() as patch:
         lost = losing(open_writable_memory, "remove", is_done=is_done)
         patch.setattr(apply_memory, "open_writable_memory", lost)
-        assert ckpt("-s", path, *delete, "--yes").code == 4
+        ckpt("-s", path, *delete, "--yes", code=4)
     note = ckpt("-s", path, "ops", "list").err
     assert ("before it recorded its memory delete of long-term memory;" in note) == is_done
     found = all_ops(path)
@@ -611,8 +596,7 @@ def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
 
 def test_a_killed_copy_says_how_what_it_added_is_removed(sample: Path, tmp_path: Path) -> None:
     target = tmp_path / "target.db"
-    copied = ckpt("-s", sample, "copy", REFUND, "--to", target, "--create", "--yes")
-    assert copied.code == 0, copied.err
+    ckpt("-s", sample, "copy", REFUND, "--to", target, "--create", "--yes", code=0)
     (kept,) = (state() / "steps").iterdir()
     lines = kept.read_bytes().splitlines(keepends=True)
     # The outcome is the second step; a killed run has only the intended one.
@@ -634,25 +618,24 @@ def test_a_change_is_carried_out_where_it_cannot_be_ops(
     sample: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.chdir(sample.parent)
-    assert ckpt("-s", sample, "export", TRIP, "--to", "archive").code == 0
+    ckpt("-s", sample, "export", TRIP, "--to", "archive", code=0)
     with closing(sqlite3.connect(sample)) as db, db:
         db.execute("DELETE FROM writes WHERE thread_id = ?", [TRIP])
     state().parent.mkdir(parents=True)
     state().write_text("no folder")
     before = rows_of(sample), rows_of(Path("other.db"))
-    done = ckpt("-s", sample, *words.split())
-    assert done.code == 0, done.err
+    done = ckpt("-s", sample, *words.split(), code=0)
     assert done.err.count("`ckpt ops` will not know this change") == 1
     assert (rows_of(sample), rows_of(Path("other.db"))) != before
-    assert ckpt("-s", sample, "ops", "list").code == 2
+    ckpt("-s", sample, "ops", "list", code=2)
 
 
 def test_what_is_recorded_of_memory_holds_no_values_but_edited_ones(tmp_path: Path) -> None:
     save(tmp_path / "memory.json", memory())
     words = ("-s", tmp_path / "memory.json", "memory")
-    assert ckpt(*words, "edit", "fact_a1b2c3d4", "--set", "category=goal", "--write").code == 0
+    ckpt(*words, "edit", "fact_a1b2c3d4", "--set", "category=goal", "--write", code=0)
     archive = ("--archive", tmp_path / "archive")
-    assert ckpt(*words, "delete", "fact_e5f6g7h8", "--write", "--yes", *archive).code == 0
+    ckpt(*words, "delete", "fact_e5f6g7h8", "--write", "--yes", *archive, code=0)
     lines = [
         json.loads(line)
         for path in state().rglob("*.ndjson")
@@ -668,7 +651,7 @@ def test_a_log_that_another_process_holds_does_not_stop_a_change(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "_PATIENCE", 0.05)
-    assert ckpt("-s", sample, "rollback", TRIP, "--steps", "2", "--yes").code == 0
+    ckpt("-s", sample, "rollback", TRIP, "--steps", "2", "--yes", code=0)
     with open(state() / "lock", "rb+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         done = ckpt("-s", sample, "purge", "--match", TRIP, "--keep-last", "1", "--yes")
@@ -687,7 +670,7 @@ def audit(sample: Path, tmp_path: Path) -> Path:
     """An audit file with three lines."""
     path = tmp_path / "audit.ndjson"
     assert roll_back(sample, path).code == 0
-    assert ckpt("-s", sample, "--audit", path, "undo", TRIP, "--yes").code == 0
+    ckpt("-s", sample, "--audit", path, "undo", TRIP, "--yes", code=0)
     assert roll_back(sample, path, "--reason", "again").code == 0
     return path
 
@@ -718,7 +701,7 @@ def test_each_change_is_a_line_that_names_the_hash_of_the_one_before(audit: Path
     for content, code in ((kept, 0), (b"".join(lines[:2]), 1)):
         audit.write_bytes(content)
         assert "only --head HASH" in ckpt("ops", "verify", audit).err
-        assert ckpt("ops", "verify", audit, "--head", answer["head"]).code == code
+        ckpt("ops", "verify", audit, "--head", answer["head"], code=code)
 
 
 def test_a_torn_line_is_named_and_the_chain_goes_on(sample: Path, audit: Path) -> None:
@@ -763,10 +746,8 @@ def test_a_profile_names_the_file_if_its_configuration_is_trusted(
     config = tmp_path / "ckpt.toml"
     config.write_text(f'[stores.agent]\nurl = "{sample.name}"\naudit = "audit.ndjson"\n')
     monkeypatch.chdir(tmp_path)
-    refused = ckpt("-s", "agent", *ROLLBACK)
-    assert refused.code == 2
-    assert "sets 'audit'" in refused.err
-    assert ckpt("-s", "agent", "--config", config, *ROLLBACK).code == 0
+    ckpt("-s", "agent", *ROLLBACK, code=2, says="sets 'audit'")
+    ckpt("-s", "agent", "--config", config, *ROLLBACK, code=0)
     assert len((tmp_path / "audit.ndjson").read_bytes().splitlines()) == 1
     verified = ckpt("-s", "agent", "--config", config, "ops", "verify", "-o", "json")
     assert verified.json["lines"] == 1

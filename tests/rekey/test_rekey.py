@@ -81,8 +81,8 @@ def test_some_threads(store: Path, old_key: Path, new_key: Path) -> None:
         **{"done_before": 0, "skipped": [], "verified": True},
     }
     assert "answer" in ckpt("-s", store, "--aes-key-file", new_key, "messages", "aes-chat").out
-    assert ckpt("-s", store, "--aes-key-file", old_key, "messages", "aes-chat").code == 4
-    assert ckpt("-s", store, "--aes-key-file", old_key, "show", "aes-types").code == 0
+    ckpt("-s", store, "--aes-key-file", old_key, "messages", "aes-chat", code=4)
+    ckpt("-s", store, "--aes-key-file", old_key, "show", "aes-types", code=0)
 
 
 def test_plain_values_stay_plain_unless_told(store: Path, old_key: Path, new_key: Path) -> None:
@@ -131,11 +131,9 @@ def test_a_wrong_key_or_one_thread_with_another_keeps_all_from_being_written(
         assert (answer.code, "key" in answer.err) == (5, True)
     assert rows_of(store) == before
     words = ("-s", store, "--aes-key-file", old_key, "rekey")
-    assert ckpt(*words, "aes-pickle", "--new-key-file", other, "--yes").code == 0
+    ckpt(*words, "aes-pickle", "--new-key-file", other, "--yes", code=0)
     before = rows_of(store)
-    answer = ckpt(*words, "--all", "--new-key-file", new_key, "--yes")
-    assert answer.code == 5
-    assert "'aes-pickle'" in answer.err
+    answer = ckpt(*words, "--all", "--new-key-file", new_key, "--yes", code=5, says="'aes-pickle'")
     assert "neither key fits" in answer.err
     assert rows_of(store) == before
 
@@ -147,14 +145,13 @@ def test_a_value_that_no_key_opens_stops_the_run_before_its_thread_is_written(
     change(store, f"UPDATE checkpoints SET checkpoint = zeroblob(100) WHERE rowid = ({last})")
     words = ("-s", store, "--aes-key-file", old_key, "rekey", "--new-key-file", new_key, "--yes")
     before = rows_of(store)
-    assert ckpt(*words, "aes-chat").code == 5
+    ckpt(*words, "aes-chat", code=5)
     assert rows_of(store) == before
-    stopped = ckpt(*words, "aes-error", "aes-chat", "aes-types", "-o", "json")
-    assert stopped.code == 7
+    stopped = ckpt(*words, "aes-error", "aes-chat", "aes-types", "-o", "json", code=7)
     assert json.loads(stopped.out)["threads"] == 1
     assert "2 threads left" in stopped.err
     for name, key in (("aes-error", new_key), ("aes-types", old_key)):
-        assert ckpt("-s", store, "--aes-key-file", key, "show", name).code == 0
+        ckpt("-s", store, "--aes-key-file", key, "show", name, code=0)
 
 
 @pytest.fixture(scope="module")
@@ -234,8 +231,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
 def copied(source: str, target: Harness, *more: str | Path) -> Any:
     """Copy all threads; return the answer."""
     words = ("--all", "--to", target.url, "--create", "--yes", "-o", "json")
-    done = ckpt("-s", source, "copy", *words, *more)
-    assert done.code == 0, done.err
+    done = ckpt("-s", source, "copy", *words, *more, code=0)
     assert done.json["verified"]
     assert done.json["threads"] == len(SCENARIOS)
     return done.json
@@ -270,8 +266,7 @@ def test_a_copy_has_another_key(
     harness = places(target)
     keys = ("--aes-key-file", old_key)
     words = ("copy", "--all", "--to", harness.url, "--new-key-file", new_key, "--create", "--yes")
-    done = ckpt("-s", source.harness.url, *keys, *words, "--jobs", "2", "-o", "json")
-    assert done.code == 0, done.err
+    done = ckpt("-s", source.harness.url, *keys, *words, "--jobs", "2", "-o", "json", code=0)
     again = ckpt("-s", source.harness.url, *keys, *words, "-o", "json").json
     assert (again["added"], again["present"]) == (0, done.json["added"])
     for name in SCENARIOS:
@@ -302,9 +297,7 @@ def test_without_the_key_a_thread_is_skipped_if_its_form_changes(
     same, other = places(SqliteHarness), places(PostgresHarness)
     copied(source.harness.url, same)
     words = ("-s", source.harness.url, "copy", "--all", "--to", other.url, "--create", "--yes")
-    refused = ckpt(*words)
-    assert refused.code == 4
-    assert "set LANGGRAPH_AES_KEY or add --aes-key-file FILE" in refused.err
+    ckpt(*words, code=4, says="set LANGGRAPH_AES_KEY or add --aes-key-file FILE")
     check(same, source, KEY)
 
 
@@ -346,21 +339,18 @@ def test_a_rolled_back_or_edited_thread_stays_encrypted_and_goes_on(
         assert (state.values, state.next) == ({"items": ["in", "first 1"]}, ("second",))
         assert (state.metadata["source"], state.metadata["reason"]) == ("fork", "why")
         assert state.config["configurable"]["checkpoint_id"] == done.json["checkpoint_id"]
-        undone = ckpt(*words, "undo", "trip", "--yes")
-        assert undone.code == 0, undone.err
+        ckpt(*words, "undo", "trip", "--yes", code=0)
         assert graph.get_state(CONFIG).values == {"items": ["in", "first 1", "second"]}
         for edit, value, items in (
             ("--append", '"new"', ["in", "first 1", "new", "second"]),
             ("--replace", '["new"]', ["new", "second"]),
         ):
             edited = ("fork", "trip", "~1", "--yes", edit, f"items={value}", "-o", "json")
-            done = ckpt(*words, *edited)
-            assert done.code == 0, done.err
+            done = ckpt(*words, *edited, code=0)
             assert all_encrypted(harness)
             with quiet():
                 assert graph.invoke(None, CONFIG) == {"items": items}
-            again = ckpt(*words, "rollback", "trip", done.json["forked_from"], "--yes")
-            assert again.code == 0, again.err
+            ckpt(*words, "rollback", "trip", done.json["forked_from"], "--yes", code=0)
             with quiet():
                 assert graph.invoke(None, CONFIG) == {"items": ["in", "first 1", "second"]}
         assert ckpt(*words, "doctor", "trip", "--deep", "-o", "json").json["findings"] == []
@@ -374,11 +364,9 @@ def test_without_the_key_nothing_is_edited(places: Places, new_key: Path) -> Non
         before = harness.fingerprint()
         words = ["-s", harness.url, "fork", "trip", "~1", "--set", 'items=["new"]', "--yes"]
         for more in ([], ["--aes-key-file", str(new_key)]):
-            answer = ckpt(*words, *more)
-            assert answer.code == 4
-            assert "encrypted" in answer.err
+            ckpt(*words, *more, code=4, says="encrypted")
         assert harness.fingerprint() == before
-        assert ckpt("-s", harness.url, "rollback", "trip", "~1", "--yes").code == 0
+        ckpt("-s", harness.url, "rollback", "trip", "~1", "--yes", code=0)
         assert graph.get_state(CONFIG).next == ("second",)
 
 
@@ -388,9 +376,8 @@ def test_encrypted_bodies_that_name_their_values(places: Places, old_key: Path) 
     words: tuple[str | Path, ...] = ("--aes-key-file", old_key)
     with key_of(harness, KEY):
         graph = run(harness)
-        refused = ckpt("-s", harness.url, *words, "rollback", "trip", "~1", "--yes")
-        assert refused.code == 4
+        refused = ckpt("-s", harness.url, *words, "rollback", "trip", "~1", "--yes", code=4)
         assert "ckpt rekey THREAD --decrypt" in refused.err
-        assert ckpt("-s", harness.url, *words, "rekey", "trip", "--decrypt", "--yes").code == 0
-        assert ckpt("-s", harness.url, "rollback", "trip", "~1", "--yes").code == 0
+        ckpt("-s", harness.url, *words, "rekey", "trip", "--decrypt", "--yes", code=0)
+        ckpt("-s", harness.url, "rollback", "trip", "~1", "--yes", code=0)
         assert graph.get_state(CONFIG).next == ("second",)

@@ -103,7 +103,7 @@ def test_a_killed_agent_goes_on(library: Path, url: str) -> None:
             *sent[2:],
         ]
         if is_undone:
-            assert ckpt("-s", url, "undo", "t", "--yes").code == 0
+            ckpt("-s", url, "undo", "t", "--yes", code=0)
             assert list(rows(url)) == before
     ended = run(library, "resume", url, dict(made.configurable or {}))
     assert ended[:-1] == mended

@@ -158,8 +158,7 @@ def test_a_killed_agent_goes_on(store: Harness, thread_id: str) -> None:
     with pytest.raises(NotFound, match="nothing to repair"):
         one.plan()
 
-    undone = ckpt("-s", store.url, "undo", thread_id, "--yes")
-    assert undone.code == 0, undone.err
+    ckpt("-s", store.url, "undo", thread_id, "--yes", code=0)
     assert store.rows(thread_id) == before
     assert one.messages() == sent
 
@@ -202,7 +201,7 @@ def test_results_without_a_call_are_removed(store: Harness, kind: str) -> None:
     plan = one.repair()
     assert plan.mends[0] == "'messages': 2 results are removed: nothing before it makes the call"
     assert one.messages() == [sent[0], *sent[3:]]
-    assert ckpt("-s", store.url, "undo", one.thread_id, "--yes").code == 0
+    ckpt("-s", store.url, "undo", one.thread_id, "--yes", code=0)
     assert store.rows(one.thread_id) == before
 
     one.repair()
@@ -215,8 +214,7 @@ def test_an_update_that_is_not_merged_yet_is_kept(store: Harness) -> None:
     with pytest.raises(ValueError, match="INVALID_CHAT_HISTORY"):
         one.send("never mind")
     edit = 'messages=[{"role": "user", "content": "Hello?", "id": "human-3"}]'
-    forked = ckpt("-s", store.url, "fork", one.thread_id, "head", "--set", edit, "--yes")
-    assert forked.code == 0, forked.err
+    ckpt("-s", store.url, "fork", one.thread_id, "head", "--set", edit, "--yes", code=0)
     assert [found.code for found in one.findings()] == ["tool-call-unanswered"]
     one.repair()
     mended = one.messages()
@@ -250,8 +248,7 @@ def test_a_call_in_the_form_of_any_provider_gets_its_result(store: Harness) -> N
     words = ("-s", store.url, "doctor", "--match", "loop-form-*", "-o", "json")
     found = ckpt(*words).json["findings"]
     assert [row["code"] for row in found] == ["tool-call-unanswered"] * len(_FORMS)
-    mended = ckpt("-s", store.url, "repair", "messages", "--match", "loop-form-*", "--yes")
-    assert mended.code == 0, mended.err
+    ckpt("-s", store.url, "repair", "messages", "--match", "loop-form-*", "--yes", code=0)
     assert ckpt(*words).json["findings"] == []
     for form in _FORMS:
         calling, result, after = AgentThread(store, f"loop-form-{form}").messages()[-3:]
@@ -267,8 +264,7 @@ def test_a_message_that_was_added_before_the_tools_ran_is_no_fault(store: Harnes
     given = {"messages": [HumanMessage("use quick", id="human-1")]}
     one.graph.invoke(given, config_of(one.thread_id), interrupt_before=["tools"])
     edit = 'messages=[{"role": "user", "content": "Hello?", "id": "human-2"}]'
-    forked = ckpt("-s", store.url, "fork", one.thread_id, "head", "--set", edit, "--yes")
-    assert forked.code == 0, forked.err
+    ckpt("-s", store.url, "fork", one.thread_id, "head", "--set", edit, "--yes", code=0)
     assert [message.type for message in one.messages()] == ["human", "ai", "human"]
     assert one.findings() == []
     with pytest.raises(Refused, match="'quick' has yet to be carried out"):
@@ -287,8 +283,7 @@ def test_a_call_that_only_the_application_may_answer_is_an_info(store: Harness) 
     assert "the last message calls 'show_map' (call-x)" in found.detail
     many = ckpt("-s", store.url, "repair", "messages", "--match", one.thread_id, "--yes")
     assert (many.code, one.messages()[-1].type) == (0, "ai"), many.err
-    named = ckpt("-s", store.url, "repair", "messages", one.thread_id, "--yes", "--redact")
-    assert named.code == 0, named.err
+    named = ckpt("-s", store.url, "repair", "messages", one.thread_id, "--yes", "--redact", code=0)
     assert "show_map" not in named.out + named.err
     result = one.messages()[-1]
     assert (result.type, result.tool_call_id, result.status) == ("tool", "call-x", "error")

@@ -78,8 +78,7 @@ def results(graph: Any, thread_id: str) -> dict[str, Any]:
 
 def test_a_call_gets_a_result_with_the_content_of_the_user(talks: Any, path: Path) -> None:
     words = ("-s", path, "repair", "messages", "left", "--content", "stopped")
-    shown = ckpt(*words, "--dry-run")
-    assert shown.code == 0, shown.err
+    shown = ckpt(*words, "--dry-run", code=0)
     assert "mends    'messages': 1 result is added" in shown.out
     done = ckpt(*words, "--yes", "--reason", "a crash", "-o", "json").json
     assert done["action"] == "repair"
@@ -108,8 +107,7 @@ def test_a_call_that_may_get_its_result_is_refused_alone_and_left_out_of_many(
     talks.update_state(config("waiting"), waiting, as_node="agent")
     alone = ckpt("-s", path, "repair", "messages", "waiting", "--yes")
     assert (alone.code, "the call of 'search', 'book'" in alone.err) == (5, True)
-    answer = ckpt("-s", path, "repair", "messages", "--all", "--yes", "-o", "json")
-    assert answer.code == 0, answer.err
+    answer = ckpt("-s", path, "repair", "messages", "--all", "--yes", "-o", "json", code=0)
     assert {one["thread_id"] for one in answer.json} == set(BROKEN)
     assert all("1 result is added" in one["mends"][0] for one in answer.json)
     for name in (*BROKEN, "sound"):
@@ -193,8 +191,7 @@ def test_the_second_question_is_asked_again(saver: SqliteSaver, path: Path) -> N
     assert rows_of(path) == before
     assert (shown["action"], shown["next"], shown["again"]) == ("repair", ["ask"], [])
     assert "the result of pay is kept" in shown["notes"]
-    earlier = ckpt("-s", path, "repair", "writes", "t@~1", "--yes")
-    assert (earlier.code, "not the head" in earlier.err) == (5, True)
+    ckpt("-s", path, "repair", "writes", "t@~1", "--yes", code=5, says="not the head")
 
     done = ckpt("-s", path, "repair", "writes", "t", "--yes", "--reason", "stale", "-o", "json")
     assert done.code == 0, done.err
@@ -208,8 +205,7 @@ def test_the_second_question_is_asked_again(saver: SqliteSaver, path: Path) -> N
 def test_a_subgraph_asks_again_from_its_first_question(saver: SqliteSaver, path: Path) -> None:
     two = Two(saver, is_nested=True)
     two.make_stale()
-    done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json")
-    assert done.code == 0, done.err
+    done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json", code=0)
     assert asked(two.graph.invoke(None, {"configurable": done.json["configurable"]})) == ["first?"]
     assert two.ran == ["ask"]
 
@@ -279,8 +275,7 @@ def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
     assert "repair writes t" in shown
     # Of many threads, none is asked again: the failure may have another cause.
     assert "nothing to repair" in ckpt("-s", path, "repair", "writes", "--all", "--yes").err
-    done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json")
-    assert done.code == 0, done.err
+    done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json", code=0)
     form.ran.clear()
     config = {"configurable": done.json["configurable"]}
     assert asked(form.graph.invoke(None, config)) == ["age?"]
@@ -348,8 +343,8 @@ def test_a_missing_value_of_the_head_is_restored_and_taken_back(
     assert values(stepped) == expected
     assert {row for row in damaged if row[0] == "checkpoints"} <= rows_of(stepped)
     assert repair_values(stepped, "--yes").code == 3
-    assert ckpt("-s", stepped, "replay", THREAD, "--repair", "--yes").code == 0
-    assert ckpt("-s", stepped, "undo", THREAD, "--yes").code == 0
+    ckpt("-s", stepped, "replay", THREAD, "--repair", "--yes", code=0)
+    ckpt("-s", stepped, "undo", THREAD, "--yes", code=0)
     assert rows_of(stepped) == damaged
 
 
@@ -393,8 +388,7 @@ def test_an_older_checkpoint_is_left_alone(stepped: Path, channel: str) -> None:
 def test_a_body_that_cannot_be_decoded_is_refused(stepped: Path) -> None:
     cut = "UPDATE checkpoints SET checkpoint = substr(checkpoint, 1, 99)"
     change(stepped, f"{cut} WHERE {OF_THE_HEAD}")
-    answer = ckpt("-s", stepped, "repair", "values", THREAD, "--yes")
-    assert answer.code == 5
+    answer = ckpt("-s", stepped, "repair", "values", THREAD, "--yes", code=5)
     assert f"`ckpt -s {stepped} rollback {THREAD} '~1'`" in answer.err
 
 

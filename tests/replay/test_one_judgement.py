@@ -145,8 +145,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_is_found_where_nothing_is_planted(clean: Path) -> None:
-    answer = ckpt("-s", clean, "replay", THREAD, "--verify", "-o", "json")
-    assert answer.code == 0
+    answer = ckpt("-s", clean, "replay", THREAD, "--verify", "-o", "json", code=0)
     assert answer.json["mismatch"] == answer.json["unverifiable"] == 0
     assert answer.json["match"] == answer.json["transitions"] == 15
     own = {name: one["reducer"] for name, one in answer.json["channels"].items()}
@@ -161,8 +160,7 @@ def test_a_planted_fault_is_found(clean: Path, tmp_path: Path, name: str) -> Non
     with closing(sqlite3.connect(path)) as db, db:
         plant(Rows(db))
         steps = {one: step for step, one in Rows(db).ids().items()}
-    answer = ckpt("-s", path, "replay", THREAD, "--verify", "-o", "json")
-    assert answer.code == 1
+    answer = ckpt("-s", path, "replay", THREAD, "--verify", "-o", "json", code=1)
     wrong = [one for one in answer.json["findings"] if one["verdict"] == "mismatch"]
     assert [(one["step"], one["channel"]) for one in wrong] == [where]
     assert [steps[one["child"]] for one in wrong] == [where[0]]
@@ -172,11 +170,10 @@ def test_a_planted_fault_is_found(clean: Path, tmp_path: Path, name: str) -> Non
 
 
 def test_a_fault_is_found_by_a_told_reducer_alone(clean: Path, tmp_path: Path) -> None:
-    assert ckpt("-s", clean, "replay", THREAD, "--verify", "--reducer", "mood=append").code == 1
+    ckpt("-s", clean, "replay", THREAD, "--verify", "--reducer", "mood=append", code=1)
     profile = tmp_path / "ckpt.toml"
     profile.write_text(f'[stores.x]\nurl = "{clean}"\n[stores.x.reducers]\nmood = "append"\n')
-    told = ckpt("--config", profile, "-s", "x", "replay", THREAD, "--verify", "-o", "json")
-    assert told.code == 1
+    told = ckpt("--config", profile, "-s", "x", "replay", THREAD, "--verify", "-o", "json", code=1)
     assert told.json["channels"]["mood"]["told"] is True
     known = ckpt(
         *("--config", profile, "-s", "x", "replay", THREAD, "--verify"),
@@ -385,8 +382,7 @@ def test_a_thread_without_any_change_says_so(path: Path) -> None:
         note: str
 
     run(path, chain(Empty, {"run": lambda _: None}), {})
-    answer = ckpt("-s", path, "replay", "t")
-    assert (answer.code, "nothing to verify" in answer.err) == (0, True)
+    ckpt("-s", path, "replay", "t", code=0, says="nothing to verify")
 
 
 @cases("era", "lg-0.2.14-json", pytest.param("lg-0.2.14", marks=pytest.mark.nightly))
@@ -417,8 +413,7 @@ def test_threads_are_judged_together_as_by_replay_all(path: Path) -> None:
         stored = planting.SERDE.dumps_typed(body)[1]
         db.execute(f"UPDATE checkpoints SET checkpoint = ? {where}", [stored])
     assert ckpt("-s", path, "replay", "short", "--verify", "-o", "json").json["mismatch"] == 0
-    everywhere = ckpt("-s", path, "replay", "--all", "--verify", "-o", "json")
-    assert everywhere.code == 1
+    everywhere = ckpt("-s", path, "replay", "--all", "--verify", "-o", "json", code=1)
     assert {one["thread_id"]: one["mismatch"] for one in everywhere.json} == {
         **dict.fromkeys(("one", "two"), 0),
         "short": 1,
@@ -466,12 +461,11 @@ def test_where_a_value_differs_is_said(forged: tuple[Path, str]) -> None:
     place = {"op": "replace", "path": "[149].note", "rebuilt": "tick 149", "stored": "tick 999"}
     assert told["verdict"] == "mismatch"
     assert told["differences"] == {"places": [place], "more": 0}
-    shown = ckpt("-s", path, "replay", "t", "--verify", "-o", "table")
-    assert shown.code == 1
+    shown = ckpt("-s", path, "replay", "t", "--verify", "-o", "table", code=1)
     assert f"stored value differs from what append produces: {WHERE}" in shown.out
     look = f"`ckpt -s {path} diff --writes t@{head}` shows the first difference"
     assert look in shown.err
-    assert ckpt("-s", path, "replay", "t", "--verify", "--all-steps").code == 1
+    ckpt("-s", path, "replay", "t", "--verify", "--all-steps", code=1)
     plain = ckpt("-s", path, "replay", "t", "-o", "table")
     assert (plain.code, plain.out, look in plain.err) == (0, shown.out, True)
     steps = ckpt("-s", path, "replay", "t", "--all-steps", "-o", "json").json
@@ -492,13 +486,13 @@ def test_no_value_is_told_where_values_are_redacted(
 def test_strict_fails_on_what_cannot_be_verified(sample: Path) -> None:
     with sqlite3.connect(sample) as connection:
         connection.execute("DELETE FROM writes WHERE thread_id = 'refund-4711'")
-    assert ckpt("-s", sample, "replay", "refund-4711", "--verify").code == 0
+    ckpt("-s", sample, "replay", "refund-4711", "--verify", code=0)
     report = ckpt("-s", sample, "replay", "refund-4711", "--strict", "-o", "json")
     assert (report.code, report.json["mismatch"], report.json["unverifiable"] > 0) == (1, 0, True)
     for words in (["--all"], ["--match", "refund*"]):
-        assert ckpt("-s", sample, "replay", *words, "--verify").code == 0
-        assert ckpt("-s", sample, "replay", *words, "--strict").code == 1
-    assert ckpt("-s", sample, "replay", "trip-to-kyoto", "--strict").code == 0
+        ckpt("-s", sample, "replay", *words, "--verify", code=0)
+        ckpt("-s", sample, "replay", *words, "--strict", code=1)
+    ckpt("-s", sample, "replay", "trip-to-kyoto", "--strict", code=0)
 
 
 FORMAT_1 = FIXTURES / "lg-0.2.14" / "store.db"
@@ -513,7 +507,7 @@ LATER = """FROM writes AS w WHERE thread_id = ? AND channel NOT LIKE '\\_\\_%' E
 )
 def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path: Path) -> None:
     path = copy_store(FORMAT_1, tmp_path)
-    assert ckpt("-s", path, "replay", thread, "--verify").code == 0
+    ckpt("-s", path, "replay", thread, "--verify", code=0)
     silent = []
     with closing(sqlite3.connect(path)) as db:
         rows = db.execute(f"SELECT rowid, channel {LATER}", (thread,)).fetchall()
@@ -540,9 +534,9 @@ def test_a_reducer_of_an_unknown_channel_and_an_unknown_reducer_are_refused(samp
         answer = ckpt(*run, "messages=apend")
         assert (answer.code, "no reducer 'apend' for channel 'messages'" in answer.err) == (2, True)
         assert "did you mean 'append'" in answer.err
-        assert ckpt(*run, "messages=add_messages").code == 0
-    assert ckpt("-s", sample, "replay", "--all", "--reducer", "mesages=append").code == 3
-    assert ckpt("-s", sample, "replay", "--all", "--reducer", "messages=add_messages").code == 0
+        ckpt(*run, "messages=add_messages", code=0)
+    ckpt("-s", sample, "replay", "--all", "--reducer", "mesages=append", code=3)
+    ckpt("-s", sample, "replay", "--all", "--reducer", "messages=add_messages", code=0)
 
 
 def test_any_order_of_the_writes_between_two_snapshots_may_be_right(
@@ -564,7 +558,7 @@ def test_any_order_of_the_writes_between_two_snapshots_may_be_right(
         swapped = ckpt(*words)
         assert (swapped.code, swapped.json["mismatch"], swapped.json["assumed"]) == (0, 0, 1)
         write("right 7", "other")
-        assert ckpt(*words).code == 1
+        ckpt(*words, code=1)
         for bound in ("_PERMUTED_TASKS", "_KEPT_ORDERS"):
             with monkeypatch.context() as patch:
                 patch.setattr(f"ckpt_cli.core.replay.{bound}", 1)

@@ -254,7 +254,7 @@ def test_the_release_of_the_library_can_be_told(cleared: Path, tmp_path: Path, w
     assert found["detail"] == (
         "'messages' has 1 message as LangGraph 1.2.24 reads it, and 4 as 1.2.23 does"
     )
-    assert ckpt("-s", cleared, "doctor", "--strict").code == 1
+    ckpt("-s", cleared, "doctor", "--strict", code=1)
 
 
 def test_what_is_no_release_is_refused(cleared: Path, tmp_path: Path) -> None:
@@ -262,8 +262,7 @@ def test_what_is_no_release_is_refused(cleared: Path, tmp_path: Path) -> None:
     assert (answer.code, "'new' is not a release of LangGraph" in answer.err) == (2, True)
     config = tmp_path / "ckpt.toml"
     config.write_text(f'[stores.x]\nurl = "{cleared}"\nlibrary = "new"\n')
-    answer = ckpt("--config", config, "-s", "x", "show", "t")
-    assert (answer.code, "profile 'x'" in answer.err) == (2, True)
+    answer = ckpt("--config", config, "-s", "x", "show", "t", code=2, says="profile 'x'")
 
 
 @pytest.mark.parametrize("reducer", [kept_messages, _messages_delta_reducer])
@@ -279,7 +278,7 @@ def test_a_snapshot_of_any_release_verifies(path: Path, reducer: Any) -> None:
     assert found.json["channels"]["messages"]["reducer"] == (
         "add_messages_1.2.23" if reducer is kept_messages else "add_messages"
     )
-    assert ckpt("-s", path, "doctor", "--deep").code == 0
+    ckpt("-s", path, "doctor", "--deep", code=0)
 
 
 LOST: Any = AIMessage("", id="3", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
@@ -299,7 +298,7 @@ def test_repair_stores_what_became_of_texts_and_pairs(path: Path) -> None:
         before = app.get_state(CONFIG).values["messages"]
         assert [one.content for one in before[:3]] == ["hi", "a text", "x"]
         assert [one.type for one in before[:3]] == ["human"] * 3
-        assert ckpt("-s", path, "repair", "messages", "t", "--yes").code == 0
+        ckpt("-s", path, "repair", "messages", "t", "--yes", code=0)
         after = app.get_state(CONFIG).values["messages"]
         assert after[:3] == before[:3]
         assert [one.type for one in after[3:]] == ["ai", "tool", "ai"]

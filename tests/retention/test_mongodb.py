@@ -230,7 +230,7 @@ def test_a_standalone_server_is_purged_and_filled_again(alone: Place, tmp_path: 
     before = alone.documents()
     assert alone.delete("a", "--archive", str(tmp_path)).code == 0
     assert alone.documents() == {one: before[one] for one in "bc"}
-    assert ckpt("-s", alone.url, "import", *tmp_path.iterdir(), "--yes").code == 0
+    ckpt("-s", alone.url, "import", *tmp_path.iterdir(), "--yes", code=0)
     assert alone.documents() == before
     pruned = ckpt("-s", alone.url, "purge", "--keep-last", "1", "--yes", "-o", "json")
     assert pruned.json["removed"]["rows"]["checkpoints"] == 9

@@ -45,8 +45,7 @@ def check_pruned(filled: ScenarioStore, thread: ScenarioThread, policy: str) -> 
         rows, read = place.rows(ours), _read(saver, graph, ours)
         planned = ckpt(*words, "--dry-run", "-o", "json").json
         assert place.rows(ours) == rows
-        done = ckpt(*words, "--yes", "-o", "json")
-        assert done.code == 0, done.err
+        done = ckpt(*words, "--yes", "-o", "json", code=0)
         assert done.json["threads"] == planned["threads"]
         assert done.json["skipped"] == planned["skipped"] == []
         left, after = place.rows(ours), _read(saver, graph, ours)
@@ -152,7 +151,7 @@ def test_sends_that_stand_on_the_parent_stay(tmp_path: Path) -> None:
     """The library of that time takes them from there."""
     store = copy_store(FIXTURES / "lg-0.2.70" / "store.db", tmp_path)
     for number, steps in ((3, [3, 2, 1, 0]), (2, [3, 2])):
-        assert ckpt("-s", store, "purge", "--keep-last", str(number), "--yes").code == 0
+        ckpt("-s", store, "purge", "--keep-last", str(number), "--yes", code=0)
         left = ckpt("-s", store, "history", "fanout-send", "-o", "json").json
         assert [one["step"] for one in left] == steps
 
@@ -183,8 +182,7 @@ def test_an_agent_at_work_loses_no_checkpoint(
         agent.start()
         try:
             for policy in (["--keep-last", "2"], ["--older-than", "1s"], ["--keep-last", "1"]) * 3:
-                done = ckpt("-s", place.url, "purge", *policy, "--yes", "-o", "json")
-                assert done.code == 0, done.err
+                ckpt("-s", place.url, "purge", *policy, "--yes", "-o", "json", code=0)
         finally:
             stop.set()
             agent.join()

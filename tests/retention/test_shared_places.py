@@ -61,14 +61,14 @@ def test_a_full_and_a_shallow_saver_leave_each_other_alone(redis_stack_url: str)
             found = ckpt("-s", url, "doctor", "--grace", "0s", "-o", "json").json["findings"]
             orphans = {one["thread_id"] for one in found if one["code"] == "write-orphaned"}
             assert orphans <= {"lost"}
-            assert ckpt("-s", url, *GC, "--yes").code == 0
+            ckpt("-s", url, *GC, "--yes", code=0)
         gone = before.keys() - dump(redis_stack_url).keys()
         assert b"checkpoint_write:lost:__empty__:1ef00000-0000-6000-8000-000000000000:t:0" in gone
         assert gone.isdisjoint(live | mine)
         assert waits(shallow, "shallow")
-        assert ckpt("-s", full_url, "threads", "delete", "shallow", "--yes").code == 3
-        assert ckpt("-s", shallow_url, "threads", "delete", "full", "--yes").code == 3
-        assert ckpt("-s", full_url, "threads", "delete", "same", "--yes").code == 0
+        ckpt("-s", full_url, "threads", "delete", "shallow", "--yes", code=3)
+        ckpt("-s", shallow_url, "threads", "delete", "full", "--yes", code=3)
+        ckpt("-s", full_url, "threads", "delete", "same", "--yes", code=0)
         assert waits(shallow, "same")
         assert resumes(shallow, "same")
         assert resumes(full, "full")
@@ -118,8 +118,7 @@ def test_a_user_who_may_not_read_the_other_checkpoints_removes_none(redis_stack_
             client.execute_command(*f"ACL SETUSER limited on >secret {keys} +@all".split())
         url = redis_stack_url.replace("redis://", "redis://limited:secret@")
         url += "?layout=redis&prefix=agentb&write_prefix=checkpoint_write"
-        done = ckpt("-s", url, *GC, "--yes")
-        assert done.code == 0, done.err
+        done = ckpt("-s", url, *GC, "--yes", code=0)
         assert done.json["threads"] == []
         assert dump(redis_stack_url) == before
         assert resumes(one, "one")
@@ -139,7 +138,7 @@ def test_savers_with_one_collection_of_writes_leave_each_other_alone(mongodb_url
         assert ckpt("-s", url, *GC, "--yes").json["threads"] == []
         found = ckpt("-s", url, "doctor", "--grace", "0s", "-o", "json").json["findings"]
         assert [one for one in found if one["severity"] != "info"] == []
-    assert ckpt("-s", a, "threads", "delete", "other", "--yes").code == 3
+    ckpt("-s", a, "threads", "delete", "other", "--yes", code=3)
     done = ckpt("-s", a, "threads", "delete", "same", "--yes", "-o", "json").json
     assert done["removed"]["rows"] == {"checkpoints": 2, "checkpoint_writes": 2}
     assert waits(other, "same")

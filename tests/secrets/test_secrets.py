@@ -131,8 +131,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(store: Path) -> list[dict[str, Any]]:
-    answer = ckpt("-s", store, "secrets", "-o", "json")
-    assert answer.code == 1, answer.err
+    answer = ckpt("-s", store, "secrets", "-o", "json", code=1)
     records: list[dict[str, Any]] = json.loads(answer.out)
     return records
 
@@ -245,8 +244,7 @@ def search(path: Path, *words: str, code: int = 1) -> list[dict[str, Any]]:
 
 def hides(path: Path, *words: str, code: int = 1) -> CommandResult:
     """Search; return the answer, which tells no token."""
-    answer = ckpt("-s", path, "secrets", "--debug", *words)
-    assert answer.code == code, answer.err
+    answer = ckpt("-s", path, "secrets", "--debug", *words, code=code)
     assert not any(token[-12:] in answer.out + answer.err for token in TOKENS)
     return answer
 
@@ -290,8 +288,7 @@ def test_records_of_an_older_state_quote_no_secret(path: Path, tmp_path: Path) -
     records = tmp_path / "found.ndjson"
     for changed in ({"path": "a.gone"}, {"thread_id": "s"}):
         records.write_text(json.dumps({**record, **changed}))
-        answer = ckpt("-s", path, "erase", "--values-from", records, "--debug")
-        assert answer.code == 3
+        answer = ckpt("-s", path, "erase", "--values-from", records, "--debug", code=3)
         assert not any(token[-12:] in answer.out + answer.err for token in TOKENS)
 
 
@@ -343,9 +340,7 @@ def test_encrypted_values_are_named_and_read_with_the_key(
     key = "k" * 32
     serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
     put(path, "t", {"a": TOKENS[0]}, serde=serde)
-    answer = ckpt("-s", path, "secrets")
-    assert answer.code == 7
-    assert "1 value, encrypted" in answer.err
+    ckpt("-s", path, "secrets", code=7, says="1 value, encrypted")
     monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     (one,) = search(path)
     assert one["path"] == "a"
@@ -400,9 +395,7 @@ def test_the_library_is_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name in [one for one in sys.modules if one.startswith("detect_secrets")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "detect_secrets", None)
-    answer = ckpt("-s", path, "secrets")
-    assert answer.code == 2
-    assert "langgraph-ckpt[secrets]" in answer.err
+    ckpt("-s", path, "secrets", code=2, says="langgraph-ckpt[secrets]")
 
 
 @pytest.mark.parametrize(

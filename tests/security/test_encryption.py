@@ -51,8 +51,7 @@ def test_the_key_of_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch
     assert "Und auf Deutsch? 你好" in answer.out
     assert answer.err == ""
     monkeypatch.setitem(sys.modules, "Crypto.Cipher", None)
-    answer = ckpt("-s", store, "show", "aes-chat")
-    assert (answer.code, "pip install 'langgraph-ckpt[aes]'" in answer.err) == (0, True)
+    answer = ckpt("-s", store, "show", "aes-chat", code=0, says="pip install 'langgraph-ckpt[aes]'")
     assert KEY not in answer.out + answer.err
 
 
@@ -69,7 +68,7 @@ def test_a_key_of_a_wrong_length(
     answer = ckpt("-s", store, "show", "aes-chat", "--debug")
     assert (answer.code, f"{name} has {size} bytes" in answer.err) == (2, True)
     assert "secret" not in answer.out + answer.err
-    assert ckpt("-s", store, "show", "pickle-unused").code == 0
+    ckpt("-s", store, "show", "pickle-unused", code=0)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
@@ -83,7 +82,7 @@ def test_a_key_file_that_others_can_read_is_refused(store: Path, tmp_path: Path,
         assert (answer.code, answer.out) == (5, "")
         assert f"other users can read it (mode {mode:04o})" in answer.err
         assert f"hint: chmod 600 {file}" in answer.err
-    assert ckpt("-s", store, "--aes-key-file", link, "show", "aes-chat").code == 5
+    ckpt("-s", store, "--aes-key-file", link, "show", "aes-chat", code=5)
 
 
 @pytest.mark.parametrize("size", [16, 24, 32])
@@ -139,8 +138,7 @@ def test_a_search_that_could_not_read_all_does_not_say_that_nothing_is_there(
     words = ["grep", "Deutsch", "--match", "aes-chat"]
     for more in ([], ["--head-only"], ["--jobs", "2"]):
         monkeypatch.delenv("LANGGRAPH_AES_KEY", raising=False)
-        unread = ckpt("-s", store, *words, *more)
-        assert (unread.code, "could not be read" in unread.err) == (7, True)
+        ckpt("-s", store, *words, *more, code=7, says="could not be read")
         monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
         found = ckpt("-s", store, *words, *more)
         assert (found.code, "Und auf Deutsch?" in found.out) == (0, True)
@@ -222,8 +220,7 @@ def test_an_erasure_is_not_complete_if_the_field_of_the_person_does_not_open(
     else:
         monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     words = ("erase", "--subject", "metadata.user_id = anna", "--no-mentions", "-o", "json")
-    done = ckpt("-s", sealed, *words, "--yes")
-    assert done.code == 7
+    done = ckpt("-s", sealed, *words, "--yes", code=7)
     answer = json.loads(done.out)
     assert not answer["complete"]
     assert [(one["kind"], one["items"]) for one in answer["places"]] == [("threads", 1)]
@@ -256,7 +253,7 @@ def test_keys_before_a_rotation_are_tried(
         words += ["--aes-key-file", str(private(tmp_path / "keys", f"{OLD}\n{KEY}\n"))]
     assert ckpt(*words, "show", "chat", "-o", "json").json["metadata"]["user_id"] == "anna"
     assert "chat" in ckpt(*words, "threads", "list", "--where", 'metadata.user_id = "anna"').out
-    assert ckpt(*words, "rollback", "chat", "~2", "--yes").code == 0
+    ckpt(*words, "rollback", "chat", "~2", "--yes", code=0)
     made = max(stored_values(sealed), key=lambda row: row[2] if row[0] == "checkpoints" else 0)
     assert made[4].startswith(header(OLD))
     assert decrypted(b64decode(metadata_of(sealed)[-1]["user_id"][len(FIELD) :]), OLD.encode())[0]
@@ -264,7 +261,7 @@ def test_keys_before_a_rotation_are_tried(
 
 def test_rollbacks_edits_and_their_undo_stay_in_envelopes(plain: Path, sealed: Path) -> None:
     before = metadata_of(sealed)
-    assert ckpt("-s", sealed, "rollback", "chat", "~2", "--yes").code == 0
+    ckpt("-s", sealed, "rollback", "chat", "~2", "--yes", code=0)
     added = metadata_of(sealed)[len(before) :]
     assert added
     for one in added:
@@ -279,7 +276,7 @@ def test_rollbacks_edits_and_their_undo_stay_in_envelopes(plain: Path, sealed: P
     assert ckpt("-s", sealed, "show", "chat", "-o", "json").json["values"] == known
     edit = ("--set", 'messages=[{"role": "user", "content": "edited"}]')
     for words in (["fork", "chat", "~2", *edit], ["undo", "chat"]):
-        assert ckpt("-s", sealed, *words, "--yes").code == 0
+        ckpt("-s", sealed, *words, "--yes", code=0)
         assert all(data.startswith(header(KEY)) for *_, data in stored_values(sealed)), words
 
 
@@ -288,15 +285,14 @@ def test_rekey_puts_all_in_envelopes_of_the_new_key(
 ) -> None:
     new = private(tmp_path / "new", OLD)
     known = ckpt("-s", plain, "show", "chat", "-o", "json").json["values"]
-    done = ckpt("-s", sealed, "rekey", "--all", "--new-key-file", new, "--yes")
-    assert done.code == 0, done.err
+    ckpt("-s", sealed, "rekey", "--all", "--new-key-file", new, "--yes", code=0)
     assert all(data.startswith(header(OLD)) for *_, data in stored_values(sealed))
     monkeypatch.setenv("LANGGRAPH_AES_KEY", OLD)
     shown = ckpt("-s", sealed, "show", "chat", "-o", "json")
     assert shown.err == ""
     assert shown.json["values"] == known
     assert shown.json["metadata"]["plan"] == {"seats": [1, None]}
-    assert ckpt("-s", sealed, "rekey", "--all", "--decrypt", "--yes").code == 0
+    ckpt("-s", sealed, "rekey", "--all", "--decrypt", "--yes", code=0)
     assert metadata_of(sealed)[0]["user_id"] == "anna"
     monkeypatch.delenv("LANGGRAPH_AES_KEY")
     assert ckpt("-s", sealed, "show", "chat", "-o", "json").json["values"] == known
@@ -304,7 +300,7 @@ def test_rekey_puts_all_in_envelopes_of_the_new_key(
 
 @pytest.mark.release
 def test_the_published_code_reads_what_was_written(sealed: Path, tmp_path: Path) -> None:
-    assert ckpt("-s", sealed, "rollback", "chat", "~2", "--yes").code == 0
+    ckpt("-s", sealed, "rollback", "chat", "~2", "--yes", code=0)
     python = era_python("agent-server-0.18", "dev")
     stored = [b64encode(data).decode() for *_, data in stored_values(sealed)]
     (tmp_path / "stored.json").write_text(json.dumps([stored, metadata_of(sealed)]))

@@ -246,12 +246,11 @@ def test_no_command_shows_a_value(
     """It ends as it should, and tells no value in any of these forms."""
     if "PLAN" in words:
         plan = store.with_name("plan.ndjson")
-        assert ckpt("-s", store, "rollback", THREAD, FIRST, "--plan-out", plan).code == 0
+        ckpt("-s", store, "rollback", THREAD, FIRST, "--plan-out", plan, code=0)
         assert CANARY not in plan.read_text()
         words = [str(plan) if one == "PLAN" else one for one in words]
     for form in ("table",) if words[0] == "report" else forms:
-        answer = ckpt("-s", store, "--redact", "-o", form, *words)
-        assert answer.code == code, answer.err
+        answer = ckpt("-s", store, "--redact", "-o", form, *words, code=code)
         assert answer.out.strip() or not says
         for text in (answer.out, answer.err):
             assert CANARY not in text, form

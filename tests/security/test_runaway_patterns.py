@@ -65,15 +65,13 @@ def body(values: dict[str, object]) -> bytes:
 
 @pytest.mark.parametrize("jobs", first_now(["2", "1"]))
 def test_grep_stops_a_pattern_and_searches_the_rest(store: Path, jobs: str) -> None:
-    answer = ckpt("-s", store, "grep", RUNAWAY, "-o", "json", "--jobs", jobs)
-    assert answer.code == 0, answer.err
+    answer = ckpt("-s", store, "grep", RUNAWAY, "-o", "json", "--jobs", jobs, code=0)
     assert [one["line"] for one in answer.json] == ["an aaa"]
     assert "the pattern takes too long on 1 line" in answer.err
 
 
 def test_grep_that_found_nothing_else_ends_as_if_it_could_not_read(store: Path) -> None:
-    answer = ckpt("-s", store, "grep", RUNAWAY, "hostile bad")
-    assert answer.code == 7
+    answer = ckpt("-s", store, "grep", RUNAWAY, "hostile bad", code=7)
     assert "nothing found, but the pattern takes too long on 1 line" in answer.err
     assert "hint: a repetition inside a repetition" in answer.err
 
@@ -83,8 +81,7 @@ def test_grep_gives_up_after_some_lines(tmp_path: Path) -> None:
         Row(f"bad {n:02}", "checkpoint", "msgpack", body({"text": f"{LONG}{n}"})) for n in range(30)
     ]
     build_store(tmp_path / "store.db", rows)
-    answer = ckpt("-s", tmp_path / "store.db", "grep", RUNAWAY)
-    assert answer.code == 7
+    answer = ckpt("-s", tmp_path / "store.db", "grep", RUNAWAY, code=7)
     assert "search stopped: the pattern takes too long on 10 lines" in answer.err
 
 
@@ -92,8 +89,7 @@ def test_memory_search_is_bounded_as_grep_is(tmp_path: Path) -> None:
     memory = tmp_path / "memory.json"
     lines = ", ".join(f'{{"id": "f{n}", "content": "{LONG}{n}"}}' for n in range(12))
     memory.write_text(f'{{"version": "1.0", "facts": [{{"id": "a", "content": "aaa"}}, {lines}]}}')
-    answer = ckpt("-s", memory, "memory", "search", "-E", RUNAWAY)
-    assert answer.code == 7, answer.err
+    answer = ckpt("-s", memory, "memory", "search", "-E", RUNAWAY, code=7)
     assert "aaa" in answer.out
     assert "search stopped: the pattern takes too long on 10 lines" in answer.err
 
@@ -119,9 +115,7 @@ def test_a_pattern_that_is_wrong_or_too_large_is_refused(pattern: str) -> None:
 
 
 def test_a_wrong_pattern_is_refused_with_its_place(store: Path) -> None:
-    answer = ckpt("-s", store, "grep", "ab(c")
-    assert answer.code == 2
-    assert "unterminated subpattern at position 2" in answer.err
+    ckpt("-s", store, "grep", "ab(c", code=2, says="unterminated subpattern at position 2")
 
 
 PIECES = st.sampled_from(
@@ -160,11 +154,10 @@ def test_a_glob_takes_linear_time(tmp_path: Path, glob: str) -> None:
     name = "a" * SIZE
     assert not fnmatchcase(name, glob)
     build_store(tmp_path / "store.db", [Row("long", "thread_id", None, name)])
-    answer = ckpt("-s", tmp_path / "store.db", "threads", "list", "--match", glob)
-    assert answer.code == 0
+    answer = ckpt("-s", tmp_path / "store.db", "threads", "list", "--match", glob, code=0)
     assert name not in answer.out
     words = ["--keep-last", "1", "--protect", glob, "--dry-run"]
-    assert ckpt("-s", tmp_path / "store.db", "purge", *words).code == 0
+    ckpt("-s", tmp_path / "store.db", "purge", *words, code=0)
 
 
 UUID = "12345678-1234-1234-1234-123456789012"

@@ -66,8 +66,7 @@ def mallory(tmp_path: Path) -> Key:
 
 
 def exported(store: Path, folder: Path, *words: str | Path) -> Path:
-    done = ckpt("-s", store, "export", THREAD, "--to", folder, *words)
-    assert done.code == 0, done.err
+    ckpt("-s", store, "export", THREAD, "--to", folder, *words, code=0)
     (bundle,) = folder.glob("*.ckpt.gz")
     return bundle
 
@@ -117,16 +116,14 @@ def test_with_a_trusted_key_every_other_archive_is_refused(
     by_alice = exported(sample, tmp_path / "a", "--sign-key", alice.path)
     by_mallory = exported(sample, tmp_path / "b", "--sign-key", mallory.path)
     unsigned = exported(sample, tmp_path / "c")
-    assert ckpt("-s", sample, "threads", "delete", THREAD, "--yes").code == 0
+    ckpt("-s", sample, "threads", "delete", THREAD, "--yes", code=0)
     trusting: Words = ["import", "--trusted-key", alice.public, "--yes"]
     for bundle, why in ((by_mallory, mallory.fingerprint), (unsigned, "it is unsigned")):
-        refused = ckpt("-s", sample, *trusting, by_alice, bundle)
-        assert refused.code == 5
-        assert why in refused.err
-        assert ckpt("-s", sample, "show", THREAD).code == 3
+        ckpt("-s", sample, *trusting, by_alice, bundle, code=5, says=why)
+        ckpt("-s", sample, "show", THREAD, code=3)
     both: Words = ["--trusted-key", mallory.public]
-    assert ckpt("-s", sample, *trusting, by_alice, by_mallory, *both).code == 0
-    assert ckpt("-s", sample, "show", THREAD).code == 0
+    ckpt("-s", sample, *trusting, by_alice, by_mallory, *both, code=0)
+    ckpt("-s", sample, "show", THREAD, code=0)
 
 
 def test_a_signature_that_does_not_fit_is_refused_by_every_import(
@@ -135,7 +132,7 @@ def test_a_signature_that_does_not_fit_is_refused_by_every_import(
     bundle = exported(sample, tmp_path / "a", "--sign-key", alice.path)
     good = bundle.read_bytes()
     other = ckpt("-s", sample, "threads", "list", "-o", "json").json[1]["thread_id"]
-    assert ckpt("-s", sample, "export", other, "--to", tmp_path / "b").code == 0
+    ckpt("-s", sample, "export", other, "--to", tmp_path / "b", code=0)
     digest = sha256(b"".join(lines_of(bundle)[:-1])).digest()
     theirs = b64encode(mallory.key.sign(digest)).decode()
     changes: list[Callable[[dict[str, Any]], object]] = [
@@ -174,8 +171,7 @@ def test_every_command_that_archives_can_sign(sample: Path, tmp_path: Path, alic
         "purge": ["purge", "--match", "weekly-*"],
     }.items():
         folder = tmp_path / name
-        done = ckpt("-s", sample, *words, "--archive", folder, "--sign-key", alice.path, "--yes")
-        assert done.code == 0, done.err
+        ckpt("-s", sample, *words, "--archive", folder, "--sign-key", alice.path, "--yes", code=0)
         signers = {json.loads(lines_of(one)[-1])["signature"]["key"] for one in folder.iterdir()}
         assert signers == {b64encode(alice.key.public_key().public_bytes_raw()).decode()}
 
@@ -187,18 +183,17 @@ def test_archives_of_memory_are_signed_and_verified(
     fact = {"id": "fact_1", "content": "likes tea", "category": "preference"}
     store.write_text(json.dumps({"version": "1.0", "user": {}, "history": {}, "facts": [fact]}))
     words = ["memory", "delete", "fact_1", "--write", "--yes"]
-    done = ckpt("-s", store, *words, "--archive", tmp_path / "a", "--sign-key", alice.path)
-    assert done.code == 0, done.err
+    ckpt("-s", store, *words, "--archive", tmp_path / "a", "--sign-key", alice.path, code=0)
     (bundle,) = (tmp_path / "a").iterdir()
     (found,) = ckpt("-s", store, "memory", "import", bundle, "--dry-run", "-o", "json").json
     assert found["signed_by"] == alice.fingerprint
     back: Words = ["-s", store, "memory", "import", bundle, "--write", "--yes", "--trusted-key"]
-    assert ckpt(*back, mallory.public).code == 5
+    ckpt(*back, mallory.public, code=5)
     assert json.loads(store.read_text())["facts"] == []
-    assert ckpt(*back, alice.public).code == 0
+    ckpt(*back, alice.public, code=0)
     assert [one["id"] for one in json.loads(store.read_text())["facts"]] == ["fact_1"]
     changed_end(bundle, lambda end: end["signature"].update(value="AAAA"))
-    assert ckpt(*back, alice.public).code == 4
+    ckpt(*back, alice.public, code=4)
 
 
 def test_public_keys_are_read_in_the_forms_that_people_have(
@@ -250,20 +245,17 @@ def test_the_passphrase_of_a_key_is_asked_for(
     alice.write(forms.PrivateFormat.OpenSSH, PHRASE)
     words: Words = ["-s", sample, "export", THREAD, "--to", tmp_path / "b"]
     words += ["--sign-key", alice.path]
-    refused = ckpt(*words)
-    assert refused.code == 5
-    assert "it has a passphrase, and there is no terminal" in refused.err
+    ckpt(*words, code=5, says="it has a passphrase, and there is no terminal")
     asked: list[str] = []
 
     def answer(phrase: str) -> Callable[[str], str]:
         return lambda question: asked.append(question) or phrase  # type: ignore[func-returns-value]
 
     monkeypatch.setattr(diagnostics, "ask_secret", answer("wrong"))
-    refused = ckpt(*words)
-    assert (refused.code, "wrong passphrase" in refused.err) == (2, True)
+    ckpt(*words, code=2, says="wrong passphrase")
     assert not list((tmp_path / "b").glob("*"))
     monkeypatch.setattr(diagnostics, "ask_secret", Mock(side_effect=EOFError))  # Ctrl-D
-    assert ckpt(*words).code == 130
+    ckpt(*words, code=130)
     monkeypatch.setattr(diagnostics, "ask_secret", answer(PHRASE))
     done = ckpt(*words)
     assert PHRASE not in done.out + done.err
@@ -289,8 +281,7 @@ def test_a_key_that_cannot_sign_is_refused_before_anything_is_done(
         (shared, 5, "other users can read it (mode 0640)"),
     ]:
         words: Words = ["threads", "delete", THREAD, "--archive", tmp_path / "a", "--yes"]
-        refused = ckpt("-s", sample, *words, "--sign-key", path)
-        assert (refused.code, why in refused.err) == (code, True), refused.err
+        refused = ckpt("-s", sample, *words, "--sign-key", path, code=code, says=why)
     assert ckpt("-s", sample, "threads", "list", "-o", "json").json == before
     for without in (
         f"threads delete {THREAD} --yes",

@@ -94,9 +94,7 @@ def test_nobody_is_told_anything_by_a_file_that_is_not_trusted(
     folder: Path, listener: Listener, words: str
 ) -> None:
     path = write(folder, hostile(listener.port))
-    answer = ckpt(*words.split())
-    assert answer.code == 2
-    assert f"'{path}' is not trusted and " in answer.err
+    answer = ckpt(*words.split(), code=2, says=f"'{path}' is not trusted and ")
     assert f"hint: read the file, then run `ckpt trust {path}`" in answer.err
     assert tells_no_secret(answer)
     assert listener.connected == []
@@ -125,7 +123,7 @@ def test_stores_and_completions_connect_to_no_server_of_such_a_file(
         "plain\tprofile, not trusted",
     ]
     monkeypatch.setenv("CKPT_STORE", "plain")
-    assert ckpt("threads", "list").code == 2
+    ckpt("threads", "list", code=2)
     assert listener.connected == []
 
 
@@ -148,8 +146,7 @@ def test_a_trusted_file_may_do_what_it_showed_until_it_changes(
     assert listener.connected
     before = len(listener.connected)
     path.write_text(path.read_text() + "\n")
-    again = ckpt("threads", "list")
-    assert f"'{path}' changed since it was trusted and uses" in again.err
+    ckpt("threads", "list", says=f"'{path}' changed since it was trusted and uses")
     assert ckpt("trust", "--list", "-o", "json").json[0]["status"] == "changed since it was trusted"
     assert len(listener.connected) == before
 
@@ -173,7 +170,7 @@ def test_what_trusts_by_itself(
 ) -> None:
     def connects(*words: str | Path) -> bool:
         before = len(listener.connected)
-        assert ckpt(*words, "threads", "list").code == 4
+        ckpt(*words, "threads", "list", code=4)
         return len(listener.connected) > before
 
     path = write(folder, hostile(listener.port))
@@ -194,7 +191,7 @@ def test_trust_belongs_to_a_path_and_can_be_removed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(folder, '[stores.x]\nurl = "${NOWHERE}"\n')
-    assert ckpt("trust", "--yes", "-q").code == 0
+    ckpt("trust", "--yes", "-q", code=0)
     (entry,) = ckpt("trust", "--list", "-o", "json").json
     assert (entry["path"], entry["status"]) == (str(path), "trusted")
     copy = tmp_path / "ckpt.toml"
@@ -206,9 +203,9 @@ def test_trust_belongs_to_a_path_and_can_be_removed(
         assert "is not trusted" in ckpt("-s", "x", "threads", "list").err
     monkeypatch.chdir(folder)
     assert "'NOWHERE' is not set" in ckpt("-s", "x", "threads", "list").err
-    assert ckpt("trust", "--remove").code == 0
+    ckpt("trust", "--remove", code=0)
     assert "is not trusted" in ckpt("-s", "x", "threads", "list").err
-    assert ckpt("trust", "--remove").code == 3
+    ckpt("trust", "--remove", code=3)
     assert ckpt("trust", "--list", "-o", "json").json == []
 
 
@@ -219,7 +216,7 @@ def test_the_list_is_private_and_keeps_what_other_runs_add(folder: Path) -> None
         for name in ("a", "b"):
             (folder / name).mkdir(mode=0o755)
             write(folder / name, "").chmod(0o644)
-            assert ckpt("trust", "--yes", folder / name / "ckpt.toml").code == 0
+            ckpt("trust", "--yes", folder / name / "ckpt.toml", code=0)
     finally:
         os.umask(before)
     assert len(ckpt("trust", "--list", "-o", "json").json) == 2
@@ -230,8 +227,7 @@ def test_the_list_is_private_and_keeps_what_other_runs_add(folder: Path) -> None
     # An entry that another user could have written does not count.
     (state / "trusted").chmod(0o777)
     assert ckpt("trust", "--list", "-o", "json").json == []
-    refused = ckpt("trust", "--yes", folder / "a" / "ckpt.toml")
-    assert (refused.code, "can be written by every user" in refused.err) == (2, True)
+    ckpt("trust", "--yes", folder / "a" / "ckpt.toml", code=2, says="can be written by every user")
 
 
 @cases(
@@ -260,9 +256,7 @@ def test_only_a_store_beside_the_file_needs_no_trust(
     shutil.copyfile(SAMPLE, tmp_path / "other.db")
     write(folder, f"[stores.x]\n{lines}\n")
     for words in (["-s", "x", "threads", "list"], ["-s", "x", "stores"]):
-        answer = ckpt(*words)
-        assert answer.code == 2
-        assert f"is not trusted and {why}" in answer.err
+        ckpt(*words, code=2, says=f"is not trusted and {why}")
 
 
 @cases(
@@ -282,14 +276,12 @@ def refused_as_not_ours(path: Path, why: str) -> None:
     """A store that is named by its file, and `--config`, still work."""
     folder = path.parent
     for words in (["threads", "list"], ["-s", "x", "threads", "list"], ["trust"]):
-        answer = ckpt(*words)
-        assert answer.code == 2
-        assert f"cannot use '{path}': " in answer.err
+        answer = ckpt(*words, code=2, says=f"cannot use '{path}': ")
         assert why in answer.err
         assert f"hint: `--config {path}` uses it anyway" in answer.err
     for name in ("agent.db", "./agent.db", f"sqlite:///{folder}/agent.db"):
-        assert ckpt("-s", name, "replay", "--all").code == 0
-    assert ckpt("--config", path, "-s", "x", "threads", "list").code == 0
+        ckpt("-s", name, "replay", "--all", code=0)
+    ckpt("--config", path, "-s", "x", "threads", "list", code=0)
     found = {one["name"]: one for one in ckpt("stores", "-o", "json").json}
     assert found["agent.db"]["layout"] == "sqlite"
     assert why in found[str(path)]["error"]
@@ -303,14 +295,14 @@ def test_a_file_that_others_can_write_is_refused(
     table = "stores" if name == "ckpt.toml" else "tool.ckpt.stores"
     path = folder / name
     path.write_text(f"[{table}.x]\nurl = 'agent.db'\n")
-    assert ckpt("-s", "x", "threads", "list").code == 0
+    ckpt("-s", "x", "threads", "list", code=0)
     path.chmod(0o666)
     refused_as_not_ours(path, "it can be written by every user")
     path.chmod(0o644)
     folder.chmod(0o777)
     refused_as_not_ours(path, f"'{folder}' can be written by every user")
     folder.chmod(0o1777)
-    assert ckpt("-s", "x", "threads", "list").code == 0
+    ckpt("-s", "x", "threads", "list", code=0)
     folder.chmod(0o755)
     folder.parent.chmod(0o777)
     refused_as_not_ours(path, f"'{folder.parent}' can be written by every user")
@@ -322,7 +314,7 @@ def test_a_file_that_others_can_write_is_refused(
     monkeypatch.chdir(folder / "deep")
     assert f"cannot use '{path}'" in ckpt("-s", "x", "threads", "list").err
     path.unlink()
-    assert ckpt("-s", "x", "threads", "list").code == 0
+    ckpt("-s", "x", "threads", "list", code=0)
     mine.parent.chmod(0o777)
     assert f"cannot use '{mine}'" in ckpt("-s", "x", "threads", "list").err
 
@@ -340,7 +332,7 @@ def test_a_file_of_another_user_is_refused(
     os.chown(given, 65534, 65534, follow_symlinks=False)
     refused_as_not_ours(path, "belongs to user 'nobody'")
     monkeypatch.setenv("SUDO_UID", "65534")
-    assert ckpt("-s", "x", "threads", "list").code == 0
+    ckpt("-s", "x", "threads", "list", code=0)
     # Only root was called by another user: whoever else has the variable may have set it.
     monkeypatch.setattr(os, "geteuid", lambda: given.stat().st_uid + 1)
     assert "belongs to user" in str(fault_of(path, path.stat()))
@@ -361,14 +353,11 @@ def test_a_file_of_another_user_is_refused(
 def test_a_malformed_file_is_an_error_of_one_line(folder: Path, text: str, says: str) -> None:
     write(folder, text)
     for words in (["threads", "list"], ["trust"], ["stores"]):
-        answer = ckpt(*words)
-        assert answer.code == 2
-        assert says in answer.err
-    assert ckpt("-s", "agent.db", "threads", "list").code == 0
+        ckpt(*words, code=2, says=says)
+    ckpt("-s", "agent.db", "threads", "list", code=0)
     # A NUL in a name is told of its store alone.
     write(folder, 'default = "x"\n[stores.x]\nurl = "a\\u0000"\n')
-    answer = ckpt("threads", "list")
-    assert (answer.code, "NUL character" in answer.err) == (2, True)
+    ckpt("threads", "list", code=2, says="NUL character")
     assert "NUL character" in ckpt("stores").out
 
 
@@ -381,7 +370,7 @@ def test_a_fifo_and_a_dangling_link_are_not_passed_over(folder: Path) -> None:
     place.symlink_to("gone.toml")
     assert "no such file" in ckpt("threads", "list").err
     place.unlink()
-    assert ckpt("threads", "list").code == 0
+    ckpt("threads", "list", code=0)
 
 
 def test_what_cannot_be_trusted(folder: Path) -> None:
@@ -396,8 +385,7 @@ def test_what_cannot_be_trusted(folder: Path) -> None:
         ("--list --remove", "--remove"),
         ("ckpt.toml", "colour"),
     ):
-        answer = ckpt("trust", "--yes", *words.split())
-        assert (answer.code, says in answer.err) == (2, True)
+        ckpt("trust", "--yes", *words.split(), code=2, says=says)
     assert ckpt("trust", "--list", "-o", "json").json == []
 
 
@@ -436,8 +424,7 @@ def test_a_file_is_trusted_only_after_it_was_shown_and_a_person_agreed(
         '[stores.local.doctor]\nignore = ["log-large"]\n'
         '[stores.local.secrets]\nignore = ["jwt"]\n',
     )
-    alone = ckpt("trust", "-o", "json")
-    assert (alone.code, "add --yes" in alone.err) == (5, True)
+    alone = ckpt("trust", "-o", "json", code=5, says="add --yes")
     record = json.loads(alone.out)
     assert record["status"] == "is not trusted"
     settings = {"retention": "1d", "doctor.ignore": "log-large", "secrets.ignore": "jwt"}
@@ -449,9 +436,9 @@ def test_a_file_is_trusted_only_after_it_was_shown_and_a_person_agreed(
         return len(asked) > 1
 
     monkeypatch.setattr(diagnostics, "ask", ask)
-    assert ckpt("trust").code == 5
+    ckpt("trust", code=5)
     assert ckpt("trust", "--list", "-o", "json").json == []
-    assert ckpt("trust").code == 0
+    ckpt("trust", code=0)
     assert [one["status"] for one in ckpt("trust", "--list", "-o", "json").json] == ["trusted"]
     assert ckpt("trust", "--yes", "-o", "json").json["status"] == "trusted"
 
@@ -474,7 +461,7 @@ def test_an_untrusted_file_switches_no_finding_off(folder: Path) -> None:
     assert "is not trusted: ignoring doctor.ignore" in found.err
     assert "ignoring secrets.ignore" in ckpt("-s", "local", "secrets").err
     assert "ignoring reducers 'custom'" in ckpt("-s", "local", "replay", "--all").err
-    assert ckpt("trust", "--yes").code == 0
+    ckpt("trust", "--yes", code=0)
     trusted = ckpt(*words)
     assert (trusted.json["findings"], "ignoring" in trusted.err) == ([], False)
 
@@ -588,13 +575,12 @@ def test_a_plan_is_for_the_values_that_it_was_made_with(
     words = profile(tmp_path, "url = '${FOLDER}/agent.db'")
     plan = tmp_path / "plan.ndjson"
     monkeypatch.setenv("FOLDER", str(tmp_path / "one"))
-    assert ckpt(*words, "purge", "--match", "weekly-*", "--plan-out", plan).code == 0
+    ckpt(*words, "purge", "--match", "weekly-*", "--plan-out", plan, code=0)
     assert json.loads(plan.read_text().splitlines()[0])["store"] == "${FOLDER}/agent.db"
     monkeypatch.setenv("FOLDER", str(tmp_path / "two"))
-    refused = ckpt(*words, "apply", plan, "--yes")
-    assert (refused.code, "other values of the environment variables" in refused.err) == (2, True)
+    ckpt(*words, "apply", plan, "--yes", code=2, says="other values of the environment variables")
     monkeypatch.setenv("FOLDER", str(tmp_path / "one"))
-    assert ckpt(*words, "apply", plan, "--yes").code == 0
+    ckpt(*words, "apply", plan, "--yes", code=0)
     for name, left in (("one", 7), ("two", 8)):
         store = tmp_path / name / "agent.db"
         assert len(ckpt("-s", store, "threads", "list", "-o", "json").json) == left
@@ -655,8 +641,7 @@ def test_a_scheme_from_the_environment_is_not_told(
     for url in ("${TOKEN}://u@h/db", "${TOKEN}://u@h:x:y/db"):
         words = profile(tmp_path, f"url = '{url}'")
         for command in ("threads list", "memory list", "stores"):
-            answer = ckpt(*words, *command.split())
-            assert answer.code == 2
+            answer = ckpt(*words, *command.split(), code=2)
             assert not tells(answer, "ghp16C7e42F292c", "ghp16C7e42F292c".lower())
 
 

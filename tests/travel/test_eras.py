@@ -255,7 +255,7 @@ def test_the_server_resumes_a_fork_and_misses_what_was_removed(era: str, tmp_pat
         for name in ("asking", "answered", "forked")
     )
     back = ckpt("-s", folder, "rollback", answered, "~2", "--yes", "-o", "json").json
-    assert ckpt("-s", folder, "threads", "delete", asking, "--yes").code == 0
+    ckpt("-s", folder, "threads", "delete", asking, "--yes", code=0)
     said = served(era, folder, answered)
     assert said["state"]["checkpoint_id"] == back["checkpoint_id"]
     assert said["state"]["next"] == back["next"] == ["inner"]
@@ -319,7 +319,7 @@ def url(request: pytest.FixtureRequest) -> str:
 def test_both_branches_keep_their_values(library: Path, url: str) -> None:
     assert run(library, "drive", url, THREAD, "old") == BEFORE
     old = run(library, "read", url, THREAD)
-    assert ckpt("-s", url, "rollback", "t", "step:0", "--dry-run").code == 0
+    ckpt("-s", url, "rollback", "t", "step:0", "--dry-run", code=0)
     record = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json").json
     new_head = run(library, "read", url, THREAD)
     assert new_head["id"] == record["checkpoint_id"]
@@ -356,13 +356,13 @@ def test_what_is_undone_purged_or_removed_is_gone_for_the_library(library: Path,
     run(library, "drive", url, THREAD, "old")
     before = rows(url, "t")
     for remove in (("purge", "--match", "t", "--yes"), ()):
-        assert ckpt("-s", url, "rollback", "t", "step:0", "--yes").code == 0
-        assert ckpt("-s", url, "undo", "t", "--yes").code == 0
+        ckpt("-s", url, "rollback", "t", "step:0", "--yes", code=0)
+        ckpt("-s", url, "undo", "t", "--yes", code=0)
         assert rows(url, "t") == before
         record = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json").json
         assert run(library, "resume", url, record["configurable"], "new") == AFTER
         if remove:
-            assert ckpt("-s", url, *remove).code == 0
+            ckpt("-s", url, *remove, code=0)
         else:  # the library removes what was forked, too
             run(library, "forget", url, THREAD)
         assert run(library, "left", url, THREAD) == {"listed": 0, "head": None}

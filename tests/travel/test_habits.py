@@ -78,17 +78,15 @@ def test_a_copy_is_as_it_was_planned_while_the_agent_goes_on(store: Path) -> Non
     with agent(store) as graph:
         assert [one.value for one in graph.get_state(config("u")).interrupts] == ["go on?"]
         assert graph.get_state(config("u")).values["log"] == ["in", "a"]
-    assert ckpt("-s", store, "undo", "u", "--yes").code == 0
+    ckpt("-s", store, "undo", "u", "--yes", code=0)
     assert count(store, "u") == 0
 
 
 def test_left_over_rows_of_the_new_name_are_not_taken_over(store: Path) -> None:
-    assert ckpt("-s", store, "copy", "t@head", "--as", "u", "--yes").code == 0
+    ckpt("-s", store, "copy", "t@head", "--as", "u", "--yes", code=0)
     with closing(sqlite3.connect(store)) as db, db:
         db.execute("DELETE FROM checkpoints WHERE thread_id = 'u'")
-    answer = ckpt("-s", store, "copy", "t@head", "--as", "u", "--yes")
-    assert answer.code == 5
-    assert "orphaned rows" in answer.err
+    ckpt("-s", store, "copy", "t@head", "--as", "u", "--yes", code=5, says="orphaned rows")
 
 
 def test_as_node_leaves_out_where_the_caller_wanted_to_go(store: Path) -> None:
@@ -124,8 +122,7 @@ def test_a_copy_that_was_used_is_a_thread_of_its_own(filled: ScenarioStore) -> N
     thread = filled.thread("linear")
     assert copy(filled, "linear@head", "--as", "ours").code == 0
     thread.graph(filled.saver).invoke(thread.first_input, config_of("ours"))
-    answer = ckpt("-s", filled.harness.url, "undo", "ours", "--yes")
-    assert (answer.code, "has been used since" in answer.err) == (5, True)
+    ckpt("-s", filled.harness.url, "undo", "ours", "--yes", code=5, says="has been used since")
 
 
 class Booking(TypedDict, total=False):
@@ -152,7 +149,7 @@ def test_an_edited_copy_of_the_head_runs_nothing_twice(filled: ScenarioStore) ->
     store, new = filled.harness.url, ("--replace", 'hotel="Ryokan"', "--yes")
     graph.invoke({"hotel": "Kanra"}, config_of("booking"))
     (asked,) = graph.get_state(config_of("booking")).interrupts
-    assert ckpt("-s", store, "fork", "booking", *new, "--as", "edited").code == 0
+    ckpt("-s", store, "fork", "booking", *new, "--as", "edited", code=0)
     ended = graph.invoke(Command(resume={asked.id: "yes"}), config_of("edited"))
     assert (ended["sure"], ended["paid"], ran["pay"]) == ("Ryokan: yes", True, 1)
     assert graph.get_state(config_of("booking")).values["hotel"] == "Kanra"
@@ -172,7 +169,7 @@ def test_a_copy_of_a_thread_has_every_branch(filled: ScenarioStore) -> None:
         return [(one.checkpoint, one.metadata, one.pending_writes) for one in rows]
 
     filled.harness.copy("linear", "ours")
-    assert ckpt("-s", filled.harness.url, "rollback", "ours", "~1", "--yes").code == 0
+    ckpt("-s", filled.harness.url, "rollback", "ours", "~1", "--yes", code=0)
     done = copy(filled, "ours", "--as", "{thread}-2").json
     assert done["copied_from"] == "ours"
     assert history("ours-2") == history("ours")
@@ -429,9 +426,7 @@ def shop(path: Path) -> Iterator[Shop]:
 
 
 def plan(path: Path, *words: str) -> CommandResult:
-    answer = ckpt("-s", path, *words, "--dry-run")
-    assert answer.code == 0, answer.err
-    return answer
+    return ckpt("-s", path, *words, "--dry-run", code=0)
 
 
 def field(answer: CommandResult, name: str) -> list[str]:
@@ -521,11 +516,11 @@ def test_last_good_finds_a_failure_behind_a_question_of_a_subgraph(path: Path) -
         head = agent.get_state(SHOP).config["configurable"]["checkpoint_id"]
     answer = plan(path, "rollback", "t", "--last-good", "-o", "json").json
     assert (answer["forked_from"], answer["asked"]) == (head, ["review"])
-    assert ckpt("-s", path, "fork", "t", "head", "--yes").code == 0
+    ckpt("-s", path, "fork", "t", "head", "--yes", code=0)
     for status in ("error", "interrupted"):
         last = plan(path, "rollback", "t", "--to-last", status, "-o", "json").json
         assert last["forked_from"] == head
-    assert ckpt("-s", path, "undo", "t", "--yes").code == 0
+    ckpt("-s", path, "undo", "t", "--yes", code=0)
     text = plan(path, "rollback", "t", "--last-good")
     (now,) = field(text, "now")
     assert now.endswith(", error at pay, interrupted at review > leaf")
@@ -555,7 +550,7 @@ def test_a_plan_tells_what_is_wrong_and_what_would_happen(shop: Shop, path: Path
     assert "  approved: true → (none)" in text.out.splitlines()
     assert field(text, "undo") == [f"ckpt -s {path} undo t"]
     assert shop.graph.get_state(SHOP).values["approved"] is True
-    assert ckpt("-s", path, "rollback", "t", ref, "--yes").code == 0
+    ckpt("-s", path, "rollback", "t", ref, "--yes", code=0)
     assert "approved" not in shop.graph.get_state(SHOP).values
 
 

@@ -55,13 +55,18 @@ CHECKS: list[Check] = []
 """What a project checks of each command that its tests run."""
 
 
-def ckpt(*words: str | Path) -> CommandResult:
-    """Run `ckpt` in this process through its entry point, with its output as in a pipe."""
+def ckpt(*words: str | Path, code: int | None = None, says: str = "") -> CommandResult:
+    """Run `ckpt` in this process through its entry point, with its output as in a pipe.
+
+    Fails the test if it ends with another exit code than `code`, or does not say `says` on stderr.
+    """
     out, err = _Out(), io.StringIO()
     argv = [str(word) for word in words]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run([*argv])
-    result = CommandResult(code, out.bytes.getvalue(), err.getvalue())
+        ended = run([*argv])
+    result = CommandResult(ended, out.bytes.getvalue(), err.getvalue())
     for check in CHECKS:
         check(argv, result)
+    assert code in {None, ended}, result.err
+    assert says in result.err, result.err
     return result

@@ -48,7 +48,7 @@ def test_a_change_only_appends_and_values_that_are_named_stay(place: AgentCoreHa
     graph = run(place)
     values = graph.get_state(config_of("trip")).values
     events = {one for _, some in place.stored() for one in some}
-    assert ckpt("-s", place.url, "rollback", "trip", "--steps", "1", "--yes").code == 0
+    ckpt("-s", place.url, "rollback", "trip", "--steps", "1", "--yes", code=0)
     assert events <= {one for _, some in place.stored() for one in some}
     graph.invoke(None, config_of("trip"))
     # A conversation without checkpoints is no thread.
@@ -61,7 +61,7 @@ def test_a_change_only_appends_and_values_that_are_named_stay(place: AgentCoreHa
     (listed,) = ckpt("-s", place.url, "threads", "list", "-o", "json").json
     assert (listed["thread_id"], listed["checkpoints"]) == ("trip", 1)
     assert graph.get_state(config_of("trip")).values == values
-    assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", place.url, "threads", "delete", "trip", "--yes", code=0)
     assert place.stored() == before
 
 
@@ -79,7 +79,7 @@ def test_a_session_without_events_makes_nobody_an_actor(place: AgentCoreHarness)
 def test_an_erased_value_is_in_no_event(place: AgentCoreHarness) -> None:
     graph = graph_of(place.kept_saver)
     graph.invoke({"items": ["secret-4711"]}, config_of("trip"))
-    assert ckpt("-s", place.url, "erase", "--value", "trip:items[0]", "--yes").code == 0
+    ckpt("-s", place.url, "erase", "--value", "trip:items[0]", "--yes", code=0)
     text = repr(place.stored())
     assert all(
         b64encode(b"x" * shift + b"secret-4711")[4:-4].decode() not in text for shift in range(3)

@@ -98,9 +98,9 @@ def test_a_lost_payload_is_named_with_what_the_saver_does(place: DynamoDbHarness
         place.client.delete_item(TableName=place.table, Key=chunk(lost))
         assert says in ckpt("-s", place.url, "show", f"trip@{lost}", "-o", "json").out
     assert place.kept_saver.get_tuple(CONFIG).checkpoint["id"] == before
-    assert ckpt("-s", place.url, "show", "trip", "--tree").code == 0
+    ckpt("-s", place.url, "show", "trip", "--tree", code=0)
     # The way out: go back to what the saver loads.
-    assert ckpt("-s", place.url, "rollback", "trip", before, "--yes").code == 0
+    ckpt("-s", place.url, "rollback", "trip", before, "--yes", code=0)
     assert place.kept_saver.get_tuple(CONFIG).metadata["forked_from"] == before
 
 
@@ -118,7 +118,7 @@ def test_large_payloads_are_read_and_written_in_s3(place: DynamoDbHarness, tmp_p
     without = place.url.split("&bucket")[0]
     closed = ckpt("-s", without, "show", "large", "-o", "json")
     assert "payload is in S3: add ?bucket=NAME to the URL" in closed.out
-    assert ckpt("-s", without, "threads", "delete", "large", "--yes").code == 4
+    ckpt("-s", without, "threads", "delete", "large", "--yes", code=4)
     wrong = place.url.replace("key_prefix=agents/one", "key_prefix=agents/two")
     kept = ckpt("-s", wrong, "threads", "delete", "large", "--yes")
     assert "check ?bucket= and ?key_prefix=" in re.sub(r"\s+", " ", kept.out + kept.err)
@@ -141,7 +141,7 @@ def test_compressed_payloads_are_read_and_copied_compressed(place: DynamoDbHarne
     with place.saver() as saver:
         graph_of(saver).invoke({"items": ["word " * 2000]}, config)
         head, before, *_ = ids_of(place.url, "small")
-        assert ckpt("-s", place.url, "rollback", "small", before, "--yes").code == 0
+        ckpt("-s", place.url, "rollback", "small", before, "--yes", code=0)
         assert graph_of(saver).invoke(None, config)["items"][1:] == ["from a", "from b"]
     items = [one for one in place.items() if one["PK"]["S"] == "CHECKPOINT_small"]
     packed = {one["id"]["S"] for one in items if "compression" in one}
@@ -179,7 +179,7 @@ def test_a_hostile_item_is_shown(place: DynamoDbHarness, bad: tuple[dict[str, An
         ):
             succeeds(place.url, *words)
     assert ckpt("-s", place.url, "replay", "trip").code in {0, 1}
-    assert ckpt("-s", place.url, "rollback", "trip", head, "--yes").code == 4
+    ckpt("-s", place.url, "rollback", "trip", head, "--yes", code=4)
 
 
 def test_a_payload_of_another_thread_is_not_removed(place: DynamoDbHarness) -> None:
@@ -187,7 +187,7 @@ def test_a_payload_of_another_thread_is_not_removed(place: DynamoDbHarness) -> N
     victim, evil = ids_of(place.url, "trip")[0], ids_of(place.url, "evil")[0]
     key = {"PK": {"S": "CHECKPOINT_evil"}, "SK": {"S": f"#{evil}"}}
     change(place, key, ref_key=chunk(victim)["PK"])
-    assert ckpt("-s", place.url, "threads", "delete", "evil", "--yes").code == 0
+    ckpt("-s", place.url, "threads", "delete", "evil", "--yes", code=0)
     assert place.kept_saver.get_tuple(CONFIG).checkpoint["id"] == victim
     assert not place.rows("evil").get("CHECKPOINT")
 
@@ -315,7 +315,7 @@ def test_what_happens_between_the_check_and_the_transaction_wins(
     """An agent adds checkpoints or a write to the head, or a purge removes a checkpoint."""
     saver = place.kept_saver
     if words == "undo trip":
-        assert ckpt("-s", place.url, "rollback", "trip@~1", "--yes").code == 0
+        ckpt("-s", place.url, "rollback", "trip@~1", "--yes", code=0)
     before = kept_items(place)
     head, parent, *_ = ids_of(place.url, "trip")
     place_of_head = config_of("trip", checkpoint_ns="", checkpoint_id=head)
@@ -353,7 +353,7 @@ def test_a_lease_is_waited_for(place: DynamoDbHarness, monkeypatch: pytest.Monke
     refuses(place.url, "threads", "delete", "trip", "--yes", says="another purge", code=5)
     assert threads_of(place.url) == ["trip"]
     hold("1")
-    assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", place.url, "threads", "delete", "trip", "--yes", code=0)
     assert [one["SK"]["S"] for one in place.items()] == [of_thread]
 
 
@@ -395,12 +395,12 @@ def test_payloads_stay_in_s3_if_a_removal_fails_and_are_named_if_they_cannot_go(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     graph_of(place.kept_saver).invoke({"items": ["x" * 400_000]}, config_of("large"))
-    assert ckpt("-s", place.url, "rollback", "large@~1", "--yes").code == 0
+    ckpt("-s", place.url, "rollback", "large@~1", "--yes", code=0)
     before, number = place.objects(), len(place.rows("large")["CHECKPOINT"])
     name, items = "TransactWriteItems", kept_items(place)
     with monkeypatch.context() as patch:
         on_call(patch, name, 1, failing("AccessDeniedException", name))
-        assert ckpt("-s", place.url, *words, "--yes").code == 4
+        ckpt("-s", place.url, *words, "--yes", code=4)
     assert (place.objects(), kept_items(place)) == (before, items)
     on_call(monkeypatch, "DeleteObjects", 1, failing("AccessDenied", "DeleteObjects"))
     done = succeeds(place.url, *words, "--yes")
@@ -427,7 +427,7 @@ def test_an_undo_of_a_long_copy_is_whole_or_says_so(
     graph, name = graph_of(place.kept_saver), "TransactWriteItems"
     for number in range(11):
         graph.invoke({"items": [str(number)]}, CONFIG)
-    assert ckpt("-s", place.url, "copy", "trip", "--at", "head", "--as", "twin", "--yes").code == 0
+    ckpt("-s", place.url, "copy", "trip", "--at", "head", "--as", "twin", "--yes", code=0)
     before = kept_items(place)
     with monkeypatch.context() as patch:
         conflict = failing("TransactionCanceledException", name)
@@ -436,12 +436,12 @@ def test_an_undo_of_a_long_copy_is_whole_or_says_so(
     if works:
         assert (done.code, "nothing was written" in done.err) == (6, True), done.err
         assert kept_items(place) == before
-        assert ckpt("-s", place.url, "undo", "twin", "--yes").code == 0
+        ckpt("-s", place.url, "undo", "twin", "--yes", code=0)
     else:
         assert (done.code, "was changed in part" in done.err) == (7, True), done.err
         # Its head is whole.
         assert graph.get_state(config_of("twin")).values == graph.get_state(CONFIG).values
-        assert ckpt("-s", place.url, "threads", "delete", "twin", "--yes").code == 0
+        ckpt("-s", place.url, "threads", "delete", "twin", "--yes", code=0)
     assert not place.rows("twin")
 
 

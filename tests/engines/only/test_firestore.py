@@ -67,7 +67,7 @@ def test_a_collection_of_something_else_is_refused(place: FirestoreHarness) -> N
     talk(place.kept_saver, "trip")
     # Whoever looks at a partition in the console may have made it a document.
     document(place, "trip_").set({})
-    assert ckpt("-s", place.url, "show", "trip").code == 0
+    ckpt("-s", place.url, "show", "trip", code=0)
 
 
 def test_threads_whose_ids_begin_alike(place: FirestoreHarness) -> None:
@@ -90,7 +90,7 @@ def test_threads_whose_ids_begin_alike(place: FirestoreHarness) -> None:
     assert {one.thread_id: one.checkpoints for one in threads} == dict.fromkeys(names, 4)
     before = {name: place.rows(name) for name in names}
     for name in ("trip", "trip_x"):
-        assert ckpt("-s", place.url, "threads", "delete", name, "--yes").code == 0
+        ckpt("-s", place.url, "threads", "delete", name, "--yes", code=0)
         before[name] = {"checkpoints": [], "writes": []}
     assert {name: place.rows(name) for name in names} == before
 
@@ -102,7 +102,7 @@ def test_what_a_person_added_is_read_and_not_archived(place: FirestoreHarness) -
     assert items_of(place.url, "trip") == ["in trip", "from a", "from b"]
     refuses(place.url, "copy", "trip", "--as", "other", "--yes", says="not as its saver stores it")
     assert list(place.client.collection_group("checkpoints").where("note", "==", "C4nary").stream())
-    assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", place.url, "threads", "delete", "trip", "--yes", code=0)
     assert place.fingerprint() == ({}, {})
 
 
@@ -136,7 +136,7 @@ def test_a_run_is_found_in_what_was_copied(place: FirestoreHarness) -> None:
     """The Agent Server names the run in the metadata, and lets the saver remove what it stored."""
     saver, metadata = place.kept_saver, {"source": "input", "step": -1, "run_id": "first"}
     saver.put(config_of("trip"), empty_checkpoint(), metadata, {})
-    assert ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes").code == 0
+    ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes", code=0)
     found = place.documents("checkpoints").values()
     assert [one["run_id"] for one in found] == ["first", "first"]
     saver.delete_for_runs(["first"])
@@ -178,7 +178,7 @@ def test_a_long_thread_is_added_in_parts(place: FirestoreHarness, batches: list[
     talk(place.kept_saver, "trip")
     graph, seen = graph_of(place.kept_saver), list[int]()
     batches += [lambda: seen.append(len(place.rows("other")["checkpoints"]))] * 9
-    assert ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes").code == 0
+    ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes", code=0)
     assert place.rows("other") == place.rows("trip")
     assert graph.get_state(config_of("other")).values == graph.get_state(config_of("trip")).values
     assert (seen[0], max(seen) < 4, len(seen) > 1) == (0, True, True)

@@ -74,13 +74,13 @@ def test_documents_of_both_languages_are_told_apart_one_by_one(url: str) -> None
         assert {one.key for one in javascript.writes(SAME)} <= known
         assert python.size(SAME).blobs == 0
         assert javascript.size(SAME).blobs == len(blobs(url, SAME))
-    assert ckpt("-s", theirs, "rollback", SAME, "~3", "--yes").code == 0
-    assert ckpt("-s", theirs, "undo", SAME, "--yes").code == 0
-    assert ckpt("-s", ours, "threads", "delete", SAME, "--yes").code == 0
+    ckpt("-s", theirs, "rollback", SAME, "~3", "--yes", code=0)
+    ckpt("-s", theirs, "undo", SAME, "--yes", code=0)
+    ckpt("-s", ours, "threads", "delete", SAME, "--yes", code=0)
     assert of_javascript.items() <= keys(url).items()
     fill(url, SAME)
     before = keys(url)
-    assert ckpt("-s", theirs, "threads", "delete", SAME, "--yes").code == 0
+    ckpt("-s", theirs, "threads", "delete", SAME, "--yes", code=0)
     assert blobs(url, SAME) == set()
     assert before.keys() - keys(url) == {name for name in of_javascript if mine in name}
 
@@ -142,7 +142,7 @@ def test_a_value_stored_anew_is_no_old_one(url: str, monkeypatch: pytest.MonkeyP
         official(self, removal, rows)
 
     monkeypatch.setattr(JavaScriptRemoval, "_run_last", meanwhile)
-    assert ckpt("-s", url, "purge", "--match", SAME, "--keep-last", "3", "--yes").code == 0
+    ckpt("-s", url, "purge", "--match", SAME, "--keep-last", "3", "--yes", code=0)
     left = blobs(url, SAME)
     assert anew[0] in left
     assert left < known
@@ -160,7 +160,7 @@ def test_nothing_is_added_behind_a_touched_head(url: str, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(JavaScriptPlan, "check", meanwhile)
     before = len(keys(url))
-    assert ckpt("-s", url, "rollback", "linear", "~2", "--yes").code == 6
+    ckpt("-s", url, "rollback", "linear", "~2", "--yes", code=6)
     assert len(keys(url)) == before
 
 

@@ -177,16 +177,16 @@ def test_new_rows_are_of_the_threads_user(url: str) -> None:
 def test_copies_get_the_named_user_and_archives_keep_theirs(url: str, tmp_path: Path) -> None:
     run(url, "one", "anna")
     file, ben = tmp_path / "copy.db", f"{url}?user_id=ben"
-    assert ckpt("-s", url, "copy", "--all", "--to", file, "--create", "--yes").code == 0
+    ckpt("-s", url, "copy", "--all", "--to", file, "--create", "--yes", code=0)
     succeeds(url, "threads", "delete", "one", "--archive", tmp_path / "archive", "--yes")
     for target, user in ((ben, "ben"), (url, USER)):
-        assert ckpt("-s", file, "copy", "--all", "--to", target, "--yes").code == 0
+        ckpt("-s", file, "copy", "--all", "--to", target, "--yes", code=0)
         assert users(url, "one") == {user}
         rows(url, "TRUNCATE lg_checkpoint, lg_checkpoint_write")
     refused = ckpt("-s", ben, "import", tmp_path / "archive", "--yes")
     assert refused.code != 0
     assert "user 'anna'" in refused.err
-    assert ckpt("-s", url, "import", tmp_path / "archive", "--yes").code == 0
+    ckpt("-s", url, "import", tmp_path / "archive", "--yes", code=0)
     assert users(url, "one") == {"anna"}
 
 
@@ -198,13 +198,13 @@ def test_what_is_softly_deleted_is_gone_and_goes_with_its_thread(url: str) -> No
             saver.delete_thread(thread_id)
     run(url, "kept")
     assert listed(url) == {"kept": USER}
-    assert ckpt("-s", url, "show", "gone").code == 3
+    ckpt("-s", url, "show", "gone", code=3)
     with saver_on(url) as saver, closing(open_store(url)) as store:
         own = [one.checkpoint["id"] for one in saver.list(config_of("kept"))]
         assert [one.key.checkpoint_id for one in store.checkpoints("kept")] == own
         assert {row.cells["deleted_at"] for row in store.rows("kept")} == {None}
-    assert ckpt("-s", url, "doctor", "--deep").code == 0
-    assert ckpt("-s", url, "threads", "delete", "kept", "--yes").code == 0
+    ckpt("-s", url, "doctor", "--deep", code=0)
+    ckpt("-s", url, "threads", "delete", "kept", "--yes", code=0)
     assert users(url, "kept") == set()
     assert users(url, "gone") == {USER}
 

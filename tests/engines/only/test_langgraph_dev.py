@@ -69,7 +69,7 @@ def test_each_of_its_names_opens_it(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(project)
     (found,) = ckpt("stores", "-o", "json").json
     assert (found["layout"], found["name"]) == ("langgraph-dev", ".langgraph_api")
-    assert ckpt("-s", ".", "show", "a").code == 0
+    ckpt("-s", ".", "show", "a", code=0)
     shutil.rmtree(folder)
     refuses(folder, "threads", "list", says="no such folder")
     folder.mkdir()
@@ -111,7 +111,7 @@ def test_files_of_older_savers_are_read_and_kept_in_their_form(folder: Path) -> 
     shown = ckpt("-s", folder, *words).json
     assert shown["values"] == new["values"]
     assert shown["waiting"] == ["ask"]
-    assert ckpt("-s", folder, "copy", "a@head", "--as", "c", "--yes").code == 0
+    ckpt("-s", folder, "copy", "a@head", "--as", "c", "--yes", code=0)
     assert sorted(stored(folder)) == sorted(FILES[:2])
     again, kept = (pickle.loads((folder / name).read_bytes()) for name in FILES[:2])
     assert again["c"][""].keys() == again["a"][""].keys()
@@ -167,9 +167,9 @@ def test_metadata_of_a_request_becomes_plain_data(tmp_path: Path) -> None:
     tags = [metadata[0] for _, metadata, _ in rows.values()]
     assert rows[made["checkpoint_id"]][1][0] == "msgpack"
     assert tags.count("pickle") == len(rows) - 1
-    assert ckpt("-s", folder, "copy", thread_id, "--at", "head", "--as", "new", "--yes").code == 0
+    ckpt("-s", folder, "copy", thread_id, "--at", "head", "--as", "new", "--yes", code=0)
     copy = tmp_path / "agent.db"
-    assert ckpt("-s", folder, "copy", "--all", "--to", copy, "--create", "--yes").code == 0
+    ckpt("-s", folder, "copy", "--all", "--to", copy, "--create", "--yes", code=0)
     with closing(sqlite3.connect(copy)) as db:
         copied = [json.loads(one) for (one,) in db.execute("SELECT metadata FROM checkpoints")]
     user = {"$type": "langgraph_api.auth.noop.UnauthenticatedUser", "$args": []}
@@ -228,8 +228,8 @@ def test_keys_that_no_saver_makes_are_left_out(folder: Path) -> None:
         assert store.size(some[0]).writes == kept
         assert len(store.notes()) == 4
         assert "more" in store.notes()[-1]
-    assert ckpt("-s", folder, "gc", "--scope", "all", "--dry-run").code == 0
-    assert ckpt("-s", folder, "threads", "delete", "a", "--yes").code == 4
+    ckpt("-s", folder, "gc", "--scope", "all", "--dry-run", code=0)
+    ckpt("-s", folder, "threads", "delete", "a", "--yes", code=4)
 
 
 def test_a_file_that_is_no_dict_is_refused(folder: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_file_that_is_no_dict_is_refused(folder: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(UnknownLayout):
             open_store(str(folder))
-    assert ckpt("-s", folder, "threads", "list").code == 4
+    ckpt("-s", folder, "threads", "list", code=4)
     assert not marker.exists()
 
 
@@ -256,10 +256,10 @@ def test_nothing_is_written_while_the_server_runs(folder: Path) -> None:
         for words in (["rollback", "a", "~1"], ["threads", "delete", "b"]):
             refused = refuses(folder, *words, "--yes", says=f"process {process.pid}")
             assert "hint: stop the server" in refused.err
-        assert ckpt("-s", folder, "show", "a").code == 0
+        ckpt("-s", folder, "show", "a", code=0)
         process.communicate(b"\n")
     assert stored(folder) == before
-    assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
+    ckpt("-s", folder, "rollback", "a", "~1", "--yes", code=0)
 
 
 def test_replaced_files_are_not_overwritten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ def test_files_of_two_moments_are_not_read_together_and_changes_wait_for_each_ot
     back = ("rollback", "a", "~1", "--yes")
     with folder_lock.locked(folder):
         refuses(folder, *back, says="another process is writing to it")
-    assert ckpt("-s", folder, *back).code == 0
+    ckpt("-s", folder, *back, code=0)
     with open_store(str(folder)) as store:
         for name in FILES:
             (folder / name).unlink()
@@ -375,7 +375,7 @@ def test_it_is_found_and_listed(js_folder: Path, monkeypatch: pytest.MonkeyPatch
     (linked / JAVASCRIPT).symlink_to(js_folder / JAVASCRIPT)
     monkeypatch.chdir(linked.parent)
     assert "no store given" in ckpt("show").err
-    assert ckpt("-s", ".langgraph_api", "show").code == 0
+    ckpt("-s", ".langgraph_api", "show", code=0)
 
 
 def test_one_of_two_languages_must_be_chosen(
@@ -386,8 +386,7 @@ def test_one_of_two_languages_must_be_chosen(
     monkeypatch.chdir(js_folder.parent)
     with pytest.raises(SeveralLayouts):
         open_store(".langgraph_api")
-    said = ckpt("show")
-    assert said.code == 4
+    said = ckpt("show", code=4)
     assert "holds 2 stores: of langgraph dev for Python, and of LangGraph.js" in said.err
     listed = ckpt("stores", "-o", "json").json
     for name, layout, one in zip(
@@ -397,7 +396,7 @@ def test_one_of_two_languages_must_be_chosen(
         for way in (f".langgraph_api/{name}", one["url"]):
             (found,) = ckpt("-s", way, "stores", "-o", "json").json
             assert found["layout"] == layout
-            assert ckpt("-s", way, "threads", "list").code == 0
+            ckpt("-s", way, "threads", "list", code=0)
     url = "langgraph-dev:///.langgraph_api?layout=other"
     refuses(url, "show", says="known: langgraph-dev, langgraph-dev-js", code=2)
 
@@ -417,7 +416,7 @@ def test_a_change_is_refused_with_a_reason_and_a_way_out(js_folder: Path, tmp_pa
     assert done.json["verified"], done.err
     for words in (["show", thread_id], ["history", thread_id], ["interrupts"]):
         assert answer(new, *words) == answer(js_folder, *words)
-    assert ckpt("-s", new, "rollback", thread_id, "~1", "--yes").code == 0
+    ckpt("-s", new, "rollback", thread_id, "~1", "--yes", code=0)
 
 
 LONG = "x" * 500

@@ -36,8 +36,7 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
     talk(kaflow, "ka")
     kaflow.client.close()
     stores = {"checkpoints": "trip", "checkpoints_aio": "aio", "memory": "ka"}
-    answer = ckpt("-s", place.url, "threads", "list")
-    assert answer.code == 4
+    answer = ckpt("-s", place.url, "threads", "list", code=4)
     with pytest.raises(SeveralLayouts):
         open_store(place.url)
     offered = ckpt("-s", place.url, "stores", "-o", "json").json
@@ -47,11 +46,11 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
         url = f"{place.url}?collection={name}"
         assert threads_of(url) == [thread]
         assert items_of(url, thread) == [f"in {thread}", "from a", "from b"]
-    assert ckpt("-s", f"{place.url}?layout=kaflow", "show", "ka").code == 0
+    ckpt("-s", f"{place.url}?layout=kaflow", "show", "ka", code=0)
     pinned = f"{place.url}?collection=checkpoints&writes_collection=checkpoint_writes_aio"
     with open_store(pinned) as store:
         assert list(store.writes("trip")) == []
-    assert ckpt("-s", f"{place.url}?collection=gone", "threads", "list").code == 4
+    ckpt("-s", f"{place.url}?collection=gone", "threads", "list", code=4)
 
 
 def test_writes_are_paired_by_what_they_hold_before_names(place: Place) -> None:
@@ -80,7 +79,7 @@ def test_a_store_whose_writes_are_unsure_is_refused(place: Place) -> None:
     says = "cannot tell which collection has the writes of 'agents'"
     for url in (place.url, named):
         assert "writes_collection=first'" in refuses(url, "threads", "list", says=says).err
-    assert ckpt("-s", f"{named}&writes_collection=first", "threads", "list").code == 0
+    ckpt("-s", f"{named}&writes_collection=first", "threads", "list", code=0)
     refuses(f"{named}&writes_collection=x", "threads", "list", says="no collection 'x'")
 
 
@@ -126,7 +125,7 @@ def test_an_agent_that_goes_on_meanwhile(place: Place, monkeypatch: pytest.Monke
         place.fill("trip")
 
     monkeypatch.setattr(MongoRows, "add", late)
-    assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 6
+    ckpt("-s", place.url, "rollback", "trip", "~1", "--yes", code=6)
     assert forks(place) == 0
 
 
@@ -141,7 +140,7 @@ def test_two_changes_of_a_thread_at_once(place: Place, monkeypatch: pytest.Monke
             second.append(ckpt("-s", place.url, "rollback", "trip", "~2", "--yes"))
 
     monkeypatch.setattr(WritableMongoStore, "_lock", then_another)
-    assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 0
+    ckpt("-s", place.url, "rollback", "trip", "~1", "--yes", code=0)
     assert second[1].code == StoreChanged.exit_code
     assert forks(place) == 1
     assert place.database["checkpoints"].count_documents({"_id": {"$type": "string"}}) == 0
@@ -156,7 +155,7 @@ def test_a_standalone_server_takes_a_change_of_one_document() -> None:
         answer = succeeds(place.url, "rollback", "trip", "~1", "--yes")
         assert "standalone" in answer.err
         assert graph_of(place.saver()).get_state(config_of("trip")).next == ("b",)
-        assert ckpt("-s", place.url, "undo", "trip", "--yes").code == 0
+        ckpt("-s", place.url, "undo", "trip", "--yes", code=0)
         refuses(place.url, "copy", "trip@head", "--as", "copy", "--yes", says="no transactions")
         place.client.close()
     finally:
@@ -196,4 +195,4 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
         assert refused.out == ""
         assert "hint: savers since 0.4 find only strings" in refused.err
     assert list(place.database["checkpoints"].find().sort("_id", 1)) == before
-    assert ckpt("-s", place.url, "rollback", "7", "~1", "--yes").code == 0
+    ckpt("-s", place.url, "rollback", "7", "~1", "--yes", code=0)

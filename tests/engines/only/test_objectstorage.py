@@ -52,7 +52,7 @@ def test_compressed_objects_stay_so(place: ObjectStorageHarness, compression: st
     shown = ckpt("-s", place.url, "show", "trip", "-o", "json").json
     assert shown["values"] == graph.get_state(config_of("trip")).values
     before = place.objects()
-    assert ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes").code == 0
+    ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes", code=0)
     assert {path: one for path, one in place.objects().items() if path in before} == before
     copied = {one for path, one in place.objects().items() if path.startswith("other/")}
     assert all(compression.encode() in one for one in copied)
@@ -66,7 +66,7 @@ def test_an_encrypted_object_is_shown_as_such_and_not_copied(place: ObjectStorag
     assert "encrypted by its saver under the key 'first'" in shown.out + shown.err
     refuses(place.url, "copy", "trip", "--as", "other", "--yes", says="encrypted")
     assert place.fingerprint() == before
-    assert ckpt("-s", place.url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", place.url, "threads", "delete", "trip", "--yes", code=0)
     assert place.objects() == {}
 
 

@@ -75,7 +75,7 @@ def test_a_value_that_two_threads_could_have_is_that_of_who_names_it(redis_url: 
         mine = {(key.channel, key.version) for key, _ in store.blobs("a")}
         assert ("node:y", "7") in mine
         assert not {one for one in mine if one[0] in {"x", "z", "node:x", "node:z"}}
-    assert ckpt("-s", redis_url, "threads", "delete", "a", "--yes").code == 0
+    ckpt("-s", redis_url, "threads", "delete", "a", "--yes", code=0)
     assert {one for one in keys(redis_url) if one.startswith(b"lg:blob:a")} == {
         b"lg:blob:a::node:z:1",
         b"lg:blob:a::node:x:9",
@@ -99,7 +99,7 @@ def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
     assert older[-4:] in marked
     stored = plainredis_of(redis_url).get_tuple(config_of("trip")).checkpoint["channel_values"]
     assert stored["items"] == shown["values"]["items"] == ["in trip"]
-    assert ckpt("-s", redis_url, "rollback", "trip", newest, "--yes").code == 0
+    ckpt("-s", redis_url, "rollback", "trip", newest, "--yes", code=0)
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"]
 
 
@@ -130,7 +130,7 @@ def test_what_went_by_itself_counts_for_nothing(redis_url: str) -> None:
     assert listed["thread_id"] == "trip"
     assert "expires_at" in listed
     for name in ("trip", "other"):
-        assert ckpt("-s", redis_url, "threads", "delete", name, "--yes").code == 0
+        ckpt("-s", redis_url, "threads", "delete", name, "--yes", code=0)
     assert keys(redis_url).keys() == {SEQ}
 
 
@@ -143,7 +143,7 @@ def test_what_comes_back_stands_before_what_is_stored_next(redis_url: str, tmp_p
 
     before = mine()
     assert before
-    assert ckpt("-s", redis_url, "export", "trip", "--to", tmp_path).code == 0
+    ckpt("-s", redis_url, "export", "trip", "--to", tmp_path, code=0)
     client(redis_url).flushall()
     fill_plainredis(redis_url, "other")
     (bundle,) = tmp_path.iterdir()
@@ -151,7 +151,7 @@ def test_what_comes_back_stands_before_what_is_stored_next(redis_url: str, tmp_p
     assert mine() == before
     fill_plainredis(redis_url, "trip")
     assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
-    assert ckpt("-s", redis_url, "import", bundle, "--yes").code == 6
+    ckpt("-s", redis_url, "import", bundle, "--yes", code=6)
 
 
 def test_a_thread_going_on_midway_stays(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,11 +193,11 @@ def test_encrypted_checkpoints_are_named(redis_url: str, monkeypatch: pytest.Mon
     shown = ckpt("-s", redis_url, "show", "trip")
     assert shown.code in {0, 4}
     assert "encrypted" in shown.out + shown.err
-    assert ckpt("-s", redis_url, "threads", "list", "--long").code == 0
+    ckpt("-s", redis_url, "threads", "list", "--long", code=0)
     before = dump(redis_url)
-    assert ckpt("-s", redis_url, "rollback", "trip", "~0", "--yes").code == 4
+    ckpt("-s", redis_url, "rollback", "trip", "~0", "--yes", code=4)
     assert dump(redis_url) == before
-    assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", redis_url, "threads", "delete", "trip", "--yes", code=0)
 
 
 @pytest.mark.in_ci("\\x00")
@@ -230,7 +230,7 @@ def test_a_lost_value_is_put_back(redis_url: str) -> None:
     before = held(redis_url)
     (name, *_) = sorted(one for one in before if one.startswith(b"lg:blob:linear::items:"))[1:]
     client(redis_url).delete(name)
-    assert ckpt("-s", redis_url, "replay", "linear", "--verify").code == 1
+    ckpt("-s", redis_url, "replay", "linear", "--verify", code=1)
     for _ in range(2):
         succeeds(redis_url, "replay", "linear", "--repair", "--yes")
         assert held(redis_url) == before
@@ -281,7 +281,7 @@ def test_a_namespace_with_a_brace_is_told_by_the_checkpoint(redis_url: str) -> N
         assert store.namespaces("a") == ["b}:c"]
         assert [found.key.checkpoint_ns for found in store.writes("a")] == ["b}:c"]
         assert store.thread("a}:b") is None
-    assert ckpt("-s", redis_url, "threads", "delete", "a", "--yes").code == 0
+    ckpt("-s", redis_url, "threads", "delete", "a", "--yes", code=0)
     assert keys(redis_url) == {}
 
 
@@ -324,12 +324,12 @@ def test_a_head_that_is_gone_is_shown_and_can_be_replaced(redis_url: str) -> Non
     # Other ids without a checkpoint are left out, and come back with no change.
     client(redis_url).delete(name_of(redis_url, "checkpoint", place=2))
     before = dump(redis_url)
-    assert ckpt("-s", redis_url, "rollback", "trip", "head", "--yes").code == 0
-    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
+    ckpt("-s", redis_url, "rollback", "trip", "head", "--yes", code=0)
+    ckpt("-s", redis_url, "undo", "trip", "--yes", code=0)
     assert dump(redis_url) == before
     # Without the list, as after a removal that was interrupted, the thread is still found.
     client(redis_url).delete("thread:{trip}:")
-    assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", redis_url, "threads", "delete", "trip", "--yes", code=0)
     assert {one for one in keys(redis_url) if b"trip" in one} == set()
     assert items(redis_url, "other", valkey_of) == ["in other", "from a", "from b"]
 
@@ -347,7 +347,7 @@ def test_a_new_checkpoint_lives_as_long_as_its_list(redis_url: str) -> None:
     for kind in ("checkpoint", "thread"):
         name = name_of(redis_url, kind) if kind != "thread" else "thread:{trip}:"
         assert 1.9 * HOUR < admin.pttl(name) <= 2 * HOUR
-    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
+    ckpt("-s", redis_url, "undo", "trip", "--yes", code=0)
     assert dump(redis_url) == before
 
 
@@ -402,7 +402,7 @@ def test_a_text_of_another_saver_keeps_its_fields(redis_url: str) -> None:
         stored = json.loads(client(redis_url).get(name))
         client(redis_url).set(name, json.dumps({"thread_id": "trip", "added": 1, **stored}))
     assert items_of(redis_url, "trip") == ["in trip", "from a", "from b"]
-    assert ckpt("-s", redis_url, "copy", "trip@head", "--as", "new", "--yes").code == 0
+    ckpt("-s", redis_url, "copy", "trip@head", "--as", "new", "--yes", code=0)
     assert json.loads(client(redis_url).get(name_of(redis_url, "checkpoint", "new")))["added"] == 1
     assert items(redis_url, "new", valkey_of) == ["in trip", "from a", "from b"]
 
@@ -432,13 +432,13 @@ def test_it_is_found_beside_valkey_saver_and_texts_tell_whose_a_key_is(redis_url
     fill_valkey(redis_url, "other")
     refuses(redis_url, "threads", "list", says="layout=valkey-agentcore", code=2)
     url = f"{redis_url}?layout=valkey-agentcore"
-    assert ckpt("-s", url, "threads", "delete", "a", "--yes").code == 0
+    ckpt("-s", url, "threads", "delete", "a", "--yes", code=0)
     assert threads(url) == {"a:b:d": 4}
 
 
 def test_a_new_checkpoint_expires_with_the_list(redis_url: str) -> None:
     graph = run(redis_url, ttl=3600)
-    assert ckpt("-s", redis_url, "rollback", "trip", "--steps", "1", "--yes").code == 0
+    ckpt("-s", redis_url, "rollback", "trip", "--steps", "1", "--yes", code=0)
     assert graph.get_state(config_of("trip", actor_id="ann")).next == ("b",)
     assert all(3500 < client(redis_url).ttl(one) <= 3600 for one in dump(redis_url) if one)
     # The channels' values expire, too; ckpt adds none.
@@ -453,7 +453,7 @@ def test_a_new_checkpoint_expires_with_the_list(redis_url: str) -> None:
 def test_an_erased_value_is_in_no_key(redis_url: str) -> None:
     run(redis_url)
     assert any(b"channel" in one for one in dump(redis_url))
-    assert ckpt("-s", redis_url, "erase", "--value", "trip:items[0]", "--yes").code == 0
+    ckpt("-s", redis_url, "erase", "--value", "trip:items[0]", "--yes", code=0)
     for text in map(repr, dump(redis_url).values()):
         for part in findall(r'"data":"([^"]*)"', text):
             assert b"secret-4711" not in b64decode(part)

@@ -95,7 +95,7 @@ def test_a_schema_is_named_or_found_on_the_search_path(postgres_url: str) -> Non
         found = items_of(f"{postgres_url}?{parameter}", "trip")
         assert found == ["in trip", "from a", "from b"], parameter
     refuses(postgres_url, "threads", "list", says="add ?schema=odd%20%25schema to the URL")
-    assert ckpt("-s", f"{postgres_url}?schema=none", "threads", "list").code == 4
+    ckpt("-s", f"{postgres_url}?schema=none", "threads", "list", code=4)
 
 
 UUIDS = """

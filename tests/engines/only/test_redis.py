@@ -86,7 +86,7 @@ def test_layouts_are_told_by_what_is_stored_and_of_two_one_is_pinned(redis_stack
     assert "?layout=redis" in refused.err
     for name in ("redis", "redis-hash"):
         assert threads_of(f"{redis_stack_url}?layout={name}") == [f"of {name}"]
-    assert ckpt("-s", f"{redis_stack_url}?layout=hash", "threads", "list").code == 2
+    ckpt("-s", f"{redis_stack_url}?layout=hash", "threads", "list", code=2)
 
 
 def test_an_empty_database_is_not_the_one_whose_indexes_it_names(redis_stack_url: str) -> None:
@@ -247,7 +247,7 @@ def test_the_rest_of_a_checkpoint_is_none_and_goes_with_its_thread(redis_stack_u
     done = ckpt("-s", redis_stack_url, "purge", "--match", "trip", "--yes", "-o", "json").json
     assert (done["removed"]["threads"], done["skipped"]) == (1, [])
     assert not [name for name in keys(redis_stack_url) if b"trip" in name]
-    assert ckpt("-s", redis_stack_url, "show", "other").code == 0
+    ckpt("-s", redis_stack_url, "show", "other", code=0)
 
 
 def test_a_half_written_hash_is_left_out(redis_url: str) -> None:
@@ -416,12 +416,11 @@ def test_what_has_expired_since_is_left_out_and_said(
     for name in short:
         admin.pexpire(name, 600_000)
     words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path, "--yes"]
-    assert ckpt("-s", redis_url, *words).code == 0
+    ckpt("-s", redis_url, *words, code=0)
     later = int(time.time() * 1000) + 1_200_000  # Between the two times to live.
     monkeypatch.setattr(restoring, "time_now", lambda _: later)
     (bundle,) = tmp_path.iterdir()
-    done = ckpt("-s", redis_url, "import", bundle, "--yes", "-o", "json")
-    assert done.code == 7
+    done = ckpt("-s", redis_url, "import", bundle, "--yes", "-o", "json", code=7)
     assert "2 rows left out" in done.err
     assert "bundles still hold them" in done.err
     (told,) = json.loads(done.out)
@@ -622,7 +621,7 @@ def test_what_is_added_is_found_and_goes_alone(redis_stack_url: str, is_old: boo
         admin = client(redis_stack_url)
         admin.delete("checkpoint_latest:trip:__empty__")
         admin.rename("agenta_latest:trip:__empty__", "checkpoint_latest:trip:__empty__")
-    assert ckpt("-s", url, "threads", "delete", "trip", "--yes").code == 0
+    ckpt("-s", url, "threads", "delete", "trip", "--yes", code=0)
     assert keys(redis_stack_url).items() <= before.items()
     assert before.keys() - keys(redis_stack_url).keys() <= {b"checkpoint_latest:trip:__empty__"}
 
@@ -632,7 +631,7 @@ def test_the_prefixes_of_plainredis_are_named(redis_url: str) -> None:
     fill_plainredis(redis_url, "other", prefix="your:app")
     mine, yours = named(ckpt("-s", redis_url, "threads", "list").err)
     assert (threads_of(mine), threads_of(yours)) == (["trip"], ["other"])
-    assert ckpt("-s", yours, "threads", "delete", "other", "--yes").code == 0
+    ckpt("-s", yours, "threads", "delete", "other", "--yes", code=0)
     # The only one that is left needs no name.
     assert threads_of(redis_url) == ["trip"]
 
@@ -642,8 +641,7 @@ def test_a_prefix_that_is_not_there_and_a_user_with_rights_to_its_keys(
 ) -> None:
     fill_prefixed(redis_stack_url, "agenta", "agenta_write", "trip")
     for query in ("prefix=agent", "prefix=agent&layout=redis", "prefix=agenta&write_prefix=x"):
-        missing = ckpt("-s", f"{redis_stack_url}?{query}", "threads", "list")
-        assert missing.code == 4
+        missing = ckpt("-s", f"{redis_stack_url}?{query}", "threads", "list", code=4)
         (url,) = named(missing.err)
         check(url, "trip")
     fill_prefixed(redis_stack_url, "agentb", "agentb_write", "other")
@@ -708,10 +706,10 @@ def test_one_session_is_shown_whole_and_safe(url: str) -> None:
         answer = succeeds(url, "--redact", "memory", "sessions", "ann:s1", "-o", form)
         assert "北京" not in answer.out
     for name in ("s1", "none"):
-        assert ckpt("-s", url, "memory", "sessions", name).code == 3
+        ckpt("-s", url, "memory", "sessions", name, code=3)
     assert "not in this store" in ckpt("-s", url, "memory", "sessions", "s2", "-o", "table").out
 
 
 def test_other_stores_have_no_sessions(sample: Any) -> None:
     refuses(sample, "memory", "sessions", says="redis://")
-    assert ckpt("-s", sample, "memory", "sessions", "s1", "--user", "ann").code == 2
+    ckpt("-s", sample, "memory", "sessions", "s1", "--user", "ann", code=2)

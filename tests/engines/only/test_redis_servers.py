@@ -159,7 +159,7 @@ def test_a_change_over_several_slots_is_refused_and_one_in_a_single_slot_is_not(
     says = "no transaction over keys of several slots"
     refused = refuses(url, "copy", "trip@head", "--as", "n", "--yes", says=says)
     assert "hint: keys with the same text in braces" in refused.err
-    assert ckpt("-s", url, "export", "trip", "--to", tmp_path).code == 0
+    ckpt("-s", url, "export", "trip", "--to", tmp_path, code=0)
     refused = refuses(url, "import", tmp_path, "--yes", says="is a cluster")
     assert "hint: " in refused.err
     refuses(url.removesuffix("/0") + "/3", "threads", "list", says="database")
@@ -172,7 +172,7 @@ def test_a_change_over_several_slots_is_refused_and_one_in_a_single_slot_is_not(
     succeeds(url, "rollback", "--yes", "--at", "~2", "--", "{tag}")
     shown = ckpt("-s", url, "show", "-o", "json", "--", "{tag}").json
     assert shown["values"]["items"] == ["in {tag}"]
-    assert ckpt("-s", url, "undo", "--yes", "--", "{tag}").code == 0
+    ckpt("-s", url, "undo", "--yes", "--", "{tag}", code=0)
     assert dumped(redis_cluster) == before
 
 

@@ -195,7 +195,7 @@ def test_a_path_with_odd_characters(sample: Path, monkeypatch: pytest.MonkeyPatc
         assert "trip-to-kyoto" in threads(name)
     no_text = os.fsencode(sample.parent) + b"/x\xff.db"
     os.rename(os.fsencode(odd), no_text)
-    assert ckpt("stores").code == 0
+    ckpt("stores", code=0)
     assert "trip-to-kyoto" in threads(os.fsdecode(no_text))
 
 
@@ -286,7 +286,7 @@ def test_no_right_to_write_is_said(words: list[str], mode: str, locked_folder: P
     shutil.copyfile(SAMPLE, store)
     with closing(sqlite3.connect(store)) as connection:
         connection.execute(f"PRAGMA journal_mode = {mode}")
-    assert ckpt("-s", store, *words[:-1], "--dry-run").code == 0
+    ckpt("-s", store, *words[:-1], "--dry-run", code=0)
     before = store.read_bytes()
     lock(locked_folder)
     with unprivileged():
@@ -397,7 +397,7 @@ def test_what_is_undone_pruned_or_deleted_leaves_the_disk(
 ) -> None:
     """From the log at first, and then from the file."""
     reason = "a reason nobody needs any more"
-    assert ckpt("-s", store, "rollback", "anna", "~1", "--reason", reason, YES).code == 0
+    ckpt("-s", store, "rollback", "anna", "~1", "--reason", reason, YES, code=0)
     agent.execute(
         "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type,"
         " value) SELECT thread_id, '', '1ef00000-0000-6000-8000-000000000000', 'x', 0, 'items',"
@@ -428,7 +428,7 @@ def test_a_forgotten_item_is_gone_from_the_disk(tmp_path: Path) -> None:
         memory.setup()
         memory.put(("users", "anna"), "profile", {"text": SECRET})
         assert SECRET.encode() in stored(path)
-        assert ckpt("-s", path, "memory", "delete", "users/anna/profile", YES).code == 0
+        ckpt("-s", path, "memory", "delete", "users/anna/profile", YES, code=0)
         assert SECRET.encode() not in stored(path)
         assert log(path).stat().st_size == 0
 
@@ -449,7 +449,7 @@ def test_three_tables_too_and_sizes_count_the_log(tmp_path: Path) -> None:
         assert (about["size"], about["log"]) == (used["size"], used["log"]) == (whole, kept)
         assert "of write-ahead log" in ckpt("-s", path, "-o", "table", "du").out
         assert "LOG" in ckpt("-s", path, "-o", "table", "stores").out
-        assert ckpt("-s", path, "threads", "delete", name, YES).code == 0
+        ckpt("-s", path, "threads", "delete", name, YES, code=0)
         assert name.encode() not in stored(path)
         assert log(path).stat().st_size == 0
 
@@ -470,8 +470,7 @@ def test_a_reader_that_keeps_a_log_is_told(store: Path, monkeypatch: pytest.Monk
     with closing(sqlite3.connect(store, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM writes").fetchone()
-        answer = ckpt("-s", store, "threads", "delete", "anna", YES)
-        assert answer.code == 0
+        answer = ckpt("-s", store, "threads", "delete", "anna", YES, code=0)
         kept = log(store).stat().st_size
         assert (
             f"remain in '{store}' and in '{log(store).name}', which keeps {kept} bytes"
@@ -630,7 +629,7 @@ def test_no_file_that_a_journal_names_is_deleted(tmp_path: Path) -> None:
     store, other = killed(tmp_path / "store.db"), tmp_path / "thesis.txt"
     other.write_text("years of work")
     name_super_journal(store, other)
-    assert ckpt("-s", store, "--copy", "threads", "list").code == 0
+    ckpt("-s", store, "--copy", "threads", "list", code=0)
     assert other.read_text() == "years of work"
     # All commands refuse such a store before they write; it may be planted while they ask.
     with pytest.raises(StoreUnavailable, match=r"which SQLite would delete: '.*thesis\.txt'"):
@@ -783,8 +782,7 @@ def test_stores_names_lone_logs(whole: Path, folder: Path, monkeypatch: pytest.M
     monkeypatch.chdir(folder)
     listed = {one["url"]: one for one in ckpt("stores", "-o", "json").json}
     assert {Path(url).name for url in listed} == {"agent.db-wal", "other.db", "pointer.sqlite"}
-    said = ckpt("-s", "pointer.sqlite", "threads", "list")
-    assert "it is a pointer of Git LFS" in said.err
+    said = ckpt("-s", "pointer.sqlite", "threads", "list", says="it is a pointer of Git LFS")
     assert "git lfs pull --include pointer.sqlite" in said.err
     for name in ("pointer.sqlite", "agent.db-wal"):
         (folder / name).unlink()

@@ -57,10 +57,10 @@ def place(
         for one in (HARMLESS, VICTIM):
             library.run(one, "in")
         for one in (HARMLESS, VICTIM):
-            assert ckpt("-s", harness.url, "export", one, "--to", folder).code == 0
+            ckpt("-s", harness.url, "export", one, "--to", folder, code=0)
         harmless, victim = map(check_bundle, sorted(folder.glob("*.ckpt.gz")))
         rows, of_victim = list(harmless.rows()), list(victim.rows())
-        assert ckpt("-s", harness.url, "threads", "delete", HARMLESS, "--yes").code == 0
+        ckpt("-s", harness.url, "threads", "delete", HARMLESS, "--yes", code=0)
         yield ArchivePlace(harness, library, harmless.header, rows, of_victim, folder)
         for one in (HARMLESS, VICTIM):
             library.forget(one)
