@@ -154,8 +154,8 @@ def half(records: list[Record]) -> tuple[list[Record], list[Record]]:
     return [one for one in records if one not in late], late
 
 
-def sum_of(records: Iterable[Record]) -> RecordsSum:
+def sum_of(records: Iterable[Record], *, any_order: bool = False) -> RecordsSum:
     found = RecordsSum()
     for one in records:
-        found.add(one, record_digest(one))
+        found.add(one, record_digest(one, any_order=any_order))
     return found
