@@ -212,8 +212,9 @@ class PossibleOrders(NamedTuple):
     """How a DeltaChannel that the child does not store was made, if not in one of `ways`: readers
     apply all writes that are stored with the parent, whatever the child was made for."""
     sorts_between: bool = True
-    """Whether readers of such a DeltaChannel sort the tasks. LangGraph.js does while a run goes on;
-    the next run takes them as its saver returns them."""
+    """Whether readers of such a DeltaChannel sort the tasks. A run does while it goes on; the next
+    one takes them as its saver returns them: sorted only if it stores task paths, and never in
+    LangGraph.js."""
 
     def is_ordered(self, *, between: bool) -> bool:
         return self.ordered and (self.sorts_between or not between)
@@ -308,7 +309,7 @@ def possible_orders(
             ways, between = _ways((writes.null, writes.tasks)), ()
             lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
     is_ordered = _has_order(body) and all(one.path for one in writes.tasks)
-    sorts_between = not body.is_javascript
+    sorts_between = not body.is_javascript and all(one.write.task_path for one in writes.tasks)
     return PossibleOrders(ways, is_ordered, lacking, bumps, between, sorts_between)
 
 
