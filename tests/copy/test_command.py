@@ -20,6 +20,7 @@ from tests.kit.harness.sqlite import SqliteHarness
 from tests.kit.hostile.corpus import build_odd_store, build_store, hostile_rows
 from tests.kit.hostile.watched import FORBIDDEN
 from tests.kit.pairs import PYTHON, Places, creating
+from tests.kit.rows import change
 
 THREADS, CHECKPOINTS, WRITES = 8, 95, 175
 """Of the sample store."""
@@ -130,6 +131,24 @@ def test_a_target_that_went_its_own_way_is_replaced_on_demand(source: Path, targ
     assert done == {**planned, "dry_run": False, "verified": True}
     here, there = (ckpt("-s", one, "history", TRIP).out for one in (source, target))
     assert here == there
+
+
+def test_only_a_newer_state_of_a_source_without_history_replaces_another(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "nightly-report"
+    assert copy(source, target, name, "--create", "--yes").code == 0
+    *_, (older,), (newer,) = change(
+        source, "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? ORDER BY 1", name
+    )
+    for path, kept in ((source, older), (target, newer)):
+        for table in ("checkpoints", "writes"):
+            where = "WHERE thread_id = ? AND checkpoint_id <> ?"
+            change(path, f"DELETE FROM {table} {where}", name, kept)
+    monkeypatch.setattr(copy_between, "keeps_history", lambda _: False)
+    refused = copy(source, target, name, "--yes")
+    assert (refused.code, "--replace" in refused.err) == (5, True)
+    assert copy(target, source, name, "--yes").json["replaced"] == [name]
 
 
 def test_a_changed_row_is_found(source: Path, target: Path) -> None:

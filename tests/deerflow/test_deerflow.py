@@ -520,6 +520,15 @@ def edit(path: Path, *words: str) -> Any:
     return ckpt("-s", path, "memory", "edit", *words)
 
 
+def test_an_edit_is_not_undone_if_its_field_was_changed_since(path: Path) -> None:
+    assert edit(path, KEY, "--set", "category=goal", "--write").code == 0
+    changed = load(path)
+    changed["facts"][0]["category"] = "later"
+    save(path, changed)
+    ckpt("-s", path, "undo", "--yes", code=6, says="was used since")
+    assert load(path) == changed
+
+
 def test_an_edit_changes_its_field_and_nothing_else(path: Path) -> None:
     before, text = load(path), path.read_text(encoding="utf-8")
     path.chmod(0o640)

@@ -64,13 +64,15 @@ def test_what_is_named_is_erased_and_nothing_else(harness: SqliteHarness, tmp_pa
 
 def test_what_cannot_be_erased_is_refused(harness: SqliteHarness) -> None:
     with harness.saver() as saver:
-        graph_of(saver).update_state(config_of(THREAD, "x"), {"log": ["login"]}, as_node="note")
+        log = {"log": ["login", "no name", "messages"]}
+        graph_of(saver).update_state(config_of(THREAD, "x"), log, as_node="note")
     wrong = {"messages[0].type": Refused, "nothing": NotFound, "answer": NotFound}
     for value, error in wrong.items():
         with pytest.raises(error):
             erase(harness.url, f"{THREAD}:{value}")
-    with pytest.raises(Refused, match="node"):
-        erase(harness.url, f"{THREAD}:log[2]")
+    for value in ("log[2]", "log"):
+        with pytest.raises(Refused, match="node"):
+            erase(harness.url, f"{THREAD}:{value}")
 
 
 @pytest.mark.parametrize("adds_rows", [True, False])

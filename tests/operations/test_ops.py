@@ -23,21 +23,27 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from ckpt_backends.changes import Change, Removal
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.app import root
 from ckpt_cli.apply import changes as apply_memory
 from ckpt_cli.apply import copy as restore
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.apply.recording import writable_store
+from ckpt_cli.apply.recording import is_carried_out, writable_store
 from ckpt_cli.core.copying import CopyReport
+from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.lazy import command_text
 from ckpt_cli.operations import log as log_module
 from ckpt_cli.operations.log import (
+    AppliedChange,
     Journal,
     Operation,
     OperationLog,
+    OperationStep,
+    RowsRemoved,
     from_record,
     place_of,
     to_record,
@@ -594,6 +600,17 @@ def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
     assert json.loads(path.read_bytes())["facts"] == first
 
 
+def test_a_removal_was_carried_out_if_something_of_it_is_gone(sample: Path) -> None:
+    with open_store(str(sample)) as store:
+        (there, *_) = (one.key for one in store.checkpoints(TRIP))
+        gone = there._replace(checkpoint_id="gone")
+        number = store.size(TRIP).checkpoints
+        for removed, more in (({there: 0}, 0), ({there: 0, gone: 0}, 1)):
+            whole = PlannedRemoval("remove", "", 0, 0, Removal(TRIP, None, number + more, 0))
+            for part in (AppliedChange(Change(TRIP, {}, removed=removed)), RowsRemoved(whole)):
+                assert is_carried_out(OperationStep(TRIP, part, None), store) is bool(more)
+
+
 def test_a_killed_copy_says_how_what_it_added_is_removed(sample: Path, tmp_path: Path) -> None:
     target = tmp_path / "target.db"
     ckpt("-s", sample, "copy", REFUND, "--to", target, "--create", "--yes", code=0)
@@ -731,12 +748,17 @@ def test_nothing_is_changed_if_it_cannot_be_written(
     assert not (tmp_path / "made").exists()
 
 
-def test_a_killed_change_is_appended_by_the_next_run(sample: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_killed_change_is_appended_once_by_the_next_run(
+    sample: Path, tmp_path: Path, is_there: bool
+) -> None:
     path = tmp_path / "audit.ndjson"
     one, left = killed(sample, "--audit", path)
-    path.unlink()
+    if not is_there:
+        path.unlink()
     ckpt("-s", sample, "ops", "list")
-    assert json.loads(path.read_bytes())["op"] == one["op"]
+    (line,) = path.read_bytes().splitlines()
+    assert json.loads(line)["op"] == one["op"]
     assert not left.exists()
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from ckpt_backends.rows import RowEdit
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.encrypted import KEY, NEW, key_of, types_of
 from ckpt_backends.testing.filling import quiet
@@ -152,6 +153,24 @@ def test_a_value_that_no_key_opens_stops_the_run_before_its_thread_is_written(
     assert "2 threads left" in stopped.err
     for name, key in (("aes-error", new_key), ("aes-types", old_key)):
         ckpt("-s", store, "--aes-key-file", key, "show", name, code=0)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_thread_in_which_an_agent_stores_a_value_meanwhile_is_not_called_done(
+    store: Path, old_key: Path, new_key: Path, is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(edits: Iterator[RowEdit]) -> tuple[list[RowEdit], bool]:
+        found = list(edits)
+        if not is_new:  # one that was rekeyed is stored with the old key again
+            return found[1:], True
+        cells = "thread_id, checkpoint_ns, checkpoint_id, idx, channel, type, value"
+        late = f"SELECT 'late', {cells} FROM writes WHERE thread_id = 'aes-chat' LIMIT 1"
+        change(store, f"INSERT INTO writes (task_id, {cells}) {late}")
+        return found, True
+
+    monkeypatch.setattr("ckpt_cli.apply.copy._small", slowly)
+    words = ("-s", store, "--aes-key-file", old_key, "rekey", "aes-chat", "--yes")
+    ckpt(*words, "--new-key-file", new_key, code=6, says="it changed meanwhile")
 
 
 @pytest.fixture(scope="module")
