@@ -14,7 +14,7 @@ from ckpt_backends import errors, shell
 from ckpt_backends.archive import check_bundle
 from ckpt_backends.changes import Change
 from ckpt_backends.memory import MemoryStore
-from ckpt_backends.model import Capability, CheckpointKey, in_chunks
+from ckpt_backends.model import COPY_INSTEAD, Capability, CheckpointKey, in_chunks
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.platform import ENDING
 from ckpt_backends.protocol import Store, WritableStore
@@ -73,13 +73,18 @@ def refuse_copy(url: StoreUrl) -> None:
 
 
 def check_removable(store: Store) -> None:
-    """Raise `Unsupported` if nothing is changed in this layout, and `Refused` if rows of the store
-    may be hidden from this user.
+    """Raise `Unsupported` if nothing is changed in this store, and `Refused` if rows of it may be
+    hidden from this user.
 
     What is removed might belong to a checkpoint that is there, and more might be left than is said.
     """
-    if Capability.READ_ONLY in store.capabilities:
-        raise errors.only_read(store.describe().url)
+    info = store.describe()
+    if Capability.READ_ONLY in info.capabilities:
+        raise errors.only_read(info.url)
+    if info.only_read:
+        raise errors.Unsupported(
+            f"cannot write to '{info.url}': {info.only_read}", hint=COPY_INSTEAD
+        )
     for one in store.hidden_rows():
         raise errors.Refused(
             f"nothing may be removed where rows may be hidden: {one.reason}", hint=one.remedy

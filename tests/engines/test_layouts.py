@@ -135,8 +135,11 @@ def test_own_columns_are_only_read(place: Harness, planted: str, saver: str, say
     assert items_of(place.url, "trip") == ["in trip", "from a", "from b"]
     (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
     assert found["saver"].endswith(saver)
-    for change in (["copy", "trip@head", "--as", "new"], ["threads", "delete", "trip"]):
-        refused = refuses(place.url, *change, "--yes", says=says)
+    for change in (
+        *(["copy", "trip@head", "--as", "new", "--yes"], ["threads", "delete", "trip", "--yes"]),
+        ["erase", "trip", "--dry-run"],
+    ):
+        refused = refuses(place.url, *change, says=says)
         assert "`ckpt copy THREAD --to STORE`" in refused.err
 
 
