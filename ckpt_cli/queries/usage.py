@@ -137,6 +137,8 @@ def survey(
             rows = size = 0
             others = Counter[tuple[str, str]]()
             for one in used:
+                if one.column == METADATA and not one.bytes:
+                    continue  # the layout stores it in one text with the body
                 count = 0 if one.column == METADATA else one.rows
                 tables.add((one.table, one.column), one.rows, one.bytes)
                 namespaces.add(namespace_kind(one.checkpoint_ns), count, one.bytes)

@@ -146,6 +146,8 @@ def test_du_adds_up(filled: FilledStore) -> None:
     assert whole["bytes"] == total
     for key in ("tables", "threads", "namespaces", "channels", "types"):
         assert sum(one["bytes"] for one in whole[key]) == total, key
+    # Metadata that lies in one text with the body has no size of its own.
+    assert {row["part"]: row["bytes"] for row in whole["channels"]}.get("metadata") != 0
     assert {one["thread_id"]: one["bytes"] for one in whole["threads"]} == {
         one["thread_id"]: one["bytes"] for one in listed
     }
