@@ -148,6 +148,23 @@ def test_all_keys_of_a_thread_expire_if_its_parts_do(
         assert list(store.thread_faults("fanout-send")) == []
 
 
+def test_older_checkpoints_that_come_later_leave_the_head(
+    place_of: tuple[str, str], scenes: Path
+) -> None:
+    layout, url = place_of
+    records = records_for(scenes, layout, THREAD)
+    early, late = half(records)
+    head = newest_of(records)
+    receive(url, Arrival(THREAD, late))
+    receive(url, Arrival(THREAD, early, {"": head}))
+    check_stored(url, THREAD, records)
+    with open_store(url) as store:
+        assert list(store.thread_faults(THREAD)) == []
+        found = store.thread(THREAD)
+        assert found is not None
+        assert found.head == head
+
+
 @cases("parts whole", ((5, 9, 7), [("PEXPIREAT", b"list", 9)]), ((5, None, 7), []))
 def test_the_list_of_writes_stays_as_long_as_any_of_them(
     parts: tuple[int | None, ...], whole: list[Any]

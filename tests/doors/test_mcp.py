@@ -289,6 +289,14 @@ def test_resources_and_prompts(hiding: McpServer) -> None:
             ask(client.get_prompt(prompt.name, {}))
 
 
+def test_a_thread_whose_id_has_an_at_sign_is_a_resource(sample: Path) -> None:
+    ckpt("-s", sample, "copy", f"{THREAD}@head", "--as", f"{THREAD}@2", "--yes", code=0)
+    with McpServer(sample) as server:
+        uri = f"ckpt://thread/{THREAD}@2"
+        (tree,) = server.ask(server.client.read_resource(uri)).contents
+    assert "choose_hotel" in tree.text  # type: ignore[union-attr]
+
+
 @cases(
     "tool arguments said",
     ("show", {"thread": THREAD, "store": "/etc/passwd"}, "'store' was unexpected"),

@@ -169,11 +169,13 @@ def test_a_purge_is_undone_from_its_archives(sample: Path, tmp_path: Path) -> No
     before, archive = rows_of(sample), tmp_path / "archive"
     done(sample, "threads", "delete", TRIP, REFUND, "--archive", archive)
     (one,) = ops(sample)
-    (path, _) = sorted(archive.iterdir())
+    (path, other) = sorted(archive.iterdir())
     kept = path.read_bytes()
     path.write_bytes(kept[:-20])
     ckpt("-s", sample, "undo", "--yes", code=7, says=str(path))
     assert ops(sample, "--action", "undo")[0]["number"] == 1
+    path.write_bytes(other.read_bytes())
+    ckpt("-s", sample, "undo", one["op"], "--yes", code=5, says="is not the archive")
     path.write_bytes(kept)
     assert {row["op"]: row for row in ops(sample)}[one["op"]]["undoable"]
     done(sample, "undo", one["op"])

@@ -31,7 +31,16 @@ from ckpt_backends.codec.values import Tagged
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint
 from ckpt_backends.sqlite import store as sqlite
-from ckpt_cli.core.secrets import MASK, Scanner, SecretRule, TextRules, own_rules, rule_table
+from ckpt_cli.core.secrets import (
+    MASK,
+    Scanner,
+    SecretFinding,
+    SecretRule,
+    TextRules,
+    own_rules,
+    parse_ignored,
+    rule_table,
+)
 from tests.kit.agents.steps import config_of
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, SAMPLE, CommandResult, ckpt, copy_store
@@ -388,6 +397,13 @@ def test_a_profile_leaves_out_what_it_ignores(path: Path, tmp_path: Path) -> Non
     for wrong in ("github-tokens", "a[:jwt", ""):
         ((_, error),) = kept(wrong)
         assert "profile 'x'" in error
+
+
+def test_an_entry_for_threads_leaves_out_nothing_of_memory() -> None:
+    in_memory = SecretFinding("memory", "jwt", ("a",), key="k")
+    for entry, fits in (("jwt", True), ("jwt@*", True), ("jwt@test-*", False)):
+        (ignored,) = parse_ignored([entry])
+        assert ignored.fits(in_memory) is fits, entry
 
 
 def test_the_library_is_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,8 @@ def test_writers_of_values(
     # A message is found by its id.
     assert nodes(writers(SAID, TracedPath(("c", 0), "1"), None)) == ["a"]
     assert nodes(writers(SAID, TracedPath(("c", 2, "content"), "3"), "")) == ["b"]
+    removed = [wrote("a", message("1")), wrote("b", {"type": "remove", "id": "1", "content": ""})]
+    assert nodes(writers(removed, TracedPath(("c", 0), "1"), None)) == ["a"]
 
 
 def test_some_writes_are_not_those_of_a_step() -> None:
