@@ -599,8 +599,8 @@ def test_an_archive_that_does_not_tell_makes_it_incomplete(desk: Desk) -> None:
     other = desk.run("erase", "--where", "status = error", "--archives", desk.archives, "--yes")
     assert other.code == 0
     # A filter asks about the newest checkpoint of an archive, not about the first.
-    words = ("erase", "--where", "step < 0", "--archives", desk.archives, "--dry-run")
-    assert desk.run(*words, "-o", "json").json["places"] == []
+    first = ("--where", "step < 0", "--archives", desk.archives, "--dry-run", "-o", "json")
+    assert desk.run("erase", *first).json["places"] == []
 
 
 def test_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:

@@ -223,6 +223,24 @@ def test_writes_without_their_checkpoint_go_when_they_are_old(sample: Path) -> N
     assert left == [(YOUNG,), (YOUNG,)]
 
 
+def test_writes_of_a_checkpoint_with_the_same_id_in_a_subgraph_stay(sample: Path) -> None:
+    change(
+        sample,
+        "INSERT INTO checkpoints SELECT 'nested', 'inner', ?, NULL, type, checkpoint, metadata"
+        " FROM checkpoints LIMIT 1",
+        OLD,
+    )
+    for ns in ("", "inner"):
+        change(
+            sample,
+            "INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel,"
+            " type, value) VALUES ('nested', ?, ?, 'task', 0, 'x', 'msgpack', x'01')",
+            *(ns, OLD),
+        )
+    ckpt("-s", sample, "gc", "--scope", "writes", "--yes", code=0)
+    assert change(sample, "SELECT checkpoint_ns FROM writes WHERE task_id = 'task'") == [("inner",)]
+
+
 def test_calls_without_their_caller_go(sample: Path) -> None:
     of = "FROM checkpoints WHERE thread_id = 'research-agent' AND checkpoint_ns"
     change(sample, f"DELETE {of} = ''")
