@@ -23,6 +23,7 @@ from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.transfer.copying import RecordsSum
+from ckpt_cli.plans.copy import ArchivedRecords
 from tests.copy.round_trip import records_for, stored_records, sum_of
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.harness import HARNESSES
@@ -237,3 +238,13 @@ def test_a_killed_copy_is_finished_by_the_next_run(
             assert stored(target) == whole
     assert brought - {len(THREADS)}
     assert name not in ONE_BY_ONE or brought - {0, len(THREADS)}
+
+
+@pytest.mark.parametrize(("seconds", "has_expired"), [(-60, True), (60, False)])
+def test_an_archive_has_expired_with_the_first_of_its_records(
+    seconds: int, has_expired: bool
+) -> None:
+    archived = ArchivedRecords(Path("archive.ckpt"))
+    assert not archived.has_expired()
+    archived.expires_at = int((time.time() + seconds) * 1000)
+    assert archived.has_expired() is has_expired
