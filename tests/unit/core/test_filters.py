@@ -30,6 +30,7 @@ from ckpt_cli.core.filters import (
     values_at,
 )
 from ckpt_cli.core.state import ERROR, INTERRUPT
+from ckpt_cli.core.users import usual_key
 from ckpt_cli.core.values import All
 from ckpt_cli.queries.threads import Selection, bounds_of_selection
 from tests.kit.cases import cases
@@ -388,3 +389,12 @@ def test_the_parts_of_a_selection_bound_it_together() -> None:
         users=frozenset({"anna"}),
         head_channels=frozenset({ERROR}),
     )
+
+
+@cases("having others is_usual", (2, 1, True), (1, 1, False), (1, 2, False))
+def test_the_usual_key_of_a_user_is_one_that_most_heads_have(
+    having: int, others: int, is_usual: bool
+) -> None:
+    named: dict[str, Value] = {"user_id": "anna"}
+    heads = [named] * having + [{}] * others
+    assert (usual_key(heads) is not None) is is_usual
