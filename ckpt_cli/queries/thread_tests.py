@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Tagged, Value
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import NULL_TASK_ID, Status, Write
@@ -41,7 +42,7 @@ def recorded_thread(reader: ThreadReader) -> ThreadRecord:
     """Return a thread as tests, along the line that leads to its head.
 
     Raises `NotFound` if it has no root checkpoint, and `Unsupported` if its layout keeps no
-    history or no writes, or if LangGraph.js wrote it.
+    history or no writes, if its head is not found by its id, or if LangGraph.js wrote it.
     """
     if not reader.has_history or reader.is_values_only:
         raise Unsupported(
@@ -50,6 +51,12 @@ def recorded_thread(reader: ThreadReader) -> ThreadRecord:
         )
     reader.check_root()
     line = _line(reader, "", reader.ancestry("", reader.head("") or ""))
+    if not line:
+        # Its id is stored as something else than text.
+        raise Unsupported(
+            f"the newest checkpoint of thread '{reader.thread_id}' is not found by its id",
+            hint=shell.command("ckpt", "doctor", ids=[reader.thread_id]),
+        )
     if line[-1].body.is_javascript:
         raise Unsupported(
             f"LangGraph.js wrote thread '{reader.thread_id}': its graph cannot run in Python",

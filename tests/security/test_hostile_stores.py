@@ -365,3 +365,5 @@ def test_documents_of_wrong_types_are_listed(wrong: Place) -> None:
     assert {"first", *wrong.threads} - {row["thread_id"] for row in listed} == set()
     for thread in wrong.threads[::31]:
         check(ckpt("-s", wrong.url, "show", "--writes", "--", thread))
+    # Its id is a number, by which it is listed and not found.
+    check(ckpt("-s", wrong.url, "show", "--as", "pytest", "--", "odd checkpoint checkpoint_id 4"))
