@@ -14,7 +14,7 @@ from ckpt_backends import errors, shell
 from ckpt_backends.archive import check_bundle
 from ckpt_backends.changes import Change
 from ckpt_backends.memory import MemoryStore
-from ckpt_backends.model import COPY_INSTEAD, Capability, CheckpointKey, in_chunks
+from ckpt_backends.model import CheckpointKey, in_chunks
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.platform import ENDING
 from ckpt_backends.protocol import Store, WritableStore
@@ -45,7 +45,13 @@ from ckpt_cli.operations.log import (
     store_text,
 )
 from ckpt_cli.plans import undo
-from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added, removal_of_new
+from ckpt_cli.plans.fork import (
+    ThreadContents,
+    contents_of,
+    refuse_only_read,
+    removal_of_added,
+    removal_of_new,
+)
 
 
 @contextmanager
@@ -78,13 +84,7 @@ def check_removable(store: Store) -> None:
 
     What is removed might belong to a checkpoint that is there, and more might be left than is said.
     """
-    info = store.describe()
-    if Capability.READ_ONLY in info.capabilities:
-        raise errors.only_read(info.url)
-    if info.only_read:
-        raise errors.Unsupported(
-            f"cannot write to '{info.url}': {info.only_read}", hint=COPY_INSTEAD
-        )
+    refuse_only_read(store.describe())
     for one in store.hidden_rows():
         raise errors.Refused(
             f"nothing may be removed where rows may be hidden: {one.reason}", hint=one.remedy

@@ -428,11 +428,20 @@ class RollbackOptions:
         return bool(self.edits) or self.as_node is not None
 
 
+def refuse_only_read(info: model.StoreInfo) -> None:
+    """Raise `Unsupported` with the reason if nothing is changed in a store."""
+    if model.Capability.READ_ONLY in info.capabilities:
+        raise only_read(info.url)
+    if info.only_read:
+        raise Unsupported(
+            f"cannot write to '{info.url}': {info.only_read}", hint=model.COPY_INSTEAD
+        )
+
+
 def check_store(rows: Store) -> None:
     """Raise `Unsupported` if checkpoints cannot be added in this layout."""
     info = rows.describe()
-    if model.Capability.READ_ONLY in info.capabilities:
-        raise only_read(info.url)
+    refuse_only_read(info)
     if model.Capability.HISTORY not in info.capabilities:
         raise Unsupported(
             f"a store of layout '{info.layout}' {NO_HISTORY}",
@@ -444,10 +453,6 @@ def check_store(rows: Store) -> None:
             hint="a copy would overwrite them; `ckpt diff THREAD --writes` shows what tasks wrote",
         )
     if model.Capability.ADDING not in info.capabilities:
-        if info.only_read:
-            raise Unsupported(
-                f"cannot write to '{info.url}': {info.only_read}", hint=model.COPY_INSTEAD
-            )
         raise Unsupported(
             f"cannot write to '{info.url}': ckpt cannot add checkpoints to stores of {info.saver}",
             hint="; ".join(info.notes) or None,

@@ -362,7 +362,10 @@ class MySQLStore(SqlStore):
     def _only_read(self) -> str:
         if self._layout.hashed:
             return self._layout.only_read
-        return self._layout.only_read or "it was written by a saver older than 2.0.10"
+        return self._layout.only_read or (
+            "it was written by a saver older than 2.0.10; setup() of langgraph-checkpoint-mysql 3.0"
+            " brings its tables up to date"
+        )
 
     def notes(self) -> Sequence[str]:
         found = only_read_note(self._only_read)
