@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +24,9 @@ import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from ckpt_backends.changes import Change, Removal
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.changes import Change, Inside, Removal
+from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
+from ckpt_backends.model import BlobKey, Record, TypedBytes
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
@@ -32,13 +34,14 @@ from ckpt_cli.app import root
 from ckpt_cli.apply import changes as apply_memory
 from ckpt_cli.apply import copy as restore
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.apply.recording import is_carried_out, writable_store
+from ckpt_cli.apply.recording import CopyRecording, Recorder, is_carried_out, writable_store
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.lazy import command_text
 from ckpt_cli.operations import log as log_module
 from ckpt_cli.operations.log import (
     AppliedChange,
+    AuditFile,
     Journal,
     Operation,
     OperationLog,
@@ -48,6 +51,8 @@ from ckpt_cli.operations.log import (
     place_of,
     to_record,
 )
+from ckpt_cli.plans.fork import ThreadContents, contents_of, removal_of_added
+from ckpt_cli.plans.undo import change_now
 from tests.kit.agents.steps import config_of, fill, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
@@ -136,6 +141,58 @@ def test_one_in_the_middle_is_undone_if_nothing_depends_on_it(sample: Path) -> N
         refused = ckpt("-s", sample, "undo", needed["op"], "--yes")
         assert (refused.code, said in refused.err, rows_of(sample)) == (5, True, before)
         assert f"undo {later['op']}" in refused.err
+
+
+@pytest.fixture
+def apart(sample: Path, tmp_path: Path) -> Path:
+    """A store that keeps values apart from checkpoints, with threads of the sample."""
+    path = tmp_path / "apart" / ".langgraph_api"
+    done(sample, "copy", TRIP, REFUND, "--to", path, "--create")
+    return path
+
+
+def test_what_was_added_to_a_thread_is_removed_only_if_all_else_is_as_before(apart: Path) -> None:
+    gone = BlobKey("", "gone", "1")
+    with open_store(str(apart)) as store:
+        now, thread = contents_of(store, TRIP), store.thread(TRIP)
+        assert thread is not None
+        newest, *older = (one.key for one in store.checkpoints(TRIP))
+        writes = {key: number for key, number in now.writes.items() if key != newest}
+        added, *blobs = now.blobs
+        before = ThreadContents(frozenset(older), writes, {one: now.blobs[one] for one in blobs})
+        found = removal_of_added(store, TRIP, before)
+        inside = Inside({"": (newest.checkpoint_id,)}, (added,))
+        assert found is not None
+        assert found.removal == Removal(
+            TRIP, thread.last_at, len(now.checkpoints), now.number_of_writes, inside
+        )
+        for other in (
+            now,
+            replace(before, checkpoints=before.checkpoints | {newest._replace(checkpoint_id="1")}),
+            replace(before, blobs={**before.blobs, gone: (1, 1)}),
+            replace(before, writes={**writes, older[0]: writes.get(older[0], 0) + 1}),
+        ):
+            assert removal_of_added(store, TRIP, other) is None
+        assert removal_of_added(store, "gone", before) is None
+
+
+def test_a_change_is_not_made_again_where_a_part_of_it_is_there_or_gone(sample: Path) -> None:
+    with open_store(str(sample)) as store:
+        head = next(iter(store.checkpoints(TRIP, body=True, metadata=True))).record()
+        new = head._replace(key=head.key._replace(checkpoint_id="new"))
+        heads = {"": head.key.checkpoint_id}
+        for wanted, said in (
+            (Change(TRIP, {"": "1"}, checkpoints=(new, head)), "its checkpoints are there already"),
+            (Change(TRIP, {}, checkpoints=(new,)), "exists already"),
+            (Change(TRIP, heads, removed={head.key: 0, new.key: 0}), "checkpoint new is gone"),
+            (Change("gone", heads, checkpoints=(new,)), "'gone' is gone"),
+            (Change("gone", {}, removed={new.key: 0}), "'gone' is gone"),
+        ):
+            with pytest.raises(Refused, match=said):
+                change_now(wanted, None, store, store)
+        again = change_now(Change(TRIP, {"": "1"}, checkpoints=(new,)), None, store, store)
+        assert again.heads[""] == head.key.checkpoint_id
+        assert change_now(replace(again, thread_id="gone", heads={}), None, store, store)
 
 
 def test_values_that_a_later_checkpoint_uses_are_not_taken_back(postgres_url: str) -> None:
@@ -467,6 +524,9 @@ def killed(store: Path, *words: str | Path) -> tuple[dict[str, Any], Path]:
 def test_a_killed_run_is_named_once_by_the_next_one(sample: Path) -> None:
     one, left = killed(sample)
     (state() / "log.ndjson").unlink()
+    other = shutil.copyfile(sample, sample.with_name("other.db"))
+    assert "was stopped" not in ckpt("-s", other, "ops", "list").err
+    assert left.exists()
     ckpt("-s", sample, "threads", "list", says="was stopped before it recorded")
     assert left.exists()
     words = [sys.executable, "-m", "ckpt_cli", "-s", str(sample), "ops", "list"]
@@ -602,15 +662,64 @@ def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
     assert json.loads(path.read_bytes())["facts"] == first
 
 
-def test_a_removal_was_carried_out_if_something_of_it_is_gone(sample: Path) -> None:
-    with open_store(str(sample)) as store:
-        (there, *_) = (one.key for one in store.checkpoints(TRIP))
-        gone = there._replace(checkpoint_id="gone")
-        number = store.size(TRIP).checkpoints
-        for removed, more in (({there: 0}, 0), ({there: 0, gone: 0}, 1)):
-            whole = PlannedRemoval("remove", "", 0, 0, Removal(TRIP, None, number + more, 0))
-            for part in (AppliedChange(Change(TRIP, {}, removed=removed)), RowsRemoved(whole)):
-                assert is_carried_out(OperationStep(TRIP, part, None), store) is bool(more)
+def test_whether_a_step_was_carried_out_the_store_tells(apart: Path) -> None:
+    with open_store(str(apart)) as store:
+        one = next(iter(store.checkpoints(TRIP)))
+        there, gone = one.key, one.key._replace(checkpoint_id="gone")
+        (write, *_) = (each.record() for each in store.writes(TRIP, values=True))
+        kept, number = next(iter(contents_of(store, TRIP).blobs)), store.size(TRIP).checkpoints
+        no_value = BlobKey("", "gone", "1")
+        new = Record.apart(TRIP, *kept, TypedBytes("msgpack", b"\xc0"))
+
+        def removal(number: int, inside: Inside | None) -> RowsRemoved:
+            removed = Removal(TRIP, None, number, 0, inside)
+            return RowsRemoved(PlannedRemoval("remove", "", 0, 0, removed))
+
+        for part, is_done in (
+            (AppliedChange(Change(TRIP, {}, removed={there: 0})), False),
+            (AppliedChange(Change(TRIP, {}, removed={there: 0, gone: 0})), True),
+            (AppliedChange(Change(TRIP, {}, blobs=(new,))), False),
+            (AppliedChange(Change(TRIP, {}, removed_blobs=(kept,))), False),
+            (AppliedChange(Change(TRIP, {}, removed_blobs=(no_value,))), True),
+            (AppliedChange(Change(TRIP, {}, removed_blobs=(no_value, kept))), False),
+            (AppliedChange(Change(TRIP, {}, writes=(write,))), True),
+            (AppliedChange(Change(TRIP, {}, writes=(write._replace(idx=99),))), False),
+            (removal(number, None), False),
+            (removal(number + 1, None), True),
+            (removal(0, Inside({"": (there.checkpoint_id,)}, (no_value,))), False),
+            (removal(0, Inside({"": (there.checkpoint_id, "gone")}, (kept,))), True),
+            (removal(0, Inside({}, (kept,))), False),
+            (removal(0, Inside({}, (kept, no_value))), True),
+        ):
+            assert is_carried_out(OperationStep(TRIP, part, None), store) is is_done, part
+            assert is_carried_out(OperationStep(TRIP, None, part), store) is not is_done, part
+
+
+def test_a_copy_that_stopped_records_only_what_was_added(apart: Path) -> None:
+    found: dict[str, Any] = {}
+    recording: Any = SimpleNamespace(
+        intend_more=lambda _: None, came_out=found.update, unsure=lambda: None
+    )
+    copy = CopyRecording(recording, parse_url(str(apart)))
+    copy.intend([TRIP, "new"])
+    copy.close()
+    assert found == {TRIP: None, "new": None}
+
+
+def test_of_a_killed_run_only_what_it_did_is_taken_back(sample: Path, tmp_path: Path) -> None:
+    first, archive = rows_of(sample), tmp_path / "archive"
+    done(sample, "threads", "delete", TRIP, REFUND, "--archive", archive)
+    (kept,) = (state() / "steps").iterdir()
+    with kept.rename(state() / "running" / kept.name).open("ab") as file:
+        file.write(b'{"cut off')
+    (state() / "log.ndjson").unlink()
+    for table, *row in first:
+        if row[0] == REFUND:
+            change(sample, f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", *row)
+    (one,) = all_ops(sample)
+    assert (one["threads"], one["number"]) == ([TRIP], 1)
+    done(sample, "undo", one["op"])
+    assert rows_of(sample) == first
 
 
 def test_a_killed_copy_says_how_what_it_added_is_removed(sample: Path, tmp_path: Path) -> None:
@@ -762,6 +871,47 @@ def test_a_killed_change_is_appended_once_by_the_next_run(
     (line,) = path.read_bytes().splitlines()
     assert json.loads(line)["op"] == one["op"]
     assert not left.exists()
+
+
+def test_a_change_whose_line_is_not_written_is_appended_by_the_next_run(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.ndjson"
+
+    def full(*_: Any) -> None:
+        raise UsageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AuditFile, "append", full)
+        assert "the next run of ckpt appends operation" in roll_back(sample, path).err
+    (one,) = ops(sample)
+    assert [json.loads(line)["op"] for line in path.read_bytes().splitlines()] == [one["op"]]
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "intend", full)
+        before = rows_of(sample)
+        assert (roll_back(sample, path).code, rows_of(sample)) == (2, before)
+
+
+def test_a_step_that_must_be_recorded_is_refused_once_the_log_is_lost(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    recorder = Recorder(parse_url(str(sample)), "anna", "", datetime.now(UTC), notes.append)
+    step = OperationStep(TRIP, AppliedChange(Change(TRIP, {})), None)
+
+    def full(*_: Any) -> None:
+        raise UsageError("the disk is full")
+
+    for is_lost in (True, False):
+        with monkeypatch.context() as patch, recorder.operation("repair") as recording:
+            recording.intend([step])
+            patch.setattr(Journal, "intend", full)
+            if is_lost:
+                recording.intend([step])
+            with pytest.raises(UsageError, match="the disk is full"):
+                recording.intend([step], must_record=True)
+            assert recording.recorded is None
+    assert len(notes) == 2
 
 
 def test_a_profile_names_the_file_if_its_configuration_is_trusted(
