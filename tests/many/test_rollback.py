@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 import pytest
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_cli.apply import changes
@@ -20,7 +21,7 @@ from tests.kit.agents.many import run_until_killed, sqlite_agent
 from tests.kit.agents.small import chain, running
 from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
-from tests.kit.rows import rows_of
+from tests.kit.rows import change, rows_of
 
 DONE = "done-0"
 FAILED = ("raise-0", "raise-1", "inside-0", "beside-0")
@@ -126,9 +127,20 @@ def test_what_fails_again_is_put_back_again(path: Path) -> None:
     first = by_thread(ckpt("-s", path, *LAST_GOOD, "--yes", "-o", "ndjson"))
     with sqlite_agent(path) as agent, pytest.raises(ConnectionError):
         agent.graph.invoke(None, {"configurable": first["raise-0"]["configurable"]})
+    for one in ("raise-0", "raise-1"):  # what the caller wrote is no use of a copy
+        place = "checkpoint_ns, checkpoint_id"
+        ids = f"INSERT INTO writes (thread_id, {place}, task_id, idx, channel, type, value)"
+        copy = "max(checkpoint_id)", f"'{NULL_TASK_ID}', 0, '__resume__', 'msgpack', x'c0'"
+        change(
+            path,
+            f"{ids} SELECT thread_id, '', {', '.join(copy)} FROM checkpoints WHERE"
+            " thread_id = ? AND checkpoint_ns = ''",
+            one,
+        )
     again = by_thread(ckpt("-s", path, *LAST_GOOD, "--yes", "-o", "ndjson"))
     assert {name for name, one in again.items() if one["state"] != "ready"} == {"raise-0"}
     assert again["raise-0"]["forked_from"] == first["raise-0"]["checkpoint_id"]
+    assert again["raise-1"]["configurable"] == first["raise-1"]["configurable"]
 
 
 def test_where_nothing_failed_or_was_answered_a_thread_is_left_alone(path: Path) -> None:

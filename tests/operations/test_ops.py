@@ -217,6 +217,10 @@ def test_undo_of_a_prune_brings_nothing_that_a_later_one_took(sample: Path, tmp_
         done(sample, "purge", "--match", TRIP, "--keep-last", keep, *archive)
     later, first = ops(sample)
     ckpt("-s", sample, "undo", first["op"], "--yes", code=5, says="lost other checkpoints since")
+    table, *cells = next(row for row in before - rows_of(sample) if row[0] == "checkpoints")
+    change(sample, f"INSERT INTO {table} VALUES ({', '.join('?' * len(cells))})", *cells)
+    ckpt("-s", sample, "undo", first["op"], "--yes", code=5, says="has removed checkpoints again")
+    change(sample, "DELETE FROM checkpoints WHERE checkpoint_id = ?", cells[2])
     for one in (later, first):
         done(sample, "undo", one["op"])
     assert rows_of(sample) == before
@@ -286,12 +290,22 @@ def test_what_another_user_changed_is_found_in_the_thread(
         done(sample, "rollback", TRIP, "--steps", "1")
     done(sample, "undo", TRIP)
     assert rows_of(sample) == before
+    assert [one["undoes"] for one in ops(sample)] == [None, None]
     done(sample, "rollback", TRIP, "step:3")
     with monkeypatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
         done(sample, "undo", TRIP)
     done(sample, "undo", TRIP)
     assert rows_of(sample) == first
+
+
+def test_redo_needs_nothing_of_what_was_copied(sample: Path) -> None:
+    done(sample, "copy", f"{TRIP}@step:3", "--as", "other")
+    after = rows_of(sample)
+    done(sample, "undo")
+    done(sample, "threads", "delete", TRIP)
+    done(sample, "redo", ops(sample)[1]["op"])
+    assert rows_of(sample) == {row for row in after if row[1] != TRIP}
 
 
 def test_redo_never_undoes(sample: Path) -> None:
@@ -346,6 +360,7 @@ def test_without_its_steps_a_rollback_is_undone_as_the_thread_tells(
     ckpt("-s", sample, "ops", "show", one["op"], code=0)
     done(sample, "undo", TRIP)
     assert rows_of(sample) == before
+    assert ops(sample)[0]["undoes"] == (None if steps == "damaged" else one["op"])
 
 
 def test_undo_takes_a_thread_before_an_operation(sample: Path, tmp_path: Path) -> None:

@@ -22,7 +22,16 @@ from ckpt_backends.model import (
     ticks_at,
     time_of,
 )
-from ckpt_cli.core.forking import check_body, first_tick, form_of, mark_clone
+from ckpt_cli.core.forking import (
+    check_body,
+    copy_metadata,
+    first_tick,
+    form_of,
+    greatest_version,
+    mark_clone,
+    next_name,
+    next_version,
+)
 from ckpt_cli.core.lineage import (
     DEEPEST,
     NamespacePart,
@@ -37,7 +46,18 @@ from ckpt_cli.core.lineage import (
     namespace_in,
     namespace_kind,
 )
-from ckpt_cli.core.state import Body, read_body
+from ckpt_cli.core.state import (
+    BY,
+    CHECKPOINTS,
+    FROM,
+    NAME,
+    REASON,
+    THREAD,
+    WITH,
+    WRITES,
+    Body,
+    read_body,
+)
 from ckpt_cli.core.tasks import TaskWrite
 from ckpt_cli.core.value_origin import (
     TracedPath,
@@ -218,6 +238,40 @@ def stored(**parts: object) -> Checkpoint:
     metadata = {"source": "loop", "step": 3, "writes": {}, "run_id": "r", "user": "Zoë"}
     text = json.dumps(metadata, ensure_ascii=False).encode()
     return Checkpoint(FORK, "parent", body(**parts), TypedBytes("json", text))
+
+
+@cases(
+    "ids name",
+    (["ckpt_9", "ckpt_10"], "ckpt_11"),
+    (["099", "98"], "100"),
+    (["08", "10"], "11"),
+    (["007", "006"], "008"),
+    (["a1", "b2"], None),
+    (["a1", "a"], None),
+    (["9" * 19], None),
+    ([FORK.checkpoint_id], None),
+    ([make_id(ticks_at(NOW), 1, 1)], None),
+)
+def test_the_next_of_numbered_ids(ids: list[str], name: str | None) -> None:
+    assert next_name(ids) == name
+
+
+def test_a_new_version_is_greater_than_all_others() -> None:
+    numbers = read_body(stored(channel_versions={"a": 12, "b": 3}))
+    texts = read_body(stored(channel_versions={"a": f"{12:032}.0.5", "b": f"{3:032}.0.1"}))
+    assert (next_version(numbers), next_version(numbers, 40)) == (13, 41)
+    for above, expected in ((0, 13), (40, 41)):
+        assert str(next_version(texts, above)).startswith(f"{expected:032}.")
+    assert greatest_version([numbers, read_body(stored(channel_versions={"c": 13})), texts]) == 13
+
+
+def test_a_copy_keeps_the_metadata_but_for_what_is_of_one_run_or_copy() -> None:
+    ours = {FROM: "f", WITH: "w", WRITES: 3, THREAD: "t", CHECKPOINTS: 4}
+    fields = {"run_id": "r", "writes": {}, "user": "Zoë", REASON: "why", **ours}
+    for by, kept in ((NAME, {}), ("other", {REASON: "why"})):
+        metadata = TypedBytes("json", json.dumps({**fields, BY: by}).encode())
+        copied = json.loads(copy_metadata(metadata, {WITH: "new", "source": "fork"}).data)
+        assert copied == {"user": "Zoë", BY: NAME, WITH: "new", "source": "fork", **kept}
 
 
 def test_the_form() -> None:
