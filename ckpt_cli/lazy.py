@@ -116,8 +116,10 @@ def command_text(command: Group, argv: Sequence[str]) -> str:
     """
     words: list[str] = []
     left: list[str] = [*argv]
+    context: typer.Context | None = None
     while True:
-        context = typer.Context(command, **command.context_settings)
+        # With its parent: a command keeps the first option --help that it makes, with those names.
+        context = typer.Context(command, parent=context, **command.context_settings)
         given, left, order = command.make_parser(context).parse_args(left)
         values = {name: iter(v if isinstance(v, list) else [v]) for name, v in given.items()}
         ids: list[str] = []
