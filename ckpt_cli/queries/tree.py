@@ -217,9 +217,7 @@ def read_changes(
         elif only or before is not None or not parent[1]:
             writes = one.writes if only else _making(one, before)
             if only:  # Such layouts store no versions.
-                changed[key] = {
-                    each.channel for each in writes if not each.channel.startswith("__")
-                }
+                changed[key] = {each.channel for each in writes}
             else:
                 known = {} if before is None else before.versions
                 changed[key] = [name for name, at in one.versions.items() if known.get(name) != at]

@@ -1,12 +1,15 @@
 """`blame` names the step and the task that set a value, or the fork by which a person did."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
+from langgraph.types import Command, interrupt
 
 from tests.commands.words import refusals
-from tests.kit.agents.small import joined, run
+from tests.kit.agents.small import chain, joined, run, running
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
@@ -34,7 +37,16 @@ def test_an_edit_names_its_fork_and_reason(sample: Path) -> None:
     shown = ckpt("-s", sample, "blame", TRIP, "destination", "-o", "table").out
     assert "an edit made with `ckpt fork`" in shown
     assert "wrong city" in shown
+    resume = ckpt("-s", sample, "show", TRIP, "-o", "json").json["resume"]
+    assert resume["metadata"].keys() == {"user_id", "channel"}, "the reason is no user's"
     assert blame(sample, "hotel")["node"] == "choose_hotel", "a fork copied it"
+    hidden = blame(sample, "destination", "--redact")
+    assert (hidden["forked_from"], hidden["forked_by"]) == (found["forked_from"], "ckpt")
+    assert (hidden["value"]["$type"], "wrong" in str(hidden)) == ("ckpt.redacted", False)
+    # What the tasks of the copied checkpoint wrote to the same channel is no part of the fork.
+    ckpt("-s", sample, "fork", TRIP, "step:4", "--replace", 'hotel="Inn"', "--yes")
+    found = ckpt("-s", sample, "bisect", TRIP, "values.hotel = Inn", "-o", "json").json
+    assert (found["source"], found["tasks"]) == ("fork", [])
 
 
 @pytest.mark.parametrize(
@@ -62,6 +74,39 @@ def test_edges_have_writers(path: Path, step: int, place: str, node: str | None,
     found = ckpt(*words, "json").json
     assert (found["step"], found["by"], found["node"]) == (step, "task", node)
     assert told in ckpt(*words, "table").out
+
+
+class Trip(TypedDict, total=False):
+    city: str
+    hotel: str
+    tip: int
+    plan: str
+
+
+def test_all_who_may_set_a_value_are_told_apart(path: Path) -> None:
+    nodes = {"ask": lambda _: {"hotel": interrupt("?")}, "write": lambda _: {"plan": "new"}}
+    config: Any = {"configurable": {"thread_id": "t"}}
+    with running(path, chain(Trip, nodes)) as agent:
+        agent.invoke({"city": "Kyoto"}, config)
+        agent.update_state(config, {"plan": "draft"}, as_node="__start__")
+        agent.invoke(None, config)
+        agent.invoke(Command(resume="Inn", update={"tip": 10}), config)
+        (asked,) = [one for one in agent.get_state_history(config) if one.next == ("write",)]
+        agent.update_state(asked.config, None, as_node="__copy__")
+
+    def told(place: str) -> tuple[Any, ...]:
+        found = ckpt("-s", path, "blame", "t", place, "-o", "json").json
+        return tuple(found[name] for name in ("by", "node", "source", "remark"))
+
+    assert told("city") == ("input", "__start__", "loop", None)
+    assert told("plan") == ("update", None, "update", None)
+    assert told("tip") == ("caller", None, "fork", None)
+    assert told("hotel") == ("task", "ask", "fork", None), "a copy by LangGraph is no edit"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM writes WHERE channel IN ('city', 'hotel')")
+    lost = "no write to this channel is stored for this step"
+    assert told("city") == ("unknown", None, "loop", lost)
+    assert told("hotel") == ("fork", None, "fork", None)
 
 
 test_wrong_words_are_refused = refusals(

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from langgraph.func import entrypoint, task
+from langgraph.graph import START, StateGraph
 
 import ckpt_cli
 from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
-from tests.kit.agents.small import run, saver_of
+from tests.kit.agents.small import Log, chain, run, saver_of
 from tests.kit.command import FIXTURES, ckpt, copy_store
 
 
@@ -130,6 +131,12 @@ def test_a_failure_is_handled_once_its_handler_ran(tmp_path: Path) -> None:
     (found,) = _errors(handled, "error-handled", "--history")
     assert (found["state"], _errors(handled, "error-handled")) == ("handled", [])
     ckpt("-s", handled, "errors", "error-handled", "--exit-code", code=0)
+    # The handler of a node that calls a subgraph takes the failures in it.
+    inner = chain(Log, {"fail": lambda _: {"log": [str(1 // 0)]}}).compile()
+    graph: Any = StateGraph(Log)
+    graph.add_node("call", inner, error_handler=lambda _: {"log": ["handled"]})
+    run(handled, graph.add_edge(START, "call"), {"log": []})
+    assert _places(_errors(handled, "t", "--history")) == {("t", "call > fail", "handled")}
 
 
 test_wrong_words_are_refused = refusals(

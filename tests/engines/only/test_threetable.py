@@ -114,8 +114,11 @@ def test_a_subgraph_may_count_by_itself(file: Told) -> None:
             "INSERT INTO checkpoints VALUES (?, ?, NULL, 'search', ?, ?, NULL)",
             *(THREAD, f"sub_00{n}", f"{n}" * 32, "2026-04-07 10:00:31.500"),
         )
+    # An edge is no change of the state.
+    file.run("UPDATE checkpoint_writes SET channel = 'branch:to:x' WHERE channel = 'tool_calls'")
     tree = file.table("show", THREAD, "--tree", "--ascii")
-    assert all(name in tree for name in ("ckpt_004 ", "sub_001 ", "sub_002 "))
+    assert all(name in tree for name in ("ckpt_004 ", "sub_001 ", "sub_002 ", "extracted_entities"))
+    assert "branch" not in tree
     done = file.json("rollback", THREAD, "ckpt_002", "--yes")
     assert done["checkpoint_id"] == "ckpt_005"
     assert file.ckpt("undo", THREAD, "--yes").code == 0

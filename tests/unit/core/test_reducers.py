@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessageChunk,
+)
 from langgraph.channels import (
     BinaryOperatorAggregate,
     EphemeralValue,
@@ -218,6 +224,35 @@ def test_a_fold(base: Any, writes: list[Any], merged: Any, name: str) -> None:
     got, reducer = fold(stored(base), [stored(write) for write in writes])
     assert reducer == name
     assert same(got, stored(merged))
+
+
+CALL = {"name": "f", "args": {"x": 1}, "id": "c"}
+OPENAI = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+DICTS: list[dict[str, Any]] = [
+    {"role": "tool", "content": "ok", "tool_call_id": "c", "other": 1},
+    {"role": "tool", "content": "no", "tool_call_id": "c", "status": "error", "artifact": [1]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL, OPENAI], "name": "n"},
+    {"role": "developer", "content": "be brief", "additional_kwargs": {"a": 1}},
+    {"role": "system", "content": [{"type": "text"}], "response_metadata": {"b": 2}},
+    {"type": "human", "role": "user", "content": "both"},
+    {"type": "function", "content": "done", "name": "f"},
+]
+ENVELOPES: dict[str, Any] = {
+    "HumanMessage": {},
+    "AIMessageChunk": {},
+    "ToolMessage": {"tool_call_id": "c"},
+}
+
+
+def test_written_messages_become_those_that_the_library_makes() -> None:
+    written: list[Any] = [{**one, "id": f"dict {n}"} for n, one in enumerate(DICTS)]
+    for name, more in ENVELOPES.items():
+        fields = {"content": "x", "id": name, **more}
+        written.append({"lc": 1, "type": "constructor", "id": ["m", name], "kwargs": fields})
+    chunks = [{**CALL, "args": "{}", "index": 0}]
+    written.append(AIMessageChunk(content="part", tool_call_chunks=chunks, id="a"))
+    written.append(ToolMessageChunk(content="part", tool_call_id="c", id="b"))
+    assert same(fold([], [stored(written)])[0], stored(add_messages([], written)))
 
 
 def test_a_reducer_that_is_told_and_does_not_apply_makes_way_for_what_is_likely() -> None:
