@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_cli.core.conversation import ROLES, Call, Message, ToolCall, Turn
-from ckpt_cli.core.state import LOST_DELTA, Body
+from ckpt_cli.core.state import BY, LOST_DELTA, NAME, Body
 
 if TYPE_CHECKING:
     from ckpt_backends.model import Write
@@ -23,6 +23,7 @@ REDACTED = "ckpt.redacted"
 """Type of the `Tagged` that replaces a value; its payload is the type and size in words."""
 REASON = "redacted"
 
+_SCALARS = {"str", "int", "float", "bool"}
 _SOURCES = ("input", "loop", "update", "fork")
 
 
@@ -43,11 +44,19 @@ def redact_values(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def redact_metadata(metadata: Mapping[str, Value]) -> dict[str, Value]:
-    """Hide metadata, except `source`, `step` and `parents` if these are well-formed."""
+    """Hide metadata, except `source`, `step` and `parents` if these are well-formed, and that
+    `ckpt` added the checkpoint.
+    """
     return {
         name: value if _is_structure(name, value) else redact(value)
         for name, value in metadata.items()
     }
+
+
+def hides_scalar(value: Value) -> bool:
+    """Return whether this stands for a hidden text, number or boolean."""
+    hidden = value.payload if isinstance(value, Tagged) and value.type == REDACTED else ""
+    return str(hidden).partition(",")[0] in _SCALARS
 
 
 def redact_opaque(value: Opaque) -> Opaque:
@@ -129,7 +138,7 @@ def _is_structure(name: str, value: Value) -> bool:
             return isinstance(value, dict) and all(
                 isinstance(part, str) for pair in value.items() for part in pair
             )
-    return False
+    return name == BY and value == NAME
 
 
 def _measure(value: Value) -> tuple[str, str]:

@@ -8,10 +8,10 @@ from math import isfinite
 from typing import Any, Literal, NamedTuple, get_args
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.values import Tagged, Value, items_of
+from ckpt_backends.codec.values import Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, Status, Write
 from ckpt_cli.core import state
-from ckpt_cli.core.redact import REDACTED
+from ckpt_cli.core.redact import hides_scalar
 from ckpt_cli.core.tasks import (
     CONTROL,
     ERROR_SOURCE,
@@ -99,7 +99,7 @@ def user_metadata(metadata: Mapping[str, Value]) -> UserMetadata:
             continue
         if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
             found[name] = value
-        elif isinstance(value, Tagged) and value.type == REDACTED:
+        elif hides_scalar(value):
             found[name] = None
     return found
 

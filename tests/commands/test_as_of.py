@@ -67,7 +67,9 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
     """A store in which a question was answered, a failure mended, and threads began since."""
     store = tmp_path_factory.mktemp("past") / "store.db"
     run(store, chain(State, {"act": lambda _: {"log": ["acted"]}}), {"log": ["go"]}, thread="early")
-    run(store, GRAPH, {"log": ["go"]}, thread="asked")
+    run(
+        store, GRAPH, {"log": ["go"]}, Command(update={"log": ["more"]}, goto="ask"), thread="asked"
+    )
     with running(store, FAILING) as agent, pytest.raises(ZeroDivisionError):
         agent.invoke({"log": ["go"]}, {"configurable": {"thread_id": "failed"}})
     moment, then = datetime.now(UTC), answers(store)
@@ -94,7 +96,7 @@ def test_changes_between_two_times_and_what_is_gone_are_told(past: Past, tmp_pat
     changed = {one["thread_id"] for one in ckpt(*words, "-o", "json").json}
     assert changed == {"asked", "failed", "late", "early"}
     found = ckpt("-s", past.store, "diff", "asked", then, "now", "-o", "json").json
-    assert found["channels"]["log"]["after"] == ["go", "yes", "acted"]
+    assert found["channels"]["log"]["after"] == ["go", "more", "yes", "acted"]
     # A thread that began later is said to be not there.
     found = ckpt("-s", past.store, "show", "late", "--as-of", then)
     assert (found.code, found.out) == (3, "")

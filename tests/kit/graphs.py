@@ -88,6 +88,13 @@ def asks(path: str, state: Any) -> Any:
     return {"log": [f"{path} {ask(path)}"]}
 
 
+def asks_later(path: str, state: Any) -> Any:
+    """Die with the answer stored, before it is read."""
+    while TURN == 1 and not any("__resume__" in words for words in noted()):
+        time.sleep(0.005)
+    return dies(path, state) if TURN == 1 else asks(path, state)
+
+
 def asks_twice(path: str, state: Any) -> Any:
     return {"log": [f"{path} {ask(path, path + ' 1')} {ask(path, path + ' 2')}"]}
 
@@ -468,6 +475,8 @@ ANSWERED, FORTY = [IN, answer("x")], [IN, answer("forty")]
 CELLS: dict[str, Cell] = {
     # One node after the other.
     "chain-done": Cell(chain()),
+    "chain-answer-unread": Cell(chain(b=asks_later), turns=ANSWERED, since=D),
+    "chain-answer-unasked": Cell(chain(b=fails), turns=ANSWERED, since=D),
     "chain-second-question": Cell(chain(b=asks_twice), turns=ANSWERED),
     "chain-died-exit": Cell(chain(b=dies), durability="exit", since=D),
     "chain-stored-last": Cell(chain(), kill=("before put", "", 3)),

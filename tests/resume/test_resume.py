@@ -23,15 +23,47 @@ from tests.kit.eras import MINOR_RELEASES, PINNED, environment
 from tests.kit.graphs import CELLS
 
 FIRST = {
-    *("bad-answer-again", "break-after-two", "chain-done", "chain-input-saved"),
-    *("chain-second-question", "defer-join-stored", "delta-asked", "fork-asked-failed-done"),
-    *("goto-beside-question", "handler-asked-answered-badly", "handler-call-answered-badly"),
-    *("handler-died", "handler-send-asked", "handler-sub-default-died", "send-bad-answer"),
+    *("bad-answer-again", "break-after-two", "chain-answer-unasked", "chain-answer-unread"),
+    *("chain-done", "chain-input-saved", "chain-second-question", "chain-stored-last"),
+    *("defer-join-stored", "delta-asked", "fork-asked-failed-done", "goto-beside-question"),
+    *("handler-asked-answered-badly", "handler-call-answered-badly", "handler-died"),
+    *("handler-send-asked", "handler-sub-default-died", "send-bad-answer"),
     *("send-died", "send-plan-stored", "sub-asked-two-one-answered", "sub-inner-done"),
     *("sub-inner-input", "sub-inner-stored", "tasks-asked", "tasks-died"),
     *("tasks-second-bad-answer", "tasks-second-died", "updated", "updated-sub"),
 }
 """What the first tier looks at; the rest is slow."""
+ANSWERS, FIRST_OF_ALL = "answers the question", "first make sure that no run is in progress"
+SAME = "the same answer again: it is stored, and comes before any other"
+INSIDE = "before LangGraph 1.2.16, a subgraph does not use its saved results: nodes run again"
+SAYS = {
+    "bad-answer-again": f"runs b again; gives b {SAME};"
+    " the answer that was given last is stored, too, but no question gets it",
+    "chain-answer-unasked": "runs b again; if a node asks, it gets the answer that was given last",
+    "chain-answer-unread": "gives the answer that is stored already to the first question;"
+    " runs b again",
+    "chain-done": "starts a new run with a new input",
+    "chain-second-question": f"{ANSWERS}; runs b again;"
+    " without an answer, the last one is used again",
+    "chain-stored-last": "uses the saved result of c without running it;"
+    f" ends there: no node is left to run; {FIRST_OF_ALL}",
+    "fork-asked-failed-done": f"{ANSWERS}; uses the saved result of d without running it;"
+    " runs a, b again",
+    "goto-beside-question": f"{ANSWERS}; runs b, c again",
+    "handler-asked-answered-badly": "runs the error handler of a again",
+    "handler-send-asked": "answers the 2 questions; uses the saved result of work without running"
+    " it; runs the error handler of work again, and the error handler of work again",
+    "handler-sub-default-died": f"runs the error handler of a in sub; {INSIDE}; {FIRST_OF_ALL}",
+    "send-died": "uses the saved results of work ×2 without running them; runs work;"
+    f" {FIRST_OF_ALL}",
+    "sub-asked-two-one-answered": f"{ANSWERS}; uses the saved result of sub > j without running"
+    f" it; runs sub > k again; {INSIDE}",
+    "sub-inner-done": "uses the saved result of sub without running it; goes on, but the store"
+    f" does not say which node runs; {FIRST_OF_ALL}",
+    "tasks-second-bad-answer": "uses the saved result of main > one without running it;"
+    f" runs main again; gives main > two {SAME}",
+}
+"""What a person reads of some of them."""
 UNKNOWN = {
     # Only the start node has run, and the store does not tell which nodes follow it.
     *("chain-input-saved", "sub-inner-input"),
@@ -184,6 +216,7 @@ def test_a_resume_does_what_was_said(name: str, truth_of: Callable[[str], Any]) 
     else:
         assert not disagreements(claim, told)
         assert claim["runs"] is not None or name in UNKNOWN
+        assert claim["does"] == SAYS.get(name, claim["does"])
 
 
 def test_the_commands_say_the_same(truth_of: Callable[[str], Any]) -> None:

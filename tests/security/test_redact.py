@@ -207,7 +207,8 @@ def _task_id(checkpoint_id: str, node: str) -> str:
 def _metadata() -> str:
     kept = {"source": "loop", "step": 1, "parents": {}}
     own = {"user": CANARY, "writes": {"node": {CANARY: CANARY}}, "score": [4711, CANARY]}
-    return json.dumps({**kept, **own, "forked_from": CANARY})
+    marks = {"forked_from": CANARY, "forked_by": "ckpt", "reason": CANARY}
+    return json.dumps({**kept, **own, **marks})
 
 
 def _writes() -> list[tuple[str, str, bytes]]:
@@ -282,6 +283,9 @@ def test_what_is_kept(store: Path) -> None:
     assert shown["metadata"]["source"] == "loop"
     assert shown["metadata"]["parents"] == {}
     assert shown["metadata"]["user"] == {"$type": "ckpt.redacted", "$value": "str, 10 characters"}
+    # Only what a run takes from its config is named there.
+    resume = ckpt("-s", store, "--redact", "show", THREAD, "-o", "json").json["resume"]
+    assert resume["metadata"] == {"user": None}
     text = ckpt("-s", store, "--redact", "show", THREAD + "@" + HEAD, "--writes").out
     assert "messages: (list, 1 item)" in text
     assert "(dict, 1 item)" in text

@@ -249,7 +249,7 @@ def test_written_messages_become_those_that_the_library_makes() -> None:
     for name, more in ENVELOPES.items():
         fields = {"content": "x", "id": name, **more}
         written.append({"lc": 1, "type": "constructor", "id": ["m", name], "kwargs": fields})
-    chunks = [{**CALL, "args": "{}", "index": 0}]
+    chunks: Any = [{**CALL, "args": "{}", "index": 0}]
     written.append(AIMessageChunk(content="part", tool_call_chunks=chunks, id="a"))
     written.append(ToolMessageChunk(content="part", tool_call_id="c", id="b"))
     assert same(fold([], [stored(written)])[0], stored(add_messages([], written)))
