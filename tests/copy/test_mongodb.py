@@ -23,6 +23,7 @@ from ckpt_backends.transfer.form import CannotHold, Language
 from ckpt_backends.url import parse_url
 from tests.copy.round_trip import newest_of, receive, stored_records
 from tests.kit.agents.steps import config_of, graph_of
+from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.harness.kaflow import MongoDBCheckpointer
 from tests.kit.harness.mongodb import Place
@@ -301,18 +302,22 @@ def at_first(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[Any], No
     monkeypatch.setattr(receiving.Receiver, name, late)
 
 
+@pytest.mark.parametrize("kind", ["target", "alone"])
 def test_what_another_run_removed_on_its_way_makes_no_part_of_a_thread(
-    given: list[Record], alone: Place, monkeypatch: pytest.MonkeyPatch
+    given: list[Record], kind: str, request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    there: Place = request.getfixturevalue(kind)
+
     def remove(receiver: Any) -> None:
         staged = {"thread_id": staged_id(receiver._run, "trip")}
-        alone.database["checkpoints"].delete_one(staged)
+        there.database["checkpoints"].delete_one(staged)
 
-    alone.saver().delete_thread("trip")
+    there.saver().delete_thread("trip")
+    monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
     at_first(monkeypatch, "_publish", remove)
     with pytest.raises(StoreChanged):
-        receive(alone.url, Arrival("trip", given))
-    assert rows_of(alone, "trip") == 0
+        receive(there.url, Arrival("trip", given))
+    assert rows_of(there, "trip") == 0
 
 
 def stage(target: Place, given: list[Record]) -> None:
@@ -377,22 +382,24 @@ def test_a_killed_transaction_is_awaited(place: Place, target: Place, given: lis
     assert history(target, "trip") == history(place, "trip")
 
 
-@pytest.mark.parametrize("size", [1000, 16 << 20])
+@cases("kind size", ("target", 1000), ("target", 16 << 20), ("alone", 16 << 20))
 def test_an_agent_that_starts_the_thread_meanwhile(
-    target: Place, given: list[Record], size: int, monkeypatch: pytest.MonkeyPatch
+    given: list[Record], kind: str, size: int, request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    there: Place = request.getfixturevalue(kind)
+    there.saver().delete_thread("trip")
     insert = receiving.Receiver._insert
 
     def late(self: Any, some: Any, session: Any) -> None:
         insert(self, some, session)
-        target.fill("trip")
+        there.fill("trip")
 
     monkeypatch.setattr(receiving.Receiver, "_insert", late)
     monkeypatch.setattr(receiving, "_AT_ONCE", size)
     with pytest.raises(StoreChanged):
-        receive(target.url, Arrival("trip", given))
-    assert {one["thread_id"] for one in documents(target)} == {"trip"}
-    stored = {one["checkpoint_id"] for one in documents(target)}
+        receive(there.url, Arrival("trip", given))
+    stored = {one["checkpoint_id"] for one in documents(there) if one["thread_id"] == "trip"}
+    assert len(stored) == 4
     assert not stored & {one.key.checkpoint_id for one in given if one.kind is Kind.CHECKPOINT}
 
 

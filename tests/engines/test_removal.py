@@ -10,15 +10,24 @@ from redis.client import Pipeline
 
 from ckpt_backends.changes import GONE, MOVED
 from ckpt_backends.cosmosdb.connect import CosmosItems
+from ckpt_backends.erasing.formats import Erasure
+from ckpt_backends.erasing.thread import ThreadEraser
+from ckpt_backends.errors import StoreChanged
 from ckpt_backends.objects import Objects
+from ckpt_backends.objects.write import WritableObjectStore
 from ckpt_backends.objectstorage.engine.objects import FileObjects
+from ckpt_backends.objectstorage.engine.records import name_of
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine.layout import LOCK
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import RowEdit
 from ckpt_backends.testing.harness import Harness
+from ckpt_backends.testing.official import drive
+from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.engines.answers import refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, graph_of, talk
+from tests.kit.cases import cases
 from tests.kit.command import ckpt, ids_of, later
 from tests.kit.savers.redis_threads import client, removal_of
 
@@ -223,6 +232,27 @@ def test_times_to_live_are_carried(place: Harness) -> None:
     }
 
 
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "place",
+    ["dynamodb", "redis-hash", "redis-plain", "valkey", "firestore", "objectstorage", "agentcore"],
+    indirect=True,
+)
+def test_only_what_is_as_it_was_read_is_replaced(place: Harness) -> None:
+    talk(place.kept_saver, "trip")
+    before = place.fingerprint()
+    with open_store(place.url) as store:
+        eraser = ThreadEraser(store.describe().layout, Erasure(frozenset({"from a"})), None)
+        first, *others = eraser.edits(list(store.rows("trip")))
+    with open_writable(parse_url(place.url)) as writable:
+        with pytest.raises(StoreChanged):
+            writable.replace("trip", [RowEdit(first.new, first.stored)])
+        assert place.fingerprint() == before
+        writable.replace("trip", [first, *others])
+    assert items(place)[::2] == ["in trip", "from b"]
+    assert items(place)[1] != "from a"
+
+
 # Stores that record a change before they carry it out
 
 
@@ -250,6 +280,61 @@ def test_what_a_killed_run_began_is_completed_or_taken_back(place: Harness) -> N
     assert threads_of(place.url) == ["other"]
     ckpt("-s", place.url, "threads", "delete", "other", "--yes", code=0)
     assert not place.fingerprint()
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("place", ["objectstorage"], indirect=True)
+@cases(
+    "words moment",
+    ("rollback trip ~1", "insert"),
+    ("rollback trip ~1", "_store_all"),
+    ("threads delete trip", "delete"),
+)
+def test_what_a_saver_stores_between_two_requests_wins(
+    place: Harness, monkeypatch: pytest.MonkeyPatch, words: str, moment: str
+) -> None:
+    """After the look at the objects, or before the new one is there."""
+    talk(place.kept_saver, "trip")
+    step = getattr(WritableObjectStore, moment)
+
+    def late(self: Any, *given: Any) -> Any:
+        monkeypatch.undo()
+        talk(place.kept_saver, "trip")
+        return step(self, *given)
+
+    monkeypatch.setattr(WritableObjectStore, moment, late)
+    assert ckpt("-s", place.url, *words.split(), "--yes").code in {6, 7}
+    assert len(ids_of(place.url, "trip")) == 8
+    assert items(place) == ["in trip", "from a", "from b"] * 2
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("place", ["objectstorage"], indirect=True)
+def test_the_head_is_stored_and_removed_last(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a killed run leaves an earlier state of the thread to its saver."""
+    drive(place.kept_saver, SCENARIOS["subgraph"])
+    write, remove, seen = FileObjects.write, FileObjects.remove, list[str]()
+
+    def watched(self: Any, path: str, data: bytes) -> None:
+        seen.append(path)
+        write(self, path, data)
+
+    def emptied(self: Any, paths: Any) -> None:
+        seen.extend(listed := list(paths))
+        remove(self, listed)
+
+    monkeypatch.setattr(FileObjects, "write", watched)
+    monkeypatch.setattr(FileObjects, "remove", emptied)
+    for words in ("copy subgraph --as twin", "threads delete twin"):
+        seen.clear()
+        succeeds(place.url, *words.split(), "--yes")
+        found = [one for path in seen if (one := name_of(path)) is not None]
+        whole = [one.key for one in found if one.task is None]
+        assert whole == [one.key for one in found[-len(whole) :]]
+        assert whole == sorted(whole, key=lambda one: (not one.checkpoint_ns, one.checkpoint_id))
+        assert len({one.checkpoint_ns for one in whole}) == 3
 
 
 @pytest.mark.engines

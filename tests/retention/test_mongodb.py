@@ -268,6 +268,8 @@ def test_a_broken_run_on_a_standalone_server_is_ended_by_the_next(
     left = alone.saver().get_tuple(config_of("trip"))
     assert left is not None
     assert left.config == head.config
+    (listed,) = ckpt("-s", alone.url, "threads", "list", "-o", "json").json
+    assert call == 4 or listed["status"] == ("interrupted" if asks else "done")
     again = ckpt(*words, "--include-pending", "-o", "json")
     assert again.json["removed"]["threads"] == 1
     assert alone.documents() == {}

@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.errors import StoreChanged
-from ckpt_backends.open_for_writing import open_writable
-from ckpt_backends.registry import open_store
-from ckpt_backends.rows import Row, RowEdit
 from ckpt_backends.testing.encrypted import KEY, key_of
-from ckpt_backends.url import parse_url
 from tests.engines.answers import refuses, succeeds
 from tests.kit.agentcore_memory import MEMORY, Failure
 from tests.kit.agents.steps import config_of, graph_of
@@ -79,17 +74,6 @@ def test_a_session_without_events_makes_nobody_an_actor(place: AgentCoreHarness)
         succeeds(f"{place.url}&actor={gone}", "threads", "delete", "trip", "--yes")
         left = ckpt("-s", place.url, "threads", "list", "-o", "json").json
         assert [one["thread_id"] for one in left] == ["trip"] * (gone == "ann")
-
-
-def test_a_row_that_is_not_as_it_was_read_is_not_replaced(place: AgentCoreHarness) -> None:
-    run(place)
-    before = place.stored()
-    with open_store(place.url) as store:
-        row = next(one for one in store.rows("trip") if "metadata" in one.cells)
-    other = Row(row.table, {**row.cells, "metadata": b"{}"})
-    with open_writable(parse_url(place.url)) as writable, pytest.raises(StoreChanged):
-        writable.replace("trip", [RowEdit(other, row)])
-    assert place.stored() == before
 
 
 def test_an_erased_value_is_in_no_event(place: AgentCoreHarness) -> None:

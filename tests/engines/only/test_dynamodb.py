@@ -337,6 +337,22 @@ def test_what_happens_between_the_check_and_the_transaction_wins(
         assert len(ids_of(place.url, "trip")) == 4 + added, "no fork is left"
 
 
+def test_a_payload_that_changed_before_the_transaction_is_not_replaced(
+    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chunks() -> list[dict[str, Any]]:
+        return [one for one in place.items() if one["PK"]["S"].startswith("CHUNK_")]
+
+    def act() -> None:
+        for one in chunks():
+            change(place, {name: one[name] for name in ("PK", "SK")}, payload={"B": b"\x80"})
+
+    on_call(monkeypatch, "TransactWriteItems", 1, act)
+    done = ckpt("-s", place.url, "erase", "--value", "trip:items[0]", "--yes")
+    assert (done.code, "changed meanwhile" in done.err) == (6, True), done.err
+    assert [one["payload"]["B"] for one in chunks()] == [b"\x80"] * len(chunks())
+
+
 def test_a_lease_is_waited_for(place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckpt_backends.aws.dynamodb.write._PATIENCE", 0.2)
     of_thread = f"thread#{sha256(b'trip').hexdigest()}"
@@ -476,6 +492,11 @@ def test_an_import_damages_no_thread_and_no_payload_with_its_keys(place: DynamoD
         restore(place, [row_of(number, checkpoint=b"\x80")])
     assert other in place.items()
     assert restore(place, [row_of(number, checkpoint=b"\x90")]).added == 1
+    before = place.items()
+    for changed in ({"checkpoint": b"\x80"}, {"checkpoint": b"\x90", "type": "json"}):
+        with pytest.raises(StoreChanged, match="different contents"):
+            restore(place, [row_of(number, **changed)])
+    assert place.items() == before
 
 
 def test_the_next_import_goes_on(place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -519,7 +519,6 @@ class Receiver:
         # The server keeps the transaction of a killed run for a minute.
         clean = partial(remove_staged, self._connection, self._layout, ids)
         _patiently(clean, _PATIENCE, _RETRY_PAUSE)
-        self._check_heads(None)
         self._known = self._there_are(ids)
         try:
             self._add(ids, documents)
@@ -561,9 +560,8 @@ class Receiver:
             for one in self._checked:
                 if one.heads:
                     self._lock(one.thread_id, session)
-            self._check_heads(session)
             yield session
-            self._check_heads(None)
+            self._check_heads()
 
     def _insert(self, documents: Iterable[Stored], session: ClientSession | None) -> None:
         """Insert documents; without a session, as documents on their way."""
@@ -613,7 +611,7 @@ class Receiver:
                 if error.code not in _TOO_LARGE and not error.has_error_label(_TRANSIENT):
                     raise
         self._check_staged(ids)
-        self._check_heads(None)
+        self._check_heads()
         self._turn(ids, None)
 
     def _check_staged(self, ids: Sequence[str]) -> None:
@@ -641,10 +639,10 @@ class Receiver:
                 if number != self._staged[table, one]:
                     raise moved(one)
 
-    def _check_heads(self, session: ClientSession | None) -> None:
+    def _check_heads(self) -> None:
         """Raise `StoreChanged` if a thread has other heads than its arrival says."""
         ids = [one.thread_id for one in self._checked]
-        found = heads_of(self._collection(CHECKPOINTS), ids, session) if ids else {}
+        found = heads_of(self._collection(CHECKPOINTS), ids, None) if ids else {}
         for one in self._checked:
             now = {ns: state.head for ns, state in found.get(one.thread_id, {}).items()}
             if now != dict(one.heads):

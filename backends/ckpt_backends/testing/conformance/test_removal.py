@@ -129,6 +129,7 @@ def test_what_was_pruned_comes_back_from_its_archive(emptied: EmptyStore, tmp_pa
         return
     assert done["removed"]["pruned"] == 1
     assert emptied.rows("pruned") != before[0]
+    assert emptied.read("pruned")[0] == before[1][0]
     restored = emptied.imported(*tmp_path.iterdir())
     assert restored.code == 0, restored.err
     assert (emptied.rows("pruned"), emptied.read("pruned")) == before
