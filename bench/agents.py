@@ -211,8 +211,7 @@ def _states(path: Path, steps: int) -> None:
     """A thread of many steps for each kind of state, of its name."""
     with _written(path) as saver:
         for kind, (first, step) in KINDS.items():
-            start = {"left": steps, **first}
-            _steps(saver, step).invoke(start, _config(kind), durability="sync")
+            _steps(saver, step).invoke({"left": steps, **first}, _config(kind), durability="sync")
 
 
 def _value(path: Path, megabytes: int) -> None:

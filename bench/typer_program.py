@@ -46,8 +46,7 @@ def _program(others: int) -> typer.Typer:
 
 def parse() -> None:
     """Parse a command line, as each command of such a program does."""
-    words = ["--store", "x", "show", "thread"]
-    get_command(_program(0)).main(words, "peer", standalone_mode=False)
+    get_command(_program(0)).main(["--store", "x", "show", "thread"], "peer", standalone_mode=False)
 
 
 def main() -> None:

@@ -85,10 +85,8 @@ def test_the_answer_names_what_made_it_so_or_that_nothing_did(job: Path) -> None
     assert "holds from the start" in always.err
     # A ref and times limit the search.
     history = ckpt("-s", job, "history", "job", "-o", "json").json[::-1]
-    until = f"job@{history[4]['checkpoint_id']}"
-    ckpt("-s", job, "bisect", until, "values.plan = b", code=1)
-    words = ("--since", history[5]["ts"], "-o", "json")
-    found = bisect(job, "values.count > 1", *words).json
+    ckpt("-s", job, "bisect", f"job@{history[4]['checkpoint_id']}", "values.plan = b", code=1)
+    found = bisect(job, "values.count > 1", "--since", history[5]["ts"], "-o", "json").json
     assert (found["checkpoint_id"], found["from_start"]) == (history[5]["checkpoint_id"], True)
     assert bisect(job, "values.count > 1", "--until", history[4]["ts"]).code == 1
     # Python code may test states.

@@ -168,8 +168,7 @@ def offered(kind: str, *words: str | Path) -> list[str]:
 
 
 def test_operations_are_offered(sample: Path) -> None:
-    rollback = ["rollback", "trip-to-kyoto", "~1", "--yes", "-o", "json"]
-    ckpt("-s", sample, *rollback, code=0)
+    ckpt("-s", sample, "rollback", "trip-to-kyoto", "~1", "--yes", "-o", "json", code=0)
     (listed,) = ckpt("ops", "list", "-o", "json").json
     op = listed["op"]
     for words in (["op", op[:2], sample], ["op", "", ""]):
@@ -340,8 +339,7 @@ def test_a_word_is_completed(shell: TerminalShell, line: str, whole: str) -> Non
 @pytest.mark.engines
 @cases("setting", "set -u", "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}", "shopt -s nullglob failglob")
 def test_bash_completes_with_other_settings(folder: Path, tmp_path: Path, setting: str) -> None:
-    script = FOLDER / SCRIPTS["bash"]
-    shell = TerminalShell("bash", script, tmp_path / "home", environment(folder))
+    shell = TerminalShell("bash", FOLDER / SCRIPTS["bash"], tmp_path / "home", environment(folder))
     shell.run(setting)
     for line, word in (
         ("ckpt show anna@ex", "anna@example.com"),

@@ -69,8 +69,7 @@ def test_a_delta_channel_did_not_become_null(sample: Path) -> None:
 
 def test_a_write_is_not_called_ignored_where_the_checkpoint_cannot_be_read(tmp_path: Path) -> None:
     store = copy_store(FIXTURES / "lg-1.2.22-serde" / "store.db", tmp_path)
-    found = diff(store, "--writes", "aes-chat")
-    assert [one["effect"] for one in found["others"]] == ["unknown"]
+    assert [one["effect"] for one in diff(store, "--writes", "aes-chat")["others"]] == ["unknown"]
 
 
 test_wrong_words_are_refused = refusals(

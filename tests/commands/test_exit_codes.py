@@ -327,8 +327,7 @@ def test_a_purge_is_summed_up() -> None:
 
 def test_findings_are_summed_up() -> None:
     codes = Counter({"value-missing": 3, "step-uncommitted": 12})
-    counts = {Severity.ERROR: 3, Severity.WARNING: 12}
-    found = doctor_summary(counts, codes, 10_000, 1)
+    found = doctor_summary({Severity.ERROR: 3, Severity.WARNING: 12}, codes, 10_000, 1)
     assert found["summary"] == (
         "doctor: 3 errors, 12 warnings in 10,000 threads: step-uncommitted 12, value-missing 3;"
         " could not check 1 thread"

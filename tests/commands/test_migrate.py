@@ -50,8 +50,7 @@ def test_all_threads_are_one_operation(folder: Path) -> None:
     assert {one["state"] for one in done.json} == {"migrated"}
     assert done.json[0]["mends"] == ["renames node rv to new", "keeps 1 question open"]
     assert "left out 2 threads: nothing to migrate" in done.err
-    after = heads(folder)
-    assert after == before | dict.fromkeys(("one", "two", "three"), ("interrupted", 4))
+    assert heads(folder) == before | dict.fromkeys(("one", "two", "three"), ("interrupted", 4))
     (op,) = ckpt("-s", folder / "s.db", "ops", "list", "-o", "json").json
     assert op["action"] == "migrate"
     ckpt("-s", folder / "s.db", "undo", op["op"], "--yes", code=0)
@@ -74,8 +73,7 @@ def test_what_has_no_recipe_is_refused_with_the_finding(folder: Path) -> None:
     # Without the new graph, nothing is proven.
     done = ckpt("-s", folder / "s.db", "migrate", "one", *RENAME, "--yes")
     assert "nothing proves that the new graph resumes it: give --to NEW.json" in done.out
-    state = ckpt("-s", folder / "s.db", "show", "one", "-o", "json").json
-    assert state["next"] == ["new"]
+    assert ckpt("-s", folder / "s.db", "show", "one", "-o", "json").json["next"] == ["new"]
 
 
 test_wrong_words_are_refused = refusals(

@@ -30,8 +30,7 @@ ERAS = ["lg-1.2.22", "js-1.7.3"]
 
 
 def report(store: Path, *words: str) -> str:
-    answer = ckpt("-s", store, "report", *words, code=0)
-    return answer.out
+    return ckpt("-s", store, "report", *words, code=0).out
 
 
 @pytest.mark.in_ci("lg-1")
@@ -186,8 +185,7 @@ def position(browser: Browser) -> int:
     shown = int(browser.run("document.body.dataset.shown"))
     assert browser.run("document.getElementById('slider').value") == str(shown)
     assert browser.text("#position").startswith(f"Checkpoint {shown + 1} of ")
-    identity = browser.run(f"ckpt.checkpoints[{shown}].id")
-    assert identity in browser.text("#facts")
+    assert browser.run(f"ckpt.checkpoints[{shown}].id") in browser.text("#facts")
     row = browser.run(f"ckpt.checkpoints[{shown}].row")
     shown_rows = "[...document.querySelectorAll('#tree .shown')].map(one => +one.dataset.row)"
     assert browser.run(shown_rows) == ([] if row is None else [row])

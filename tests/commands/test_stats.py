@@ -118,8 +118,7 @@ def test_each_call_of_a_model_counts_once(path: Path) -> None:
         graph.invoke(ONE, CONFIG)
         graph.invoke(TWO, CONFIG)
         # A second answer from an earlier checkpoint: the branch that was left cost, too.
-        history = graph.get_state_history(CONFIG)
-        earlier = next(one for one in history if one.next == ("research",))
+        earlier = next(one for one in graph.get_state_history(CONFIG) if one.next == ("research",))
         graph.invoke(None, earlier.config)
     assert tokens(path, "model") == {"big": used(5), "small": used(3)}
     nodes = {"chat": used(2), "research > dig": used(3), "sum": used(3)}

@@ -193,8 +193,7 @@ def test_a_killed_run_is_silent_in_the_node_that_did_not_end(tmp_path: Path) -> 
     assert "(killed?)" in next(one for one in shown.out.splitlines() if one.startswith("why "))
     (join,) = ckpt("-s", path, "show", "beside", "-o", "json").json["joins"]
     assert join == {"node": "report", "waits_for": ["charge"], "has": ["plan"]}
-    table = ckpt("-s", path, "threads", "list", "--as-of", LATER, "-o", "table")
-    assert "silent for" in table.out
+    assert "silent for" in ckpt("-s", path, "threads", "list", "--as-of", LATER, "-o", "table").out
     now = ckpt("-s", path, "show", "killed", "-o", "json").json["why"]
     assert now["code"] == "running"
     assert now["text"].startswith("a run may be in progress (last checkpoint ")

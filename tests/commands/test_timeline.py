@@ -129,8 +129,7 @@ def test_the_keys_tell_the_same_as_the_bodies(job: Job, monkeypatch: pytest.Monk
     graph = job.compiled({"work": inner, "after": napping("after", 0)})
     job.run(graph)
     assert "work > ask" in job.shown()
-    questions = graph.get_state(CONFIG).interrupts
-    job.run(graph, Command(resume={one.id: "yes" for one in questions}))
+    job.run(graph, Command(resume={one.id: "yes" for one in graph.get_state(CONFIG).interrupts}))
     assert "answered in " in job.shown()
     graph.update_state(CONFIG, {"log": ["by hand"]})
     job.run(graph)

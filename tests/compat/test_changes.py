@@ -209,8 +209,7 @@ def test_objects_in_the_state(
     def flow(source: str) -> Any:
         module = ModuleType("types_of_the_agent")
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        given = {"BaseModel": BaseModel, "dataclass": dataclass, "Enum": Enum}
-        vars(module).update(given)
+        vars(module).update({"BaseModel": BaseModel, "dataclass": dataclass, "Enum": Enum})
         exec(source, vars(module))
         kind = next(vars(module)[one] for one in ("P", "Q") if one in vars(module))
 
@@ -283,8 +282,7 @@ def test_a_new_node_that_the_thread_has_passed(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         resumed(path, before)
     behind = graph(">pre pre>rv rv>mid mid>fin", schema=Keyed, mid=writes, fin=reads)
-    unread = graph(">pre pre>mid mid>rv rv>fin", schema=Keyed, mid=writes)
-    for one in (behind, unread):
+    for one in (behind, graph(">pre pre>mid mid>rv rv>fin", schema=Keyed, mid=writes)):
         assert judged(path, one, old).verdict == "ok"
         assert resumed(path, one)["log"][-1] in {"v", "fin"}
 
@@ -397,8 +395,7 @@ def look(text: str) -> str:
 def test_a_tool_call_waits_for_a_person(tmp_path: Path, new: Any, codes: set[str]) -> None:
     old = agent({"pay": True}, pay, look)
     path = stopped(tmp_path / "s.db", old.builder, {"messages": [("human", "pay")]})
-    found = judged(path, new, old)
-    assert {one.code for one in found.findings} == codes
+    assert {one.code for one in judged(path, new, old).findings} == codes
 
 
 def delegating(*names: str) -> Any:
@@ -426,8 +423,7 @@ def delegating(*names: str) -> Any:
 def test_a_call_of_an_agent_waits(tmp_path: Path, names: tuple[str, ...], codes: set[str]) -> None:
     old = delegating("research")
     path = stopped(tmp_path / "s.db", old.builder, {"messages": [("human", "look")]})
-    found = judged(path, delegating(*names), old)
-    assert {one.code for one in found.findings} == codes
+    assert {one.code for one in judged(path, delegating(*names), old).findings} == codes
     with running(path, delegating(*names).builder) as agent:
         answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
         after = agent.invoke(answer, {"configurable": {"thread_id": "t"}})

@@ -114,8 +114,7 @@ def two(_: Any) -> Any:
 
 
 def deep(outer: str, middle: str, waiting: str, **more: Any) -> Any:
-    inner = nested(middle, waiting, **more).compile()
-    return graph(f">pre pre>{outer}", **{outer: inner})
+    return graph(f">pre pre>{outer}", **{outer: nested(middle, waiting, **more).compile()})
 
 
 def with_key(kind: Any, value: Any, *, edges: str = CHAIN, is_set: bool = False) -> Case:
@@ -132,8 +131,7 @@ def workflow(name: str, call: str = "work") -> Any:
         return f"done {n}"
 
     def run(given: Any) -> Any:
-        found = [made(1).result(), interrupt("sure?"), made(2).result()]
-        return {"log": found}
+        return {"log": [made(1).result(), interrupt("sure?"), made(2).result()]}
 
     work.__name__, run.__name__ = call, name
     made = task(work)
@@ -159,8 +157,7 @@ class NeedsMore(Needs):
 
 def with_join() -> Any:
     """The graph of two nodes, to one of which a join leads that does not fire."""
-    built = graph(f"{BESIDE} j+z>rv")
-    return built.add_conditional_edges("j", lambda _: END, ["z", END])
+    return graph(f"{BESIDE} j+z>rv").add_conditional_edges("j", lambda _: END, ["z", END])
 
 
 MOVED = "--rename-node rv=new"
@@ -249,8 +246,7 @@ def check(harness: Harness, case: Case, folder: Path) -> None:
     words = ["-s", harness.url, "migrate", "t", "--to", str(new), "--from", str(old), *options]
     ckpt(*words, "--dry-run", code=0)
     assert harness.rows("t") == before
-    done = ckpt(*words, "--yes", "-o", "json")
-    assert done.json["action"] == "migrate"
+    assert ckpt(*words, "--yes", "-o", "json").json["action"] == "migrate"
     assert "nothing to migrate" in ckpt(*words, "--yes").err
     assert ckpt("-s", harness.url, "doctor", "t", "--deep", "-o", "json").json["findings"] == []
     judged = ckpt("-s", harness.url, "compat", new, "-o", "json").json["threads"]

@@ -228,8 +228,7 @@ def tried_graph(dice: Random, folder: Path) -> tuple[bool, str, object] | None:
     try:
         graphs = [graph_of(one, World()) for one in (new, plan)]
         graphs[0].compile()
-        before = list(world.ran)
-        harmed = is_harmed(path, plan, new, names, before)
+        harmed = is_harmed(path, plan, new, names, list(world.ran))
     except ValueError:  # a graph without a beginning, or with an unknown end
         return None
     if harmed is None:

@@ -190,8 +190,7 @@ def threads(number: int, keys: int) -> Iterator[JudgedThread]:
 
 def test_threads_are_counted_while_they_are_read() -> None:
     answer = Compatibility(threads(5, 1), FILE, None, are_all=True)
-    first = next(iter(answer))
-    assert (first.thread_id, answer.summary) == ("thread 0", {"loses": 1})
+    assert (next(iter(answer)).thread_id, answer.summary) == ("thread 0", {"loses": 1})
     text = [one.text for one in compatibility_lines(answer)]
     assert "loses  k0  key-gone, 5 threads" in text
     assert "  thread 0, thread 1, thread 2 and 2 more" in text

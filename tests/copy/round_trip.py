@@ -35,8 +35,7 @@ def run_scenarios(saver: Any, *names: str) -> None:
     with quiet():
         for one in map(SCENARIOS.__getitem__, names):
             # Otherwise LangGraph may store a value of the next step, if that runs while it stores.
-            options = {"durability": "sync"}
-            one.drive(ScenarioRun(one.build(saver), one.thread_config(), options))
+            one.drive(ScenarioRun(one.build(saver), one.thread_config(), {"durability": "sync"}))
 
 
 def sqlite_source(path: Path, names: Iterable[str]) -> Path:

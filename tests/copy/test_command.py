@@ -70,8 +70,7 @@ def test_all_threads_are_copied_once_and_as_planned(
     assert planned == {**first, "dry_run": True, "verified": False}
     for together in (copy_between._TOGETHER, 10):  # and as large threads
         monkeypatch.setattr(copy_between, "_TOGETHER", together)
-        again = copy(source, target, "--all", "--yes").json
-        assert again == {**first, "added": 0, "present": rows}
+        assert copy(source, target, "--all", "--yes").json == {**first, "added": 0, "present": rows}
     assert source.read_bytes() == before
 
 

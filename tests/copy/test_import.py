@@ -62,14 +62,12 @@ def test_a_fresh_store_of_another_layout_holds_the_same_threads(
         for name, wanted in source.read.items():
             exact = count_alike(one, other)
             assert difference(what_is_read(target, name), wanted, name, exact=exact) == ""
-        again = imported(archives, target).json
-        assert all(row["added"] == 0 and row["there"] for row in again)
+        assert all(row["added"] == 0 and row["there"] for row in imported(archives, target).json)
 
 
 @pytest.fixture(scope="module")
 def archive(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = sources(_KINDS["postgres"], FEW)
-    folder = exported(source, tmp_path_factory.mktemp("archives"))
+    folder = exported(sources(_KINDS["postgres"], FEW), tmp_path_factory.mktemp("archives"))
     (found,) = folder.glob("interrupt-parallel-*")
     return found
 

@@ -431,6 +431,5 @@ def test_what_no_other_layout_holds_of_kaflow_is_named(place: Place, tmp_path: P
         with pytest.raises(CannotHold, match=why):
             parts(place.url, KAFLOW)
     more = ("--to", tmp_path / "new.db", "--create", "--yes", "-o", "json")
-    answer = ckpt("-s", place.url, "copy", KAFLOW, *more, code=4)
-    (skipped,) = json.loads(answer.out)["skipped"]
+    (skipped,) = json.loads(ckpt("-s", place.url, "copy", KAFLOW, *more, code=4).out)["skipped"]
     assert "which other layouts would load" in skipped["reason"]

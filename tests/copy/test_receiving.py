@@ -192,8 +192,7 @@ def test_versions_keep_the_type_that_bodies_have(scenes: Path, folder: Path) -> 
             body.fields["channel_versions"] = {
                 name: texts.index(one) + 1 for name, one in versions.items()
             }
-            value = close_body(body, "msgpack", "", has_values=False)
-            records[at] = record._replace(value=value)
+            records[at] = record._replace(value=close_body(body, "msgpack", "", has_values=False))
     receive(folder, Arrival("chat", records))
     with pytest.raises(StoreChanged):  # what is there is not added again
         receive(folder, Arrival("chat", records, {"": newest_of(records)}))

@@ -312,8 +312,7 @@ _WITH_ENVELOPES = st.recursive(
 
 @given(_WITH_ENVELOPES, st.sampled_from(["document", "write", "typed"]))
 def test_any_json_is_the_same_object_in_msgpack_or_refused(value: Any, place: str) -> None:
-    tag = "json" if place == "typed" else REDIS_JSON
-    stored = TypedBytes(tag, json.dumps(value).encode())
+    stored = TypedBytes("json" if place == "typed" else REDIS_JSON, json.dumps(value).encode())
     reader = {"document": read_redis_value, "write": read_redis_write, "typed": read_typed}[place]
     try:
         if place == "typed":
@@ -360,8 +359,7 @@ def test_values_of_old_releases_become_msgpack() -> None:
     ]
     for text in texts:
         stored = TypedBytes("json", text.encode())
-        made = as_type(stored, "msgpack", WHERE)
-        assert same(read_typed(made), read_typed(stored))
+        assert same(read_typed(as_type(stored, "msgpack", WHERE)), read_typed(stored))
 
 
 @cases("value", None, True, 2**64 - 1, 0.1, -1.0, 123456789012.345, "é 🌏")
@@ -541,8 +539,7 @@ def read_metadata(metadata: TypedBytes) -> Any:
     if metadata.type == "json":
         return json.loads(metadata.data)
     if metadata.type == "redis-json":
-        found = orjson.loads(metadata.data)
-        return REDIS.loads_typed(REDIS.dumps_typed(found))
+        return REDIS.loads_typed(REDIS.dumps_typed(orjson.loads(metadata.data)))
     if metadata.type == "msgpack":
         return TYPED.loads_typed(("msgpack", metadata.data))
     return loads_metadata(TYPED, bson.decode(metadata.data))

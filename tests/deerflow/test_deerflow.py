@@ -150,8 +150,7 @@ def test_a_hostile_fact_is_shown_for_what_it_is(tmp_path: Path, front: str, why:
     assert bad.value is not None
     assert why in bad.value.problem
     assert (bad.category, good.category) == (None, "goal")
-    answer = ckpt("-s", base, "memory", "show", "bad", code=0)
-    assert "not read" in answer.out
+    assert "not read" in ckpt("-s", base, "memory", "show", "bad", code=0).out
 
 
 @cases(
@@ -168,8 +167,7 @@ def test_a_file_that_is_no_memory_is_told(tmp_path: Path, text: str | bytes, why
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(Unreadable, match=why):
         read(path)
-    answer = ckpt("-s", path, "memory", "list", code=4)
-    assert "Traceback" not in answer.err
+    assert "Traceback" not in ckpt("-s", path, "memory", "list", code=4).err
 
 
 def test_odd_facts_are_listed_and_nothing_breaks(tmp_path: Path) -> None:
@@ -291,8 +289,7 @@ def origin(root: Path, key: str = GO, *more: str) -> Any:
 
 
 def keys(root: Path, *words: str) -> list[str]:
-    found = ckpt("-s", root, "memory", "list", *words, "-o", "json").json
-    return [one["key"] for one in found]
+    return [one["key"] for one in ckpt("-s", root, "memory", "list", *words, "-o", "json").json]
 
 
 def test_the_checkpoint_is_as_of_the_creation_of_the_fact(root: Path, store: Path) -> None:
@@ -351,8 +348,7 @@ def test_deerflows_own_settings_name_the_checkpoints_or_it_is_said_why_not(
     if "postgres" in str(settings):  # what is missing is asked for by the right option
         threads = ckpt("-s", root, "threads", "list").err
         assert ("with -s" in threads, "--threads" in threads) == (True, False)
-        orphans = ckpt("-s", root, "memory", "list", "--orphans").err
-        assert orphans.count("--threads STORE") == 1
+        assert ckpt("-s", root, "memory", "list", "--orphans").err.count("--threads STORE") == 1
 
 
 def test_the_settings_may_lie_above_the_folder(root: Path) -> None:
@@ -439,8 +435,7 @@ def test_facts_whose_message_cannot_be_told_say_why(base: Path) -> None:
 def test_a_thread_shows_what_is_remembered_from_it(root: Path, store: Path) -> None:
     shown = ckpt("-s", store, "show", "--long", THREAD, "-o", "json").json
     assert [one["key"] for one in shown["memories"]] == [GO, MOVE]
-    text = ckpt("-s", store, "show", "--long", THREAD).out
-    assert "在字节跳动担任后端开发工程师" in text
+    assert "在字节跳动担任后端开发工程师" in ckpt("-s", store, "show", "--long", THREAD).out
     assert ckpt("-s", store, "show", "--long", "another", "-o", "json").json["memories"] == []
     elsewhere = root / "copy.db"
     elsewhere.write_bytes(store.read_bytes())
@@ -490,8 +485,7 @@ def test_the_threads_of_a_langgraph_store_are_in_the_same_file(tmp_path: Path, s
         connection.execute("UPDATE store SET created_at = ? WHERE key = 'job'", (when,))
     found = origin(store, "job")
     assert (found["thread_id"], found["checkpoint_id"]) == (THREAD, shown["checkpoint_id"])
-    message = found["message"]
-    assert "后端开发" in message["content"]
+    assert "后端开发" in found["message"]["content"]
     assert "origin" not in ckpt("-s", store, "memory", "show", "tea", "-o", "json").json
 
 
@@ -532,8 +526,7 @@ def test_an_edit_is_not_undone_if_its_field_was_changed_since(path: Path) -> Non
 def test_an_edit_changes_its_field_and_nothing_else(path: Path) -> None:
     before, text = load(path), path.read_text(encoding="utf-8")
     path.chmod(0o640)
-    answer = edit(path, KEY, "--set", "category=goal", "--set", "confidence=0.5", "--write")
-    assert answer.code == 0
+    assert edit(path, KEY, "--set", "category=goal", "--set", "confidence=0.5", "--write").code == 0
     after = load(path)
     assert after["lastUpdated"] > before["lastUpdated"]
     before["facts"][0] |= {"category": "goal", "confidence": 0.5}

@@ -122,8 +122,7 @@ def test_a_subgraph_that_remembers_another_branch(tmp_path: Path) -> None:
             past = [one for one in graph.get_state_history(of(thread_id)) if not one.next]
             return past[-1].config
 
-        names = ("goes on", "skips", "calls", "updated", "rolled", "undone", "apart")
-        for name in names:
+        for name in ("goes on", "skips", "calls", "updated", "rolled", "undone", "apart"):
             say(name, "a", "b")
         say("goes on", "c", "-")
         say("skips", "-", at=first_turn("skips"))

@@ -53,8 +53,7 @@ def test_a_sqlite_store_of_an_era(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
-    store = copy_store(folder / "store.db", tmp_path)
-    assert left_in(store, ignored=WITHOUT_KEY_AT_FIRST) == []
+    assert left_in(copy_store(folder / "store.db", tmp_path), ignored=WITHOUT_KEY_AT_FIRST) == []
 
 
 def half_stored(folder: Path) -> set[tuple[str, str]]:

@@ -103,8 +103,7 @@ def test_zeroed_pages_are_named_once_with_what_saves_the_rest(tmp_path: Path) ->
     line = f"sqlite3 '{path}' .recover | sqlite3 recovered.db"
     assert found["detail"].endswith(f"; `{line}` saves what is left")
     assert not found["fix"]
-    answer = ckpt("-s", str(path), "doctor", code=7)
-    assert answer.err.count("cannot check") == 1
+    assert ckpt("-s", str(path), "doctor", code=7).err.count("cannot check") == 1
 
 
 def has_dbstat() -> bool:

@@ -51,8 +51,7 @@ def test_a_thread_id_that_an_old_release_stored_as_a_number_is_suspect(place: Pl
 
 @pytest.mark.engines
 def test_documents_that_expire_beside_others(place: Place) -> None:
-    saver = place.saver(ttl=HOUR)
-    place.fill("one", "all", "sound", saver=saver)
+    place.fill("one", "all", "sound", saver=place.saver(ttl=HOUR))
     assert faults_of_all(place.url) == []
     table, writes = place.database["checkpoints"], place.database["checkpoint_writes"]
     some = checkpoints(place, "one")[1]

@@ -192,8 +192,7 @@ def test_a_planted_fault_is_found(damaged: DamagedStore, planted: PlantedFault) 
         return
     if not planted.deep:
         check(damaged.quick, planted, named)
-    place = named.in_depth or named.place
-    check(damaged.deep, planted, replace(named, place=place))
+    check(damaged.deep, planted, replace(named, place=named.in_depth or named.place))
 
 
 def check(answer: Any, planted: PlantedFault, named: Named) -> None:
@@ -209,8 +208,7 @@ def check(answer: Any, planted: PlantedFault, named: Named) -> None:
     assert one["checkpoint_id"] == (place.checkpoint_id or None)
     if named.task_id is not None:
         assert one["task_id"] == named.task_id
-    others = {other["code"] for other in found if other is not one}
-    assert others <= planted.follows, said
+    assert {other["code"] for other in found if other is not one} <= planted.follows, said
 
 
 def test_the_tests_of_other_cells_exist() -> None:
@@ -262,8 +260,7 @@ def test_each_fix_mends_its_finding(damaged: DamagedStore) -> None:
     for answer, depth in ((damaged.deep, ("--deep",)), (damaged.quick, ())):
         found = answer["findings"]
         for look in {one["look"] for one in found if one["look"]}:
-            shown = ckpt(*shlex.split(look)[1:])
-            shown.ends_cleanly(0, 1, 7)
+            ckpt(*shlex.split(look)[1:]).ends_cleanly(0, 1, 7)
         for thread_id in dict.fromkeys(one["thread_id"] for one in found if one["fix"]):
             places = {place_of(one) for one in found if one["thread_id"] == thread_id}
             mended |= mend(damaged, thread_id, places, depth)
@@ -309,8 +306,7 @@ def test_branches_that_share_values(request: pytest.FixtureRequest, tmp_path: Pa
     """The saver counts versions in each branch, so LangGraph's own time travel plants this."""
     with empty_store(PlainRedisSaverHarness, request, tmp_path) as harness:
         fill(harness, frozenset({"fork-chat"}))
-        known = harness.known_mismatches
-        steps = {step for thread, step, _ in known if thread == "fork-chat"}
+        steps = {step for thread, step, _ in harness.known_mismatches if thread == "fork-chat"}
         with harness.saver() as saver:
             of_step = {
                 one.checkpoint["id"]: one.metadata["step"]
@@ -443,8 +439,7 @@ def test_a_head_of_tomorrow_gets_no_copy(store: SqliteHarness) -> None:
     rows.set_value(head, "messages", without_result(rows.value(head, "messages")))
     assert fixes(store, "tomorrow")["tool-call-unanswered"] is not None
     rows.put(head, id_at(2 * 24 * 3600), "loop")
-    found = fixes(store, "tomorrow")
-    assert found == {"clock-ahead": None, "tool-call-unanswered": None}
+    assert fixes(store, "tomorrow") == {"clock-ahead": None, "tool-call-unanswered": None}
 
 
 def test_a_call_that_waits_for_an_answer_is_left_alone(store: SqliteHarness) -> None:

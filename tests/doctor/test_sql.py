@@ -110,8 +110,7 @@ def fill_documents(url: str) -> None:
 def loaded(url: str) -> dict[str, Any]:
     """What the official saver loads. Raises its errors."""
     with mysql.saver_of(url) as saver:
-        values = written(saver, 0).get_state(config_of("trip")).values
-        return {**values}
+        return {**written(saver, 0).get_state(config_of("trip")).values}
 
 
 @contextmanager
@@ -202,8 +201,7 @@ def asked_url(postgres_url: str) -> str:
 
 def check_refused(url: str, why: str, *, removals: tuple[tuple[str, ...], ...] = REMOVALS) -> None:
     """That each answer says that rows may be hidden, and nothing is removed."""
-    listed = ckpt("-s", url, "threads", "list", code=0, says="rows may be hidden")
-    assert why in listed.err
+    assert why in ckpt("-s", url, "threads", "list", code=0, says="rows may be hidden").err
     checked = ckpt("-s", url, "doctor", "--grace", "0s", "-o", "json")
     codes = [one["code"] for one in checked.json["findings"] if one["severity"] != "info"]
     assert (checked.code, codes) == (1, ["rows-hidden"])

@@ -123,8 +123,7 @@ def test_the_table_ends_with_python_code_that_runs(zoo: Path) -> None:
 
 def test_what_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     store = FIXTURES / "lg-1.2.22-serde" / "store.db"
-    answer = ckpt("-s", store, "--copy", "doctor", "--types", "-o", "json", code=7)
-    found = json.loads(answer.out)
+    found = json.loads(ckpt("-s", store, "--copy", "doctor", "--types", "-o", "json", code=7).out)
     assert not found["complete"]
     assert "aes-chat" in {one["thread_id"] for one in found["unchecked"]}
     key = json.loads((store.parent / "truth.json").read_text())["aes_key"]

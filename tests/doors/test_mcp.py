@@ -292,8 +292,7 @@ def test_resources_and_prompts(hiding: McpServer) -> None:
 def test_a_thread_whose_id_has_an_at_sign_is_a_resource(sample: Path) -> None:
     ckpt("-s", sample, "copy", f"{THREAD}@head", "--as", f"{THREAD}@2", "--yes", code=0)
     with McpServer(sample) as server:
-        uri = f"ckpt://thread/{THREAD}@2"
-        (tree,) = server.ask(server.client.read_resource(uri)).contents
+        (tree,) = server.ask(server.client.read_resource(f"ckpt://thread/{THREAD}@2")).contents
     assert "choose_hotel" in tree.text  # type: ignore[union-attr]
 
 
@@ -378,8 +377,7 @@ def test_the_server_ends_with_its_client_or_by_a_signal(number: signal.Signals |
         try:
             process.stdin.write(json.dumps(HELLO) + "\n")
             process.stdin.flush()
-            told = json.loads(process.stdout.readline())
-            assert told["result"]["serverInfo"]["name"] == "ckpt"
+            assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "ckpt"
             if number is None:
                 process.stdin.close()
             else:

@@ -202,8 +202,7 @@ def test_only_what_a_query_needs_is_read(sample: Path, calls: list[Call]) -> Non
 
 def test_a_missing_package_is_named(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    found = ckpt("-s", sample, "sql", "SELECT 1", code=2, says="duckdb")
-    assert "langgraph-ckpt[sql]" in found.err
+    assert "langgraph-ckpt[sql]" in ckpt("-s", sample, "sql", "SELECT 1", code=2, says="duckdb").err
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -407,8 +406,7 @@ def test_an_error_has_one_line_and_a_caret() -> None:
     assert "nope" in message
     assert text.index("nope") == caret.index("^")
     assert all(line.startswith("hint: ") for line in rest)
-    as_json = ckpt("-s", SAMPLE, "sql", "SELEC 1", "-o", "json")
-    assert json.loads(as_json.err)["position"] == 0
+    assert json.loads(ckpt("-s", SAMPLE, "sql", "SELEC 1", "-o", "json").err)["position"] == 0
 
 
 @pytest.mark.parametrize("name", ["MAIN", "tables", "temp", "pg_catalog", "information_schema"])
@@ -442,8 +440,7 @@ def export(lake: Path, form: str = "parquet", *more: str) -> list[dict[str, obje
 
 
 def test_files_hold_the_tables(lake: Path) -> None:
-    written = export(lake)
-    assert len(written) == 9 * 3 + 1
+    assert len(export(lake)) == 9 * 3 + 1
     manifest = json.loads((lake / "manifest.json").read_text())
     assert manifest["complete"]
     for one in manifest["files"]:
@@ -611,6 +608,5 @@ def test_redacted_lines_are_not_added_to_values(tmp_path: Path) -> None:
     assert sorted(one.read_bytes() for one in values.iterdir()) == held
     for name, kind in (("bundles", "bundle"), ("tables", "csv")):
         folder = tmp_path / name
-        whole = ("export", "trip-to-kyoto", "--format", kind, "--to", folder)
-        ckpt("-s", SAMPLE, *whole, code=0)
+        ckpt("-s", SAMPLE, "export", "trip-to-kyoto", "--format", kind, "--to", folder, code=0)
         ckpt("-s", SAMPLE, "--redact", *words, folder, code=5)

@@ -139,8 +139,7 @@ def test_own_columns_are_only_read(place: Harness, planted: str, saver: str, say
         *(["copy", "trip@head", "--as", "new", "--yes"], ["threads", "delete", "trip", "--yes"]),
         ["erase", "trip", "--dry-run"],
     ):
-        refused = refuses(place.url, *change, says=says)
-        assert "`ckpt copy THREAD --to STORE`" in refused.err
+        assert "`ckpt copy THREAD --to STORE`" in refuses(place.url, *change, says=says).err
 
 
 @pytest.mark.parametrize(

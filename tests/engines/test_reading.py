@@ -45,8 +45,7 @@ def test_a_thread_of_two_owners_needs_the_name_of_one(place: Harness) -> None:
         configs[owner] = config_of("both", **{key: owner})
         graph.invoke({"items": [f"of {owner}"]}, configs[owner])
     for words in (["threads", "list"], ["threads", "delete", "both", "--yes"]):
-        refused = refuses(place.url, *words, says="belongs to several")
-        assert f"?{parameter}=NAME" in refused.err
+        assert f"?{parameter}=NAME" in refuses(place.url, *words, says="belongs to several").err
     joint = "&" if "?" in place.url else "?"
     ann, bob = (f"{place.url}{joint}{parameter}={quote(one)}" for one in configs)
     assert (items_of(ann, "both")[0], items_of(bob, "both")[0]) == ("of ann", "of bob:b")
@@ -197,8 +196,7 @@ def test_postgres_lists_from_indexes(postgres_url: str, monkeypatch: pytest.Monk
     url = f"{postgres_url}?options=-cenable_seqscan%3Doff%20-cenable_bitmapscan%3Doff"
     for plan in listing_plans(url, PostgresDatabase, "EXPLAIN", monkeypatch):
         for kind, table in scan.findall("\n".join(line for (line,) in plan)):
-            index = "Index Only" if table == "checkpoints" else "Index"
-            assert kind.endswith(index), plan
+            assert kind.endswith("Index Only" if table == "checkpoints" else "Index"), plan
 
 
 def test_sqlite_lists_from_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,8 +280,7 @@ def _made() -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
         heads.append((f"t{n}", "head", json.dumps(body), json.dumps({"source": source})))
         if chance.random() < 0.3:
             name, kind = chance.choice(CHANNELS), chance.choice(["null", "empty"])
-            version = str(body["channel_versions"].get(name, 1))
-            blobs.append((f"t{n}", name, version, kind))
+            blobs.append((f"t{n}", name, str(body["channel_versions"].get(name, 1)), kind))
     yield "checkpoints", heads
     yield "checkpoint_blobs", blobs
 

@@ -104,8 +104,7 @@ class Home:
 
     @property
     def threads(self) -> set[str]:
-        found = self.run("threads", "list", "--all", "-o", "json").json
-        return {one["thread_id"] for one in found}
+        return {one["thread_id"] for one in self.run("threads", "list", "--all", "-o", "json").json}
 
     @property
     def state(self) -> Path:

@@ -150,12 +150,10 @@ def test_other_texts_that_name_the_person_are_listed_and_stay(home: Home) -> Non
 
 
 def test_a_thread_that_has_the_id_of_an_archived_one_stays(home: Home) -> None:
-    words = ("threads", "delete", *THREADS, "--archive", home.backups, "--yes")
-    assert home.run(*words).code == 0
+    assert home.run("threads", "delete", *THREADS, "--archive", home.backups, "--yes").code == 0
     with home.bench.saver() as saver:
         talk(saver, THREADS[0], "someone")
-    found = home.erase(*SUBJECT).json
-    assert places(found)["archives"] == (2, "erased")
+    assert places(home.erase(*SUBJECT).json)["archives"] == (2, "erased")
     assert CANARY.encode() not in home.everything()
     assert home.threads == {THREADS[0], OTHER}
 
@@ -262,8 +260,7 @@ def test_a_saved_plan_is_carried_out_or_nothing(home: Home) -> None:
     assert not receipt.exists()
     with home.bench.saver() as saver:
         talk(saver, THREADS[0], CANARY)
-    moved = home.run("apply", plan, "--receipt", receipt, "--yes")
-    assert moved.code == 6
+    assert home.run("apply", plan, "--receipt", receipt, "--yes").code == 6
     assert home.threads == {*THREADS, OTHER}
     assert home.run("erase", *SUBJECT, "--receipt", receipt, "--plan-out", plan).code == 0
     without = home.run("apply", plan, "--yes")
@@ -277,8 +274,7 @@ def test_a_saved_plan_is_carried_out_or_nothing(home: Home) -> None:
 
 def test_the_audit_file_stays_and_is_named(home: Home) -> None:
     audit = home.folder / "audit.ndjson"
-    words = ("rollback", THREADS[0], "--steps", "1", "--yes", "--audit", audit)
-    assert home.run(*words).code == 0
+    assert home.run("rollback", THREADS[0], "--steps", "1", "--yes", "--audit", audit).code == 0
     found = home.run("--audit", audit, "erase", *SUBJECT, "--yes", "-o", "json").json
     (place,) = [one for one in found["places"] if one["store"] == "audit file"]
     assert (place["items"], place["state"]) == (1, "kept")
@@ -305,8 +301,7 @@ def test_nothing_goes_if_a_store_refuses(home: Home, monkeypatch: pytest.MonkeyP
 def test_an_archive_of_memory_is_written_anew_without_the_person(home: Home) -> None:
     words = ("memory", "delete", "--match", "*", "--archive", home.backups, "--yes")
     assert home.run(*words).code == 0
-    found = home.erase(*SUBJECT).json
-    assert places(found)["archives"] == (1, "erased")
+    assert places(home.erase(*SUBJECT).json)["archives"] == (1, "erased")
     assert CANARY.encode() not in home.everything()
     assert b"a secret" not in home.everything()
     (bundle,) = home.backups.iterdir()
@@ -333,8 +328,7 @@ def test_a_signal_stops_it_between_two_places(home: Home, monkeypatch: pytest.Mo
     assert (places(record)["memory"], places(record)["threads"]) == ((2, "erased"), (2, "kept"))
     assert home.threads == {*THREADS, OTHER}
     # What it had found is no matter of another request.
-    another = home.erase("--subject", "nobody", "--receipt", "another.json")
-    assert "nothing to erase" in another.err
+    assert "nothing to erase" in home.erase("--subject", "nobody", "--receipt", "another.json").err
     assert json.loads((home.folder / "another.json").read_text())["items"] == []
     found = home.erase(*SUBJECT, "--receipt", "receipt.json").json
     assert (found["complete"], places(found)["threads"]) == (True, (2, "erased"))
@@ -444,8 +438,7 @@ class Desk:
     def verified(self, *words: Any) -> tuple[int, dict[str, str]]:
         """Verify the receipt; returns the exit code, and the state of each kind of place."""
         done = self.run("erase", "--verify", self.receipt, *words, "-o", "json")
-        places = json.loads(done.out)["places"]
-        worst = sorted(places, key=lambda one: one["state"] == "kept")
+        worst = sorted(json.loads(done.out)["places"], key=lambda one: one["state"] == "kept")
         return done.code, {one["kind"]: one["state"] for one in worst}
 
     @property
@@ -507,8 +500,7 @@ def test_values_of_any_checkpoint_name_the_person(desk: Desk) -> None:
 
 def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None:
     change(desk.path, "UPDATE checkpoints SET metadata = x'ff7b' WHERE thread_id = 'other'")
-    answer = desk.erase(code=7)
-    (left,) = (one for one in answer["places"] if "cannot be read" in one["reason"])
+    (left,) = (one for one in desk.erase(code=7)["places"] if "cannot be read" in one["reason"])
     assert (left["kind"], left["items"], left["state"]) == ("threads", 1, "kept")
     assert desk.threads == {"other"}
     assert desk.verified() == (7, {**desk.verified()[1], "threads": "unreachable"})
@@ -544,8 +536,7 @@ def test_archives_of_any_store_below_a_named_folder_are_erased(desk: Desk) -> No
     desk.talk("theirs", "bert-2", path=moved)
     below = desk.archives / "2026" / "january"
     ckpt("-s", moved, "export", "--all", "--to", below, code=0)
-    words = ("threads", "delete", "resumed", "--archive", desk.archives, "--yes")
-    assert desk.run(*words).code == 0
+    assert desk.run("threads", "delete", "resumed", "--archive", desk.archives, "--yes").code == 0
     desk.talk("resumed-2", "bert-2")
     answer = desk.erase("--archives", desk.archives)
     places = [one for one in answer["places"] if one["kind"] == "archives"]
@@ -626,8 +617,7 @@ def test_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
     answer = desk.erase("--archives", desk.archives, code=7)
     (left,) = (one for one in answer["places"] if one["kind"] == "archives")
     assert (left["state"], "--memory-namespace" in left["reason"]) == ("kept", True)
-    named = ("--archives", desk.archives, "--memory-namespace", "users/{user}")
-    answer = desk.erase(*named)
+    answer = desk.erase("--archives", desk.archives, "--memory-namespace", "users/{user}")
     assert [one["items"] for one in answer["places"] if one["kind"] == "memory"] == [1]
     items = desk.run("memory", "list", "-o", "json").json
     assert [one["namespace"] for one in items] == [["users", "bert-2"]]
@@ -651,8 +641,7 @@ def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
     assert desk.verified()[0] == 0
     desk.talk("plain", "bert-2")
     plan = desk.archives / "plan.ndjson"
-    words = ("purge", "--match", "plain", "--keep-last", "1", "--plan-out", plan)
-    assert desk.run(*words).code == 0
+    assert desk.run("purge", "--match", "plain", "--keep-last", "1", "--plan-out", plan).code == 0
     assert desk.verified() == (1, {**states, "threads": "kept", "plans": "kept"})
 
 
@@ -660,8 +649,7 @@ def test_a_saved_plan_keeps_whose_memory_it_is_and_which_folder_was_named(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.remember(("users", "anna-1"), "likes tea")
-    words = ("threads", "delete", "resumed", "--archive", desk.archives, "--yes")
-    assert desk.run(*words).code == 0
+    assert desk.run("threads", "delete", "resumed", "--archive", desk.archives, "--yes").code == 0
     plan = desk.folder / "plan.ndjson"
     named = ("--memory-namespace", "users/{user}", "--archives", "archives")
     saved = desk.run("erase", *ANNA, *named, "--plan-out", plan)

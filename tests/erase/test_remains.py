@@ -115,8 +115,7 @@ dynamodb, dev, sqlite = place_of(DynamoDbHarness), place_of(DevHarness), place_o
 def redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisHarness]:
     """A server that writes an append-only file and a snapshot, which is not compressed."""
     with empty_store(RedisHarness, request, tmp_path) as harness:
-        settings = {"appendonly": "yes", "save": "3600 1", "rdbcompression": "no"}
-        for name, value in settings.items():
+        for name, value in {"appendonly": "yes", "save": "3600 1", "rdbcompression": "no"}.items():
             harness.client.config_set(name, value)
         yield harness
 
@@ -306,8 +305,7 @@ def test_a_replaced_file_is_overwritten(file: Path) -> None:
         # The descriptor of this test would count as a reader.
         copy = os.open(f"/proc/self/fd/{opened.fileno()}", os.O_PATH)
         opened.close()
-        remains = old.remains()
-        assert remains.done == ("overwrite facts",)
+        assert old.remains().done == ("overwrite facts",)
         assert Path(f"/proc/self/fd/{copy}").read_bytes() == bytes(len(TEXT))
         os.close(copy)
     assert file.read_bytes() == b"new"

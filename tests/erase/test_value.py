@@ -93,8 +93,7 @@ def test_nothing_is_written_if_the_thread_moved(
 
 def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
     metadata = {"source": "loop", "writes": {"login": {"pin": 4711, "other": 4711}}, "step": 4711}
-    erasure = Erasure(frozenset(), (ScalarPlace(("pin",), 4711),))
-    eraser = ThreadEraser("sqlite", erasure, None)
+    eraser = ThreadEraser("sqlite", Erasure(frozenset(), (ScalarPlace(("pin",), 4711),)), None)
     stored = TypedBytes("json", json.dumps(metadata).encode())
     made = eraser.erased(PlacedValue(ValueKind.METADATA, stored, "here"))
     assert json.loads(made.data) == {**metadata, "writes": {"login": {"pin": 0, "other": 4711}}}
@@ -154,8 +153,7 @@ def test_the_command_tells_what_is_rewritten_and_records_no_value(harness: Sqlit
     words = ("-s", harness.url, "erase", "--value", f"{THREAD}:card.password")
     asked = ckpt(*words)
     assert "rewrites stored history" in asked.out
-    done = ckpt(*words, "--yes", "-o", "json")
-    assert done.json["remains"]["done"]
+    assert ckpt(*words, "--yes", "-o", "json").json["remains"]["done"]
     operation = next(iter(OperationLog.of_user().newest_first()))
     assert (operation.action, bool(operation.cannot_undo)) == ("erase", True)
     assert SECRET not in f"{operation}{asked.out}{asked.err}"

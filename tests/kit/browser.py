@@ -43,8 +43,7 @@ _TROUBLE = {
 def start_browser() -> "Browser":
     """Start a browser. Raises `Unavailable` if there is none."""
     given = os.environ.get("CKPT_TEST_CHROMIUM")
-    found = filter(None, map(shutil.which, [given] if given else _PROGRAMS))
-    program = next(found, None)
+    program = next(filter(None, map(shutil.which, [given] if given else _PROGRAMS)), None)
     if program is None:
         raise Unavailable(f"no Chromium: {INSTALL['chromium']}")
     USED["chromium"] = program
@@ -71,8 +70,7 @@ class Browser:
         self._session: str | None = None
         targets = self.send("Target.getTargets")["targetInfos"]
         (page,) = (one["targetId"] for one in targets if one["type"] == "page")
-        attached = self.send("Target.attachToTarget", targetId=page, flatten=True)
-        self._session = attached["sessionId"]
+        self._session = self.send("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.send(f"{domain}.enable")
         self.send("Target.setDiscoverTargets", discover=True)

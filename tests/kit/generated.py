@@ -47,16 +47,14 @@ def generate(filled: ScenarioStore, name: str, seed: int) -> ScenarioThread:
     here = config_of(thread_id)
     graph.invoke(make("first"), here, durability=dice.choice(["sync", "exit"]))
     for turn in range(4):
-        ids = stored_ids(saver, thread_id)
-        there = config_of(thread_id, dice.choice(ids))
+        there = config_of(thread_id, dice.choice(stored_ids(saver, thread_id)))
         action = dice.choice(["turn", "answer", "update", "travel", "rollback", "go on"])
         # Some of these calls are wrong for where the thread stands, as people's are.
         with suppress(Exception):
             if action == "turn":
                 graph.invoke(make(f"turn {turn}"), here, durability=dice.choice(["sync", "exit"]))
             elif action == "answer":
-                waiting = graph.get_state(here).interrupts
-                given = {one.id: f"answer {turn}" for one in waiting[:1]}
+                given = {one.id: f"answer {turn}" for one in graph.get_state(here).interrupts[:1]}
                 graph.invoke(Command(resume=given, update=make(f"with {turn}")), here)
             elif action == "update":
                 graph.update_state(dice.choice([here, there]), make(f"update {turn}"))

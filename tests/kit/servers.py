@@ -219,8 +219,7 @@ def _join(servers: Sequence[Server], buses: Sequence[int]) -> None:
         one.execute_command("CLUSTER ADDSLOTSRANGE", first, end - 1)
         one.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
     for server, bus in zip(servers[1:], buses[1:], strict=True):
-        port = urlsplit(server.url).port
-        clients[0].execute_command("CLUSTER MEET", "127.0.0.1", port, bus)
+        clients[0].execute_command("CLUSTER MEET", "127.0.0.1", urlsplit(server.url).port, bus)
     end_at = time.monotonic() + _SECONDS
     wanted = {"cluster_state": "ok", "cluster_known_nodes": str(len(clients))}
     while not all(_told(one).items() >= wanted.items() for one in clients):
@@ -503,8 +502,7 @@ def start_dynamodb() -> Server:
     folder, script = _folder(), str(Path(__file__).parent / "moto_server.py")
 
     def launch(port: int) -> Server:
-        command = [sys.executable, script, "-H", "127.0.0.1", "-p", str(port)]
-        process = _launched(command, folder)
+        process = _launched([sys.executable, script, "-H", "127.0.0.1", "-p", str(port)], folder)
         return Server(f"http://127.0.0.1:{port}", process, folder, signal.SIGKILL)
 
     server, _ = _on_a_free_port(launch, lambda url: _page(f"{url}/moto-api/data.json"), OSError)
@@ -541,8 +539,7 @@ def _npm_package(name: str, version: str, kind: str) -> Path:
     def fill(folder: Path) -> bool:
         command = ["npm", "install", "--prefix", str(folder), "--omit=optional"]
         command += ["--ignore-scripts", "--no-audit", "--no-fund", f"{name}@{version}"]
-        got = subprocess.run(command, cwd=folder, capture_output=True, check=False)
-        return got.returncode == 0
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
 
     place = _kept(f"npm.{os.geteuid()}.{name.replace('/', '+')}@{version}", fill, missing)
     return place / "node_modules" / name

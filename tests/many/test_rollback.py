@@ -312,15 +312,13 @@ def test_each_thread_gets_its_own_copy(path: Path) -> None:
 
 def test_a_second_run_adds_what_is_left(path: Path) -> None:
     before = rows_of(path)
-    first = ("copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes")
-    ckpt("-s", path, *first, code=0)
+    ckpt("-s", path, "copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes", code=0)
     done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
     assert states(done) == {
         f"{it}-retry": "ready" if it == "raise-0" else "copied" for it in CHOSEN
     }
     after = rows_of(path)
-    again = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
-    assert set(states(again).values()) == {"ready"}
+    assert set(states(ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")).values()) == {"ready"}
     assert rows_of(path) == after
     for _ in range(2):
         ckpt("-s", path, "undo", "--yes", code=0)

@@ -465,8 +465,7 @@ def test_documents_of_older_releases_and_other_separators(bench: MongoBench) -> 
     assert shown["value"] == {"x": ["a", {"$bytes": "MQ=="}]}
     assert memory(bench, "list", "-o", "table").code == 0
     assert memory(bench, "show", "text/t").code == 0
-    words = ["memory", "delete", r"old/a\/b/older", "sep/k", "text/t", "--yes"]
-    ckpt("-s", bench.url, *words, code=0)
+    ckpt("-s", bench.url, "memory", "delete", r"old/a\/b/older", "sep/k", "text/t", "--yes", code=0)
     assert keys(bench) == [(("s",), "k")]
 
 

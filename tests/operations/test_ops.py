@@ -411,8 +411,7 @@ def test_the_plan_and_the_question_name_the_operation(
 
 def told(store: Path, *words: str) -> Any:
     """Return what a command tells as JSON."""
-    found = ckpt("-s", store, *words, "-o", "json", code=0)
-    return found.json
+    return ckpt("-s", store, *words, "-o", "json", code=0).json
 
 
 @pytest.fixture
@@ -464,11 +463,9 @@ def test_without_its_log_metadata_tell_the_reason(rolled_back: Path, *, is_folde
     if is_folder:
         log.unlink()
         log.mkdir()
-    shown = told(rolled_back, "show", "--long", TRIP)
-    assert "operations" not in shown
+    assert "operations" not in told(rolled_back, "show", "--long", TRIP)
     assert "operation" not in told(rolled_back, "history", TRIP)[0]
-    drawn = ckpt("-s", rolled_back, "show", TRIP, "--tree").out
-    assert "  reason: wrong\\x1b[2J hotel\n" in drawn
+    assert "  reason: wrong\\x1b[2J hotel\n" in ckpt("-s", rolled_back, "show", TRIP, "--tree").out
 
 
 def test_a_copy_in_a_thread_is_named_there_alone(sample: Path) -> None:
@@ -646,8 +643,7 @@ def test_what_became_of_a_change_after_a_lost_connection_the_next_run_finds_out(
     ckpt("-s", sample, "export", TRIP, "--to", tmp_path / "archive", code=0)
     ckpt("-s", sample, "threads", "delete", TRIP, "--yes", code=0)
     with monkeypatch.context() as patch:
-        lost = losing(writable_store, "restore", is_done=is_done)
-        patch.setattr(restore, "writable_store", lost)
+        patch.setattr(restore, "writable_store", losing(writable_store, "restore", is_done=is_done))
         ckpt("-s", sample, "import", tmp_path / "archive", "--yes", code=4)
     assert len(running()) == 1
     found = [(one["action"], one["threads"]) for one in all_ops(sample)]
@@ -938,8 +934,7 @@ def test_a_profile_names_the_file_if_its_configuration_is_trusted(
     ckpt("-s", "agent", *ROLLBACK, code=2, says="sets 'audit'")
     ckpt("-s", "agent", "--config", config, *ROLLBACK, code=0)
     assert len((tmp_path / "audit.ndjson").read_bytes().splitlines()) == 1
-    verified = ckpt("-s", "agent", "--config", config, "ops", "verify", "-o", "json")
-    assert verified.json["lines"] == 1
+    assert ckpt("-s", "agent", "--config", config, "ops", "verify", "-o", "json").json["lines"] == 1
 
 
 # The command line that is recorded

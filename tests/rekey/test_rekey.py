@@ -39,8 +39,7 @@ def places(
     with ExitStack() as stack:
 
         def place(kind: type[Harness]) -> Harness:
-            folder = tmp_path_factory.mktemp("store")
-            return stack.enter_context(empty_store(kind, request, folder))
+            return stack.enter_context(empty_store(kind, request, tmp_path_factory.mktemp("store")))
 
         yield place
 

@@ -78,8 +78,7 @@ def results(graph: Any, thread_id: str) -> dict[str, Any]:
 
 def test_a_call_gets_a_result_with_the_content_of_the_user(talks: Any, path: Path) -> None:
     words = ("-s", path, "repair", "messages", "left", "--content", "stopped")
-    shown = ckpt(*words, "--dry-run", code=0)
-    assert "mends    'messages': 1 result is added" in shown.out
+    assert "mends    'messages': 1 result is added" in ckpt(*words, "--dry-run", code=0).out
     done = ckpt(*words, "--yes", "--reason", "a crash", "-o", "json").json
     assert done["action"] == "repair"
     added = results(talks, "left")["call-book"]
@@ -179,8 +178,7 @@ def test_an_interrupt_finishes_the_thread_in_hand(
     answer = repair(path, "--all", "--yes")
     assert answer.code == 130
     assert [one["state"] for one in found(answer).values()] == ["repaired"]
-    added = {row[2:4] for row in rows_of(path) - before if row[0] == "checkpoints"}
-    assert len(added) == 1
+    assert len({row[2:4] for row in rows_of(path) - before if row[0] == "checkpoints"}) == 1
 
 
 def test_the_second_question_is_asked_again(saver: SqliteSaver, path: Path) -> None:
@@ -217,8 +215,7 @@ def test_an_answer_that_nobody_asked_for_is_dropped_after_a_while(
     builder = chain(Log, {"ask": lambda _: {"log": [interrupt("first?")]}})
     stopped = builder.compile(checkpointer=saver, interrupt_before=["ask"])
     stopped.invoke({"log": []}, CONFIG)
-    head = stopped.get_state(CONFIG).config
-    saver.put_writes(head, [("__resume__", "yes")], NULL_TASK_ID)
+    saver.put_writes(stopped.get_state(CONFIG).config, [("__resume__", "yes")], NULL_TASK_ID)
     graph = builder.compile(checkpointer=saver)
     with open_store(str(path)) as store:
         now = datetime.now(UTC)
@@ -277,8 +274,7 @@ def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
     assert "nothing to repair" in ckpt("-s", path, "repair", "writes", "--all", "--yes").err
     done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json", code=0)
     form.ran.clear()
-    config = {"configurable": done.json["configurable"]}
-    assert asked(form.graph.invoke(None, config)) == ["age?"]
+    assert asked(form.graph.invoke(None, {"configurable": done.json["configurable"]})) == ["age?"]
     assert form.ran == ["age"]  # the result of `pay` is kept
     assert "40 years" in form.answer("40")["log"]
 

@@ -516,8 +516,7 @@ def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path:
             db.execute("CREATE TEMP TABLE gone AS SELECT * FROM writes WHERE rowid = ?", (rowid,))
             db.execute("DELETE FROM writes WHERE rowid = ?", (rowid,))
             db.commit()
-            report = ckpt("-s", path, "replay", thread, "--strict", "-o", "json").json
-            if not report["findings"]:
+            if not ckpt("-s", path, "replay", thread, "--strict", "-o", "json").json["findings"]:
                 silent.append(channel)
             db.execute("INSERT INTO writes SELECT * FROM gone")
             db.execute("DROP TABLE gone")

@@ -66,8 +66,7 @@ def test_saved_results_are_used_and_the_next_node_runs(
         assert sorted(resume["applies"]) == ["left", "right"]
         assert (resume["call"], resume["asks"]) == ("graph.invoke(None, config)", [])
         with harness.saver() as saver:
-            agent = graph.compile(checkpointer=saver)
-            done = agent.invoke(None, CONFIG, durability="sync")
+            done = graph.compile(checkpointer=saver).invoke(None, CONFIG, durability="sync")
         assert ran[2:] == ["total"]
         assert sorted(done["log"]) == ["left", "right", "total"]
 

@@ -91,8 +91,7 @@ def test_a_plan_is_applied_at_another_pace_and_to_an_archive(sample: Path, tmp_p
 
 def test_other_plans_take_no_option_of_a_removal(sample: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan"
-    words = ["rollback", "trip-to-kyoto", "--steps", "1", "--plan-out", str(plan)]
-    ckpt("-s", sample, *words, code=0)
+    ckpt("-s", sample, "rollback", "trip-to-kyoto", "--steps", "1", "--plan-out", str(plan), code=0)
     for option in (["--skip-changed"], ["--batch", "1"], ["--sleep", "0"], ["--archive", "x"]):
         refused = ckpt("-s", sample, "apply", plan, *option, "--yes")
         said = f"{option[0]} is for plans that remove threads"
@@ -145,8 +144,7 @@ def test_names_come_from_a_file(sample: Path, tmp_path: Path) -> None:
     names.write_text("weekly-digest\n\nno such thread\n")
     words = ["-s", str(sample), "threads", "delete", "--from", str(names), "-o", "json"]
     for how in ("--dry-run", "--yes"):
-        answer = ckpt(*words, how, code=7, says="not found: no such thread")
-        found = json.loads(answer.out)
+        found = json.loads(ckpt(*words, how, code=7, says="not found: no such thread").out)
         assert [one["thread_id"] for one in found["threads"]] == ["weekly-digest"]
         assert found["skipped"] == [{"thread_id": "no such thread", "reason": "not found"}]
     assert "weekly-digest" not in ids(sample)
@@ -179,8 +177,7 @@ def test_a_signal_ends_it_between_two_batches(
     before = ids(sample)
     monkeypatch.setattr("ckpt_cli.apply.purge.time.sleep", lambda _: os.kill(os.getpid(), number))
     words = ("purge", "--match", "*", "--batch", "1", "--sleep", "2", "--yes", "-o", "json")
-    done = ckpt("-s", sample, *words, code=7, says=number.name)
-    report = json.loads(done.out)
+    report = json.loads(ckpt("-s", sample, *words, code=7, says=number.name).out)
     assert report["removed"]["threads"] == 2 == len(before - ids(sample))
     assert report["left"] == 3
 
@@ -268,6 +265,5 @@ def test_values_that_no_checkpoint_names_go(postgres_url: str) -> None:
         words = ["-s", postgres_url, "gc", "--scope", "blobs", "-o", "json", "--yes"]
         assert ckpt(*words).json["threads"] == []
         assert place.rows("a") != before
-        found = ckpt(*words, "--grace", "0s").json
-        assert found["removed"]["rows"]["checkpoint_blobs"] == 1
+        assert ckpt(*words, "--grace", "0s").json["removed"]["rows"]["checkpoint_blobs"] == 1
         assert place.rows("a") == before

@@ -107,8 +107,7 @@ def test_what_an_agent_adds_meanwhile_stays_with_all_before_it(
     assert [one["thread_id"] for one in found["skipped"]] == ["trip"]
     assert "changed since" in found["skipped"][0]["reason"]
     assert place.count("other") == [0, 0]
-    items = graph_of(place.saver()).get_state(config_of("trip")).values["items"]
-    assert len(items) == 6
+    assert len(graph_of(place.saver()).get_state(config_of("trip")).values["items"]) == 6
     assert len(list(place.saver().list(config_of("trip")))) == 8
 
 
@@ -166,8 +165,7 @@ def test_a_lock_of_others_is_waited_for(place: Place, monkeypatch: pytest.Monkey
     before = place.documents()
     with place.client.start_session() as session:
         session.start_transaction()
-        change = {"$set": {"type": "held"}}
-        place.database["checkpoints"].update_many({}, change, session=session)
+        place.database["checkpoints"].update_many({}, {"$set": {"type": "held"}}, session=session)
         refused = place.delete("a")
         session.abort_transaction()
     assert (refused.code, "lock" in refused.err, "hint: " in refused.err) == (4, True, True)

@@ -53,8 +53,7 @@ def check_pruned(filled: ScenarioStore, thread: ScenarioThread, policy: str) -> 
         for key, found in after.items():
             assert found == read[key], key
         _check_counts(rows, left, planned)
-        again = ckpt(*words, "--yes", "-o", "json").json
-        assert again["threads"] == []
+        assert ckpt(*words, "--yes", "-o", "json").json["threads"] == []
         assert place.rows(ours) == left
         _check_goes_on(filled, thread, (ours, theirs))
     finally:
@@ -187,5 +186,4 @@ def test_an_agent_at_work_loses_no_checkpoint(
             stop.set()
             agent.join()
         assert lengths == [3 * (2 + turn) for turn in range(len(lengths))] != []
-        state = graph.get_state(config_of_thread("busy"))
-        assert len(state.values["items"]) == lengths[-1]
+        assert len(graph.get_state(config_of_thread("busy")).values["items"]) == lengths[-1]

@@ -118,8 +118,7 @@ def test_a_user_who_may_not_read_the_other_checkpoints_removes_none(redis_stack_
             client.execute_command(*f"ACL SETUSER limited on >secret {keys} +@all".split())
         url = redis_stack_url.replace("redis://", "redis://limited:secret@")
         url += "?layout=redis&prefix=agentb&write_prefix=checkpoint_write"
-        done = ckpt("-s", url, *GC, "--yes", code=0)
-        assert done.json["threads"] == []
+        assert ckpt("-s", url, *GC, "--yes", code=0).json["threads"] == []
         assert dump(redis_stack_url) == before
         assert resumes(one, "one")
 

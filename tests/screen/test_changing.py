@@ -56,8 +56,7 @@ class Store:
 
     def history(self, name: str) -> list[str]:
         """Its checkpoints as the official saver lists them, newest first."""
-        found = self.harness.kept_saver.list(config_of(name))
-        return [one.checkpoint["id"] for one in found]
+        return [one.checkpoint["id"] for one in self.harness.kept_saver.list(config_of(name))]
 
 
 @pytest.fixture
@@ -94,8 +93,7 @@ async def test_a_thread_is_rolled_back_resumed_and_the_change_undone(driven: Sto
         assert seat.place.checkpoint_id == head
         assert driven.state(STUCK).config["configurable"]["checkpoint_id"] == head
         # The official graph goes on from it, in a branch that comes up on the screen.
-        found = driven.graph(STUCK).invoke(None, config_of(STUCK))
-        assert "__interrupt__" in found
+        assert "__interrupt__" in driven.graph(STUCK).invoke(None, config_of(STUCK))
         await seat.see("r", "2 branches", "interrupted")
         assert set(before) < set(driven.history(STUCK))
         # The undo rolls back, because the graph went on.
@@ -129,8 +127,7 @@ async def test_a_refused_fork_keeps_its_form_and_a_plan_is_the_commands(driven: 
         await seat.press("U", "F", "escape")
         assert seat.app.screen is seat.main
         await seat.press("k", "k", "B")
-        id_ = seat.place.checkpoint_id
-        told = ckpt("-s", driven.url, "rollback", CHAT, id_, "--dry-run").out
+        told = ckpt("-s", driven.url, "rollback", CHAT, seat.place.checkpoint_id, "--dry-run").out
         for one in told.splitlines():
             # The new checkpoint's id differs in each plan; here a key undoes it, not a command.
             if one.strip() and not one.startswith(("new head", "undo")):

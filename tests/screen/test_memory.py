@@ -67,8 +67,7 @@ async def test_items_lead_to_their_thread_and_a_tab_of_it_to_its_items(sample: P
         await seat.press("enter", "enter")
         assert seat.app.screen is seat.main
         place = seat.place
-        origin = shown["origin"]
-        assert (place.thread_id, place.checkpoint_id) == (KYOTO, origin["checkpoint_id"])
+        assert (place.thread_id, place.checkpoint_id) == (KYOTO, shown["origin"]["checkpoint_id"])
         assert seat.main.inspector.tab == "messages"
 
         await seat.see("0", f"Memory from {KYOTO}", "users/anna/memories/tea", "likes tea", "ago)")

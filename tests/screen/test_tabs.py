@@ -120,8 +120,7 @@ async def test_a_tab_shows_what_a_new_graph_does(tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.json" for name in ("new", "old")]
     for path, node in zip(paths, ("review", "ask"), strict=True):
         path.write_text(json.dumps(document_of(waiting(node))))
-    url = parse_url(str(tmp_path / "s.db"))
-    opening = Opening(url, graphs=GraphPaths(*paths))
+    opening = Opening(parse_url(str(tmp_path / "s.db")), graphs=GraphPaths(*paths))
     async with sitting(tmp_path / "s.db", opening=opening) as seat:
         await seat.see("C", "In the new graph, trip", "C Compat")
         assert seat.read.startswith("loses  by graph\n\nloses  ask  node-gone\n")
@@ -571,8 +570,7 @@ async def test_a_long_list_is_folded_and_a_search_unfolds_what_it_finds(tmp_path
 
 
 async def test_long_texts_are_wrapped_and_cut_with_a_count(tmp_path: Path) -> None:
-    text = "x" * 300 + " " + "y" * 29_700
-    store = stored(tmp_path / "agent.db", {"items": [text]})
+    store = stored(tmp_path / "agent.db", {"items": ["x" * 300 + " " + "y" * 29_700]})
     async with sitting(store) as seat:
         await seat.press("1", "z")
         rows = at_path(seat, "items[0]")

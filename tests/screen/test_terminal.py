@@ -243,8 +243,7 @@ def test_the_screen_in_a_browser_ends_when_its_server_is_killed(
         shown_until(chromium, lambda text: text.count("\n") < 30)
         asked = [one["request"]["url"] for kind, one in chromium.trouble if kind == "request"]
         assert all(one.startswith(url) for one in asked)
-        trouble = [one for one in chromium.trouble if one[0] in {"exception", "blocked"}]
-        assert trouble == []
+        assert [one for one in chromium.trouble if one[0] in {"exception", "blocked"}] == []
         screen = only_child(process)
         process.kill()
         holds_within(lambda: not is_running(screen))
@@ -496,8 +495,7 @@ def write(path: Path, thread: str) -> None:
 def test_a_watched_list_shows_what_changes_until_q(terminal: Terminal, path: Path) -> None:
     away = path.with_suffix(".away")
     write(path, "first")
-    shows = ("every 0.2 s, q ends", "THREAD", "first")
-    start(terminal, path, "0.2", command=WATCH, shows=shows)
+    start(terminal, path, "0.2", command=WATCH, shows=("every 0.2 s, q ends", "THREAD", "first"))
     write(path, "second")
     terminal.until(lambda text: [one[:6] for one in text.splitlines()[3:5]] == ["second", "first "])
     # A lost store is said, and opened again.

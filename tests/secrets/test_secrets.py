@@ -369,8 +369,7 @@ def test_an_error_midway_quotes_no_secret(
             raise failure(f"cannot read {TOKENS[2]}")
 
     monkeypatch.setattr(sqlite.SqliteStore, "checkpoints", failing)
-    found = search(path, "-v", code=7)
-    assert {one["thread_id"] for one in found} == {"t", "u"}
+    assert {one["thread_id"] for one in search(path, "-v", code=7)} == {"t", "u"}
 
 
 def test_a_profile_leaves_out_what_it_ignores(path: Path, tmp_path: Path) -> None:
@@ -418,8 +417,7 @@ def test_the_library_is_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -
     "source", [SAMPLE, *sorted(FIXTURES.glob("*/store.db"))], ids=lambda one: one.parent.name
 )
 def test_ordinary_stores_hold_no_secrets(source: Path, tmp_path: Path) -> None:
-    answer = ckpt("-s", copy_store(source, tmp_path), "secrets", "-o", "json")
-    assert json.loads(answer.out) == []
+    assert json.loads(ckpt("-s", copy_store(source, tmp_path), "secrets", "-o", "json").out) == []
 
 
 @pytest.fixture(scope="module")
@@ -536,8 +534,7 @@ def test_a_rule_that_takes_too_long_is_counted_and_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ckpt_cli.core.secrets._SECONDS", 0.05)
-    slow = SecretRule("slow", r"(?:a|aa)+$", ("a",))
-    rules = TextRules([slow, *own_rules()])
+    rules = TextRules([SecretRule("slow", r"(?:a|aa)+$", ("a",)), *own_rules()])
     for n in range(5):
         text = "a" * 60 + f"b {KNOWN['npm-token']} {n}"
         assert [one.kind for one in rules.find(text)] == ["npm-token"]

@@ -220,8 +220,7 @@ def test_an_erasure_is_not_complete_if_the_field_of_the_person_does_not_open(
     else:
         monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
     words = ("erase", "--subject", "metadata.user_id = anna", "--no-mentions", "-o", "json")
-    done = ckpt("-s", sealed, *words, "--yes", code=7)
-    answer = json.loads(done.out)
+    answer = json.loads(ckpt("-s", sealed, *words, "--yes", code=7).out)
     assert not answer["complete"]
     assert [(one["kind"], one["items"]) for one in answer["places"]] == [("threads", 1)]
 

@@ -529,8 +529,7 @@ def test_a_plan_is_carried_out_once(sample: Path, tmp_path: Path, times: int) ->
         wanted = ["-s", str(store), "apply", str(plan), "--skip-changed", "--yes", "-o", "json"]
         both = at_once(wanted, wanted)
         removed = sum(json.loads(one.out)["removed"]["threads"] for one in both if one.code == 0)
-        listed = json.loads(plan.read_text().splitlines()[0])
-        assert listed["ckpt_plan"]
+        assert json.loads(plan.read_text().splitlines()[0])["ckpt_plan"]
         going = [json.loads(line)["action"] for line in plan.read_text().splitlines()[1:]]
         assert removed == going.count("remove"), both
         assert change(store, "PRAGMA integrity_check") == [("ok",)]

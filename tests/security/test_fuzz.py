@@ -72,8 +72,7 @@ def one_of(words: str) -> st.SearchStrategy[str]:
 
 def mixed(words: str) -> st.SearchStrategy[str]:
     """Texts of the words of a text, and of junk between them."""
-    parts = st.lists(one_of(words) | junk, min_size=1, max_size=6)
-    return parts.map("".join) | one_of(words)
+    return st.lists(one_of(words) | junk, min_size=1, max_size=6).map("".join) | one_of(words)
 
 
 refs = mixed("head ~1 ~ step: tip: 0 1 2h yesterday 2026-04-07 T Z")

@@ -171,8 +171,7 @@ def test_a_bomb_is_refused_with_bounded_memory(sample: Path, tmp_path: Path, nam
 def test_what_compresses_well_can_be_read_again(tmp_path: Path) -> None:
     """Rows of ckpt's own archives are never taken for a bomb."""
     path = tmp_path / "a.ckpt.gz"
-    row = Row("checkpoints", {"value": bytes(60 << 20)})
-    write_bundle(path, HEADER, [row])
+    write_bundle(path, HEADER, [Row("checkpoints", {"value": bytes(60 << 20)})])
     assert path.stat().st_size < 20 << 20
     assert check_bundle(path).counts == {"checkpoints": 1}
 

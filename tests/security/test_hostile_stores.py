@@ -234,8 +234,7 @@ def test_texts_of_a_conversation_are_shown_as_text(
     conversations: Path, words: list[str], form: str
 ) -> None:
     for number in range(len(TEXTS)):
-        answer = ckpt("-s", conversations, "-o", form, *on(f"thread-{number}", words))
-        assert check(answer, 0).out
+        assert check(ckpt("-s", conversations, "-o", form, *on(f"thread-{number}", words)), 0).out
 
 
 @pytest.mark.parametrize("tag", ["msgpack", "json", "pickle"])

@@ -88,8 +88,7 @@ def changed_end(bundle: Path, change: Callable[[dict[str, Any]], object]) -> Non
 
 
 def test_an_import_tells_who_signed_an_archive(sample: Path, tmp_path: Path, alice: Key) -> None:
-    unsigned = exported(sample, tmp_path / "a")
-    answer = tried(sample, unsigned)
+    answer = tried(sample, exported(sample, tmp_path / "a"))
     assert [one["signed_by"] for one in answer.json] == [None]
     assert "note: 1 archive is unsigned" in answer.err
     signed = exported(sample, tmp_path / "b", "--sign-key", alice.path)

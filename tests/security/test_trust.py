@@ -424,8 +424,7 @@ def test_a_file_is_trusted_only_after_it_was_shown_and_a_person_agreed(
         '[stores.local.doctor]\nignore = ["log-large"]\n'
         '[stores.local.secrets]\nignore = ["jwt"]\n',
     )
-    alone = ckpt("trust", "-o", "json", code=5, says="add --yes")
-    record = json.loads(alone.out)
+    record = json.loads(ckpt("trust", "-o", "json", code=5, says="add --yes").out)
     assert record["status"] == "is not trusted"
     settings = {"retention": "1d", "doctor.ignore": "log-large", "secrets.ignore": "jwt"}
     assert record["profiles"][0]["settings"] == settings

@@ -100,8 +100,7 @@ def test_tests_pass_twice_in_another_process(tmp_path: Path) -> None:
         record(path, name)
     with open_store(parse_url(str(path))) as store:
         for name in MODULES:
-            tests = ThreadTests(folder, place_of(name))
-            written.append(tests.write(ThreadReader(store, name)))
+            written.append(ThreadTests(folder, place_of(name)).write(ThreadReader(store, name)))
     ThreadTests(folder, "any:graph").check(written, Path(sys.executable), note=True)
     assert {one.thread_id: one.marked for one in written if one.marked} == {}
     assert sum(len(one.names) for one in written) > 75

@@ -155,8 +155,7 @@ def test_an_edited_copy_of_the_head_runs_nothing_twice(filled: ScenarioStore) ->
     assert graph.get_state(config_of("booking")).values["hotel"] == "Kanra"
 
     assert copy(filled, "booking@head", "--as", "twice").code == 0
-    done = ckpt("-s", store, "fork", "twice", "head", *new, "-o", "json").json
-    assert done["again"] == ["pay"]
+    assert ckpt("-s", store, "fork", "twice", "head", *new, "-o", "json").json["again"] == ["pay"]
     graph.invoke(Command(resume="yes"), config_of("twice"))
     assert ran["pay"] == 2
 
@@ -260,8 +259,7 @@ def test_wrong_words(sample: Path, code: int, words: list[str], says: str) -> No
 
 def test_targets_by_what_happened(sample: Path) -> None:
     def target(*words: str) -> Any:
-        planned = ckpt("-s", sample, "rollback", *words, "--dry-run", "-o", "json")
-        return planned.json["forked_from"]
+        return ckpt("-s", sample, "rollback", *words, "--dry-run", "-o", "json").json["forked_from"]
 
     ids = [one["checkpoint_id"] for one in ckpt("-s", sample, "history", HEAD, "-o", "json").json]
     assert target(HEAD, "--steps", "1") == ids[1]
@@ -431,8 +429,7 @@ def plan(path: Path, *words: str) -> CommandResult:
 
 def field(answer: CommandResult, name: str) -> list[str]:
     """What a plan says under a label."""
-    lines = answer.out.splitlines()
-    return [line[9:] for line in lines if line[:9].strip() == name]
+    return [line[9:] for line in answer.out.splitlines() if line[:9].strip() == name]
 
 
 def fail_at_pay(shop: Shop) -> None:
@@ -560,19 +557,16 @@ def test_the_printed_line_resumes_the_thread(shop: Shop, path: Path) -> None:
     def invoke(text: str, **names: Any) -> Any:
         return eval(text, {"graph": shop.graph, "Command": Command, **names})
 
-    forked = ckpt("-s", path, "copy", "t", "--at", "head", "--as", "u", "--yes")
-    (text,) = field(forked, "resume")
+    (text,) = field(ckpt("-s", path, "copy", "t", "--at", "head", "--as", "u", "--yes"), "resume")
     (asked,) = shop.graph.get_state({"configurable": {"thread_id": "u"}}).interrupts
     assert text.startswith(f'graph.invoke(Command(resume={{"{asked.id}": ...}}), {{')
     assert invoke(text.replace("...", '"yes"'))["paid"] is True
     shop.run(Command(resume="no"))
-    back = ckpt("-s", path, "rollback", "t", "step:0", "--yes")
-    (text,) = field(back, "resume")
+    (text,) = field(ckpt("-s", path, "rollback", "t", "step:0", "--yes"), "resume")
     assert text.startswith("graph.invoke(None, {")
     assert "__interrupt__" in invoke(text)
     shop.run(Command(resume="no"))
-    ended = ckpt("-s", path, "fork", "t", "head", "--yes")
-    (text,) = field(ended, "resume")
+    (text,) = field(ckpt("-s", path, "fork", "t", "head", "--yes"), "resume")
     assert text.startswith("graph.invoke({...}, {")
     assert text.endswith("# with a new input: nothing is next")
     shop.ran.clear()

@@ -122,8 +122,7 @@ def test_two_at_once_follow_each_other(filled: ScenarioStore, tmp_path: Path, pa
 def serially(filled: ScenarioStore, before: list[list[str]], lines: list[list[str]]) -> Any:
     store = fresh(filled, before)
     for words in lines:
-        answer = ckpt("-s", store, *named(words))
-        answer.ends_cleanly(0, 3, 5, 6)
+        ckpt("-s", store, *named(words)).ends_cleanly(0, 3, 5, 6)
     return state(filled)
 
 

@@ -59,8 +59,7 @@ def test_no_byte_can_change_unnoticed(data: st.DataObject) -> None:
         text = gzip.decompress(path.read_bytes())
         place = data.draw(st.integers(0, len(text) - 1))
         other = data.draw(st.integers(0, 255).filter(lambda byte: byte != text[place]))
-        changed = text[:place] + bytes([other]) + text[place + 1 :]
-        path.write_bytes(gzip.compress(changed))
+        path.write_bytes(gzip.compress(text[:place] + bytes([other]) + text[place + 1 :]))
         with pytest.raises(Unreadable):
             check_bundle(path)
 

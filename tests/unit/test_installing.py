@@ -82,8 +82,7 @@ requirements = [
 def test_uv_keeps_what_was_added_and_pipx_the_name_of_its_environment(tmp_path: Path) -> None:
     prefix = tool(tmp_path / "uv", "uv-receipt.toml", RECEIPT)
     added = "--with 'psycopg[binary]' --with pymysql --with pynacl"
-    found = install_command("pynacl", prefix)
-    assert found == f"uv tool install {added} 'langgraph-ckpt[tui,aes]'"
+    assert install_command("pynacl", prefix) == f"uv tool install {added} 'langgraph-ckpt[tui,aes]'"
     assert upgrade_command(prefix) == "uv tool upgrade langgraph-ckpt"
     prefix = tool(tmp_path / "pipx", "pipx_metadata.json", name="langgraph-ckpt_dev")
     assert install_command("pynacl", prefix) == "pipx inject langgraph-ckpt_dev pynacl"

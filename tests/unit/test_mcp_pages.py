@@ -61,8 +61,7 @@ def test_a_cursor_belongs_to_its_call() -> None:
     assert from_cursor(cursor, key) == PageStart(3, 7)
     with pytest.raises(UsageError):
         from_cursor(cursor, call_key("history", {"thread": "b"}))
-    wrong_places = [(-1,), (0, -1), (10**19,), (10**30,), (0, 10**30)]
-    places = [PageStart(*one) for one in wrong_places]
+    places = [PageStart(*one) for one in [(-1,), (0, -1), (10**19,), (10**30,), (0, 10**30)]]
     for wrong in ("", "%", "AAAA", *(to_cursor(place, key) for place in places)):
         with pytest.raises(UsageError):
             from_cursor(wrong, key)

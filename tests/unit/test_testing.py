@@ -183,8 +183,7 @@ RUDE = asking(lambda messages: [SystemMessage("Be rude."), *messages])
     (by_itself, CALLED, {}),
 )
 def test_models_and_tools_answer_what_is_recorded(node: Any, messages: Any, asked: Any) -> None:
-    graph = one_node(node, MessagesState)
-    ran = recording(graph, TOLD, messages=messages, asked=asked).node("it")
+    ran = recording(one_node(node, MessagesState), TOLD, messages=messages, asked=asked).node("it")
     assert ran.writes == ran.recorded.writes
     (message,) = ran.writes["messages"]
     assert message["content"] in {"answer", "found x"}

@@ -101,8 +101,7 @@ def _run(harness: Harness, saver: Any, scenario: Scenario, options: dict[str, An
 
 def _namespaces(saver: Any, thread_id: str) -> list[str]:
     config = {"configurable": {"thread_id": thread_id}}
-    found = {row.config["configurable"]["checkpoint_ns"] for row in saver.list(config)}
-    return sorted(found)
+    return sorted({row.config["configurable"]["checkpoint_ns"] for row in saver.list(config)})
 
 
 @contextmanager

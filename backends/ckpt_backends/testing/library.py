@@ -79,8 +79,7 @@ class PythonLibrary:
 
     def ask(self, thread_id: str, word: str) -> Any:
         with self._saver() as saver:
-            graph = graph_of(saver, asks=True)
-            return graph.invoke({"items": [word]}, config_of_thread(thread_id))
+            return graph_of(saver, asks=True).invoke({"items": [word]}, config_of_thread(thread_id))
 
     def answer(self, thread_id: str, word: str) -> Any:
         with self._saver() as saver:

@@ -43,8 +43,7 @@ def drive(saver: Any, scenario: Any) -> ScenarioThread:
     vars(building)["settle"] = _SETTLE
     # In the background, LangGraph may save a join as the next step has filled it. Then `get_state`
     # names its node as next, and a resume does not run it.
-    options = {"durability": "sync"}
-    run = RecordingRun(scenario.build(saver), scenario.thread_config(), options)
+    run = RecordingRun(scenario.build(saver), scenario.thread_config(), {"durability": "sync"})
     scenario.drive(run)
     # Two writers meet only while a store is being filled.
     vars(building)["settle"] = lambda: None

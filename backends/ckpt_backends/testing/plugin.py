@@ -116,8 +116,7 @@ def pytest_ckpt_time_travel(
 
     chosen = FEW if every else names
     if config.getoption("--ckpt-few"):
-        few = [name for name in names if name in {"linear", "interrupt-nested"}]
-        chosen = few or names[:1]
+        chosen = [name for name in names if name in {"linear", "interrupt-nested"}] or names[:1]
     return [
         pytest.param(one, name, id=f"{one.name}-{name}")
         for one in harnesses

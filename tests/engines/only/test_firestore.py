@@ -137,8 +137,7 @@ def test_a_run_is_found_in_what_was_copied(place: FirestoreHarness) -> None:
     saver, metadata = place.kept_saver, {"source": "input", "step": -1, "run_id": "first"}
     saver.put(config_of("trip"), empty_checkpoint(), metadata, {})
     ckpt("-s", place.url, "copy", "trip", "--as", "other", "--yes", code=0)
-    found = place.documents("checkpoints").values()
-    assert [one["run_id"] for one in found] == ["first", "first"]
+    assert [one["run_id"] for one in place.documents("checkpoints").values()] == ["first", "first"]
     saver.delete_for_runs(["first"])
     assert place.fingerprint() == ({}, {})
 

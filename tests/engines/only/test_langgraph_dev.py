@@ -80,8 +80,7 @@ def test_a_removal_says_what_the_server_keeps_and_the_others_go_on(folder: Path)
     own, kept = folder / server.SERVERS_OWN, "belongs to the server"
     own.write_bytes(b"")
     os.utime(own, (0, 0))
-    done = succeeds(folder, "threads", "delete", "b", "--yes")
-    assert f"note: {own.name} {kept}" in done.err
+    assert f"note: {own.name} {kept}" in succeeds(folder, "threads", "delete", "b", "--yes").err
     # In new namespaces after the file was written.
     saver = FileSaver(folder)
     graph = graph_of(saver)
@@ -328,8 +327,7 @@ def change(js_folder: Path, edit: Callable[[Any], object]) -> None:
 
 
 def answer(js_folder: Path, *words: str) -> Any:
-    said = succeeds(js_folder, *words, "-o", "json")
-    return said.json
+    return succeeds(js_folder, *words, "-o", "json").json
 
 
 def made_old(js_folder: Path) -> None:
@@ -490,8 +488,7 @@ def test_a_value_that_is_no_base64_cannot_be_read(js_folder: Path, value: object
 
 def test_a_file_that_no_server_wrote(js_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = js_folder / JAVASCRIPT
-    text = path.read_text("utf-8")
-    path.write_text(text.replace('"storage":{', '"storage":{"t":{},"t":{},', 1))
+    path.write_text(path.read_text("utf-8").replace('"storage":{', '"storage":{"t":{},"t":{},', 1))
     made_old(js_folder)
     said = ckpt("-s", js_folder, "threads", "list", "-o", "json")
     assert len(said.json) == 3

@@ -152,8 +152,7 @@ def test_a_standalone_server_takes_a_change_of_one_document() -> None:
     try:
         place = Place(server.at("agents"))
         place.fill("trip")
-        answer = succeeds(place.url, "rollback", "trip", "~1", "--yes")
-        assert "standalone" in answer.err
+        assert "standalone" in succeeds(place.url, "rollback", "trip", "~1", "--yes").err
         assert graph_of(place.saver()).get_state(config_of("trip")).next == ("b",)
         ckpt("-s", place.url, "undo", "trip", "--yes", code=0)
         refuses(place.url, "copy", "trip@head", "--as", "copy", "--yes", says="no transactions")

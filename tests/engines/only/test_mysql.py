@@ -86,8 +86,7 @@ def test_threads_that_the_server_takes_for_one_are_never_mixed(merging_url: str)
         keys = [
             CheckpointKey(name, "", one) for name in asked for one in (*ids, *map(str.upper, ids))
         ]
-        together = store.checkpoints_at([*keys, *keys], body=True, values=True)
-        assert by_key(together) == by_key(alone)
+        assert by_key(store.checkpoints_at([*keys, *keys], body=True, values=True)) == by_key(alone)
         assert by_key(store.writes_at([*keys, *keys], values=True)) == by_key(writes)
     for name in VARIANTS:
         assert items_of(merging_url, name) == [f"in {name}", "from a", "from b"]
@@ -304,5 +303,4 @@ OPENED = "found songs"
     ("127.0.0.1", "?ssl_ca={}/ca.pem&ssl_mode=verify_ca", OPENED),
 )
 def test_tls_is_as_asked_for(tls_url: str, folder: Path, host: str, query: str, says: str) -> None:
-    url = tls_url.replace("localhost", host) + query.format(folder)
-    refuses(url, "threads", "list", says=says)
+    refuses(tls_url.replace("localhost", host) + query.format(folder), "threads", "list", says=says)

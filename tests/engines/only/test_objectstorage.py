@@ -27,8 +27,7 @@ class OneKey:
 
 def run(place: ObjectStorageHarness, thread_id: str = "trip", **options: Any) -> Any:
     """Run a graph, or read its state."""
-    saver = ObjectStorageSaver(place.files, place.root, **options)
-    graph = graph_of(saver)
+    graph = graph_of(ObjectStorageSaver(place.files, place.root, **options))
     graph.invoke({"items": ["in"]}, config_of(thread_id))
     return graph
 

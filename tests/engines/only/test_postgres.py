@@ -49,8 +49,7 @@ def test_lists_of_texts_arrive_as_they_are(filled_url: str) -> None:
     odd = ["", "NULL", "null", '"', "\\", "a,b", "{}", " x ", "\n\t", "\u2003", "é\U0001f600", "a"]
     with closing(connect(parse_url(f"{filled_url}?client_encoding=latin1"))) as connection:
         for texts in [odd, ["a"], ['"', '"'], [], *([one] for one in odd)]:
-            values = {"texts": texts}
-            assert connection.rows("SELECT %(texts)s::text[]", values) == [(texts,)]
+            assert connection.rows("SELECT %(texts)s::text[]", {"texts": texts}) == [(texts,)]
 
 
 def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:

@@ -65,8 +65,7 @@ def test_a_colon_in_the_namespace_of_a_call_does_not_end_the_thread(redis_url: s
     call = f"a:{uuid4()}"
     with redis.Redis.from_url(redis_url) as server:
         place = {"thread_id": "trip", "checkpoint_ns": call}
-        saver = PlainRedisSaver(server, ":")
-        saver.put({"configurable": place}, empty_checkpoint(), {}, {})
+        PlainRedisSaver(server, ":").put({"configurable": place}, empty_checkpoint(), {}, {})
     with open_store(parse_url(redis_url)) as store:
         assert [one.thread_id for one in store.threads()] == ["trip"]
         assert store.namespaces("trip") == ["", call]
@@ -166,8 +165,7 @@ def grow(url: str, layout: str, size: int) -> tuple[str, int]:
     text = "x" * size
     if layout == "redis":
         name = f"checkpoint:trip:__empty__:{head}"
-        path = "$.checkpoint.channel_values.big"
-        admin.execute_command("JSON.SET", name, path, json.dumps(text))
+        admin.execute_command("JSON.SET", name, "$.checkpoint.channel_values.big", json.dumps(text))
         (name, *_) = admin.keys(f"checkpoint_write:trip:*:{parent}:*")
         stored = b64encode(json.dumps(text).encode()).decode()
         admin.execute_command("JSON.SET", name, "$.blob", json.dumps(stored))
@@ -189,8 +187,7 @@ def test_a_value_over_the_limit_is_named_and_not_read(
         monkeypatch.setattr(f"ckpt_backends.redis.{module}.MOST_BYTES", 1_000_000)
     admin = client(redis_stack_url)
     before = admin.info("stats")["total_net_output_bytes"]
-    shown = succeeds(redis_stack_url, "show", "trip")
-    assert "not read" in shown.out
+    assert "not read" in succeeds(redis_stack_url, "show", "trip").out
     past = ckpt("-s", redis_stack_url, "show", f"trip@{parent}", "--writes", "-o", "json").json
     assert max(one["bytes"] for one in past["writes"]) >= size
     assert past["values"]["items"] == ["in trip", "from a"]
@@ -210,8 +207,7 @@ def test_writes_that_come_before_their_checkpoint_are_shown(redis_stack_url: str
         saver.setup()
         head: Any = saver.get_tuple(root)
         new: Any = {**head.checkpoint, "id": str(uuid6(clock_seq=3))}
-        at = config_of("trip", checkpoint_id=new["id"])
-        saver.put_writes(at, [("items", ["early"])], "task")
+        saver.put_writes(config_of("trip", checkpoint_id=new["id"]), [("items", ["early"])], "task")
         saver.put(head.config, new, head.metadata, {})
         found: Any = saver.get_tuple(root)
     assert found.checkpoint["id"] == new["id"]
@@ -641,8 +637,7 @@ def test_a_prefix_that_is_not_there_and_a_user_with_rights_to_its_keys(
 ) -> None:
     fill_prefixed(redis_stack_url, "agenta", "agenta_write", "trip")
     for query in ("prefix=agent", "prefix=agent&layout=redis", "prefix=agenta&write_prefix=x"):
-        missing = ckpt("-s", f"{redis_stack_url}?{query}", "threads", "list", code=4)
-        (url,) = named(missing.err)
+        (url,) = named(ckpt("-s", f"{redis_stack_url}?{query}", "threads", "list", code=4).err)
         check(url, "trip")
     fill_prefixed(redis_stack_url, "agentb", "agentb_write", "other")
     rights = "+@read +@connection +info +json.get +json.mget +json.type +json.debug"
@@ -703,8 +698,9 @@ def test_one_session_is_shown_whole_and_safe(url: str) -> None:
     assert "\x1b[31m" not in text
     assert "北京" in text
     for form in ("json", "table"):
-        answer = succeeds(url, "--redact", "memory", "sessions", "ann:s1", "-o", form)
-        assert "北京" not in answer.out
+        assert (
+            "北京" not in succeeds(url, "--redact", "memory", "sessions", "ann:s1", "-o", form).out
+        )
     for name in ("s1", "none"):
         ckpt("-s", url, "memory", "sessions", name, code=3)
     assert "not in this store" in ckpt("-s", url, "memory", "sessions", "s2", "-o", "table").out

@@ -254,8 +254,7 @@ def test_the_authority_is_named_in_the_url(port: int, authority: Authority, url:
 
 def test_another_authority_is_not_believed(port: int, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    other = Authority(tmp_path / "other").file
-    for answer in (asked(port), asked(port, ssl_ca_certs=other)):
+    for answer in (asked(port), asked(port, ssl_ca_certs=Authority(tmp_path / "other").file)):
         refused(answer, "the server's certificate is not trusted", "?ssl_ca_certs=FILE")
     refused(asked(port, ssl_ca_certs=tmp_path / "none.pem"), "ssl_ca_certs")
     refuses(f"redis://127.0.0.1:{port}/0?socket_timeout=5", "threads", "list", says="rediss://")
@@ -263,8 +262,7 @@ def test_another_authority_is_not_believed(port: int, tmp_path: Path) -> None:
 
 def test_a_certificate_for_another_name_is_refused(guarded: Server, authority: Authority) -> None:
     with over_tls(guarded, authority, "redis.example") as port:
-        answer = asked(port, ssl_ca_certs=authority.file)
-        refused(answer, "the server's certificate is not trusted")
+        refused(asked(port, ssl_ca_certs=authority.file), "the server's certificate is not trusted")
         unchecked = asked(port, ssl_ca_certs=authority.file, ssl_check_hostname="false")
         assert unchecked.code == 0, unchecked.err
 

@@ -620,8 +620,7 @@ def test_a_transaction_without_its_super_journal_was_committed(tmp_path: Path) -
     """As SQLite has it: deleting the super-journal is what commits."""
     store = killed(tmp_path / "store.db")
     name_super_journal(store, tmp_path / "gone-mj0")
-    copied = ckpt("-s", store, "--copy", "threads", "list")
-    assert copied.out.count("UNCOMMITTED") == THREADS
+    assert ckpt("-s", store, "--copy", "threads", "list").out.count("UNCOMMITTED") == THREADS
 
 
 def test_no_file_that_a_journal_names_is_deleted(tmp_path: Path) -> None:

@@ -104,8 +104,7 @@ class SeeingMemorySaver(AgentCoreMemorySaver):  # type: ignore[misc]
         """Remove the events of a thread; `delete_thread` leaves subgraphs."""
         for ns in self.namespaces(thread_id):
             for one in self.list({"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}):
-                place = one.config["configurable"]
-                own = writes_session_id(thread_id, place["checkpoint_id"], ns)
+                own = writes_session_id(thread_id, one.config["configurable"]["checkpoint_id"], ns)
                 AgentCoreEventClient.delete_events(self.checkpoint_event_client, own, self._actor)
             session = CheckpointerConfig(
                 thread_id=thread_id, actor_id=self._actor, checkpoint_ns=ns

@@ -109,8 +109,7 @@ class InTime(MongoDBCheckpointer):
             at = _address(thread_id, one["checkpoint_id"])
             if (asked.get("filter") or {}).items() <= one["metadata"].items():
                 whole = self._tuple(at, {**one, "parent_checkpoint_id": None})
-                above = _address(thread_id, parent) if parent else None
-                yield whole._replace(parent_config=above)
+                yield whole._replace(parent_config=_address(thread_id, parent) if parent else None)
 
 
 def _address(thread_id: str, checkpoint_id: str) -> Any:

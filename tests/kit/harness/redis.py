@@ -198,8 +198,7 @@ def dump(url: str) -> dict[bytes, Any]:
         with client.pipeline(transaction=False) as asked:
             for name in names:
                 asked.type(name)
-            kinds = asked.execute()
-            for name, kind in zip(names, kinds, strict=True):
+            for name, kind in zip(names, asked.execute(), strict=True):
                 _ask_value(asked, kind, name)
                 asked.execute_command("PEXPIRETIME", name)
             told = asked.execute()

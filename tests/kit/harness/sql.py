@@ -62,8 +62,7 @@ class SqlHarness(Harness):
         found = Count()
         for table in self.TABLES:
             size = self.size_of_body if table == self.TABLES[0] else self.size_of_value
-            query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
-            ((rows, total),) = self.run(query)
+            ((rows, total),) = self.run(f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}")
             kind = {self.TABLES[0]: "checkpoints", BLOBS: "blobs"}.get(table, "writes")
             found.add(table, kind, int(total), rows)
         return found

@@ -228,8 +228,7 @@ def _tiers(kind: type[Harness], *, distinct: bool) -> Iterator[tuple[frozenset[s
 
 def is_asked_for(config: pytest.Config, mark: str) -> bool:
     """Whether the marker expression of the run may select tests with a marker."""
-    expression = config.getoption("markexpr") or mark
-    return re.search(rf"(?<!not )\b{mark}\b", expression) is not None
+    return re.search(rf"(?<!not )\b{mark}\b", config.getoption("markexpr") or mark) is not None
 
 
 def pytest_ckpt_empty_stores(harnesses: Sequence[type[Harness]]) -> list[Any]:

@@ -252,8 +252,7 @@ def _dangerous_value(rows: Planter[Any], head: Place) -> Named:
 
 @fault_at("messages-emptied", "an update without messages", follows=DIFFERS)
 def _messages_emptied(rows: Planter[Any], head: Place) -> Named:
-    child = rows.put(head, id_after(head.checkpoint_id), "update", messages=[])
-    return Named(child, "messages")
+    return Named(rows.put(head, id_after(head.checkpoint_id), "update", messages=[]), "messages")
 
 
 # Serializers

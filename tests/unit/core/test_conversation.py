@@ -154,8 +154,7 @@ def test_results_come_behind_their_calls() -> None:
     assert mended(items, pair(items, Counterparts(len(items)))) == [0, 2, 1, 3]
     items = [human(), ai("a", "b"), tool("b"), human(), tool("c"), ai("c"), human()]
     order = mended(items, pair(items, Counterparts(len(items))))
-    names = [one if isinstance(one, int) else one.id for one in order]
-    assert names == [0, 1, 2, "a", 3, 5, 4, 6]
+    assert [one if isinstance(one, int) else one.id for one in order] == [0, 1, 2, "a", 3, 5, 4, 6]
 
 
 def test_what_may_be_answered_elsewhere_is_left_alone_and_a_last_call_is_an_info() -> None:

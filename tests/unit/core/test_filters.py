@@ -396,5 +396,4 @@ def test_the_usual_key_of_a_user_is_one_that_most_heads_have(
     having: int, others: int, is_usual: bool
 ) -> None:
     named: dict[str, Value] = {"user_id": "anna"}
-    heads = [named] * having + [{}] * others
-    assert (usual_key(heads) is not None) is is_usual
+    assert (usual_key([named] * having + [{}] * others) is not None) is is_usual

@@ -76,7 +76,6 @@ def test_other_graphs_and_threads_that_disagree_tell_nothing() -> None:
     assert following("draft", NOTHING, ended, followed) is None
     assert following("draft", learned(("loop", AFTER_DRAFT))) is None
     assert following("draft", followed, ended) == {"review"}
-    joined = ended._replace(joins={"join:draft+notes:print"})
-    assert following("draft", own, joined) is None
+    assert following("draft", own, ended._replace(joins={"join:draft+notes:print"})) is None
     apart = ended._replace(joins={"join:redraft+notes:print"})
     assert following("draft", own, apart) == frozenset()

@@ -479,8 +479,7 @@ def test_a_value_that_does_not_follow_is_not_rebuilt(
 ) -> None:
     ways = tuple(WriteOrder((tuple(map(wrote, one)),)) for one in orders)
     unread: Any = None
-    check = Check("log", "2", 0, 0, len(orders[0]))
-    lost = Lost(unread, unread, ways, lacks, check, None)
+    lost = Lost(unread, unread, ways, lacks, Check("log", "2", 0, 0, len(orders[0])), None)
     base: Value = ["a"]
     with pytest.raises(CannotRebuild) as raised:
         rebuild(unread, lost, judgement, base, Reassembly(), "json")

@@ -453,8 +453,7 @@ def test_what_a_node_of_a_plain_graph_returned_is_read_by_the_next() -> None:
 
 def test_long_names_are_not_searched_for() -> None:
     seen = {f"{n}": {f"{c}{'x' * 80_000}": OLD for c in "abcdefgh"} for n in range(150)}
-    at = body(dict.fromkeys(seen["0"]), seen=seen, v=1)
-    assert len(plan(at, [write("1")]).tasks) == 150
+    assert len(plan(body(dict.fromkeys(seen["0"]), seen=seen, v=1), [write("1")]).tasks) == 150
 
 
 def test_names_of_other_nodes_are_asked_for_only_if_they_decide() -> None:
@@ -489,8 +488,7 @@ def test_edges_name_the_nodes_that_follow() -> None:
     assert after(at, *rows) == (None, ("b", "c"))
     plain = {"branch:to:b": False, "branch:to:c": False}
     assert after(at, *rows, deferred=plain) == (("b", "c"), ())
-    known = {"branch:to:b": False, "branch:to:c": True}
-    assert after(at, *rows, deferred=known) == (("b",), ())
+    assert after(at, *rows, deferred={"branch:to:b": False, "branch:to:c": True}) == (("b",), ())
     assert after(at, write("1", "log", path=pull("a"))) == ((), ())
 
 
@@ -516,8 +514,7 @@ def test_a_deferred_node_follows_when_nothing_else_does(value: object) -> None:
     assert after(at, more, deferred={"branch:to:y": False}) == (("y",), ())
     assert after(at, more, deferred={"branch:to:y": True}) == (("late", "y"), ())
     # It has had its turn, and is the one that finished.
-    over = body({"branch:to:x": [None, True]})
-    assert after(over, write("1", "log", path=pull("x"))) == ((), ())
+    assert after(body({"branch:to:x": [None, True]}), write("1", "log", path=pull("x"))) == ((), ())
     half = body({"branch:to:x": None, "join:a+b:late": [["a"], False]})
     assert after(half, write("1", "log", path=pull("x"))) == ((), ())
 
@@ -540,8 +537,7 @@ def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_send
     assert goto_tasks(at, rows, tuple) == [("b", pull("b"))]
     level = resume_level(at, rows, plan(at, rows), [("b", pull("b")), ("a", pull("a"))])
     assert ([task.node for task in level.runs], level.started) == (["a"], ("b",))
-    old = {"node": "w", "args": 1}
-    at = body({"__pregel_tasks": [old]})
+    at = body({"__pregel_tasks": [{"node": "w", "args": 1}]})
     rows = [write(NULL_TASK_ID, "__pregel_tasks", {"node": "v", "args": 2})]
     path = send_path(0, 4)
     assert goto_tasks(at, rows, lambda: rows) == [("v", path)]

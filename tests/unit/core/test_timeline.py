@@ -38,8 +38,7 @@ def made(checkpoint_id: str, seconds: float | None, parent: str | None, **more: 
 
 
 def steps(*checkpoints: TimedCheckpoint) -> list[tuple[str, str | None, float | None]]:
-    found = timed_steps(checkpoints)
-    return [(one.kind, one.cause, one.seconds) for one in found.values()]
+    return [(one.kind, one.cause, one.seconds) for one in timed_steps(checkpoints).values()]
 
 
 BY_CALLER: Any = {"nodes": ()}
@@ -127,8 +126,7 @@ _KINDS: list[Kind] = ["run", "human", "idle"]
 def point(
     number: int, seconds: float | None, sign: Sign = "step", kind: Kind = "run"
 ) -> TimedPoint:
-    when = None if seconds is None else at(seconds)
-    return TimedPoint(("", f"{number:05}"), when, kind, sign)
+    return TimedPoint(("", f"{number:05}"), None if seconds is None else at(seconds), kind, sign)
 
 
 def drawn(scrubber: Scrubber, width: int) -> str:

@@ -218,8 +218,7 @@ def drawn(
     **options: Any,
 ) -> list[str]:
     tree = tree_of(thread_id, plan, details, refs, [cast("Status", status)] if status else [])
-    ui = Ui(START, width=80)._replace(**options)
-    return [line.text for line in tree_lines(tree, ui)]
+    return [line.text for line in tree_lines(tree, Ui(START, width=80)._replace(**options))]
 
 
 def begun(*, tasks: tuple[str, ...] = ()) -> Thread:

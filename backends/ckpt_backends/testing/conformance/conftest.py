@@ -89,8 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             names=module.THREADS[metafunc.function.__name__],
             every=module.THREADS[metafunc.function.__name__] is NAMES,
         )
-        names = ("travel_store", "travelled")
-        metafunc.parametrize(names, stores, indirect=True, scope="session")
+        metafunc.parametrize(("travel_store", "travelled"), stores, indirect=True, scope="session")
 
 
 @pytest.fixture

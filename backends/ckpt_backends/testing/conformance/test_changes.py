@@ -178,5 +178,4 @@ def unlocked(store: EmptyStore, *words: str) -> CommandResult:
 
 def operations(store: EmptyStore) -> dict[str, Any]:
     """Return what the log tells of a store, by the ids of the operations."""
-    listed = store.ckpt("ops", "list", "--all", "-o", "json").json
-    return {one["op"]: one for one in listed}
+    return {one["op"]: one for one in store.ckpt("ops", "list", "--all", "-o", "json").json}

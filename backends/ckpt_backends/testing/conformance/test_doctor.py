@@ -29,8 +29,7 @@ HALF = {"write-orphaned", "value-orphaned", "step-uncommitted"}
 
 def test_nothing_is_found_in_what_the_saver_wrote(filled: FilledStore) -> None:
     """Nobody writes any more, so that nothing has to wait for the grace period."""
-    words = ("-s", filled.harness.url, "doctor", "--deep", "--grace", "0s", "-o", "json")
-    answer = ckpt(*words).json
+    answer = ckpt("-s", filled.harness.url, "doctor", "--deep", "--grace", "0s", "-o", "json").json
     assert answer["complete"], answer["unchecked"]
     assert answer["checked"]["threads"] == len(filled.threads)
     known = {thread_id for thread_id, _, _ in filled.harness.known_mismatches}

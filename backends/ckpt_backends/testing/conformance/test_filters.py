@@ -134,8 +134,7 @@ def test_a_filter_chooses_the_threads_for_which_it_holds(store: Store, filled: F
     facts = [ThreadFacts(row, rows(filled, row["thread_id"])[0]["values"], now) for row in listed]
     dice = Random(4711)
     alone = [one for field in [*FIELDS] * EACH if (one := condition(field, facts, dice))]
-    others = dice.sample(alone, len(alone))
-    for one, other in zip(alone, others, strict=True):
+    for one, other in zip(alone, dice.sample(alone, len(alone)), strict=True):
         made = joined(one, other, dice.choice(["and", "or", "not", "", ""]))
         chosen = selected_threads(store, Selection(where=parse_filter(made.text)), now)
         wanted = [each.row["thread_id"] for each in facts if made.holds(each)]

@@ -32,8 +32,7 @@ def test_messages_are_those_of_the_state(filled: FilledStore) -> None:
             if not want:
                 continue
             checked += 1
-            answer = run(filled, "messages", "--channel", channel, "-o", "json", "--", thread_id)
-            got = answer.json
+            got = run(filled, "messages", "--channel", channel, "-o", "json", "--", thread_id).json
             assert [one["index"] for one in got] == list(range(len(want)))
             assert [one["id"] for one in got] == [one["id"] for one in want]
             assert [text(one["content"]) for one in got] == [text(one["content"]) for one in want]
@@ -52,8 +51,7 @@ def test_the_channel_of_the_messages_is_found_and_summed_up(filled: FilledStore)
     chat = run(filled, "messages", "chat", "-o", "json")
     assert len(chat.json) == len(rows(filled, "chat")[0]["values"]["messages"])
     if has(filled, "root-messages"):
-        bare = run(filled, "messages", "root-messages", "-o", "json")
-        assert len(bare.json) > 1
+        assert len(run(filled, "messages", "root-messages", "-o", "json").json) > 1
     assert run(filled, "messages", "linear").code == 3
     stat = run(filled, "messages", "chat", "--stat", "-o", "json").json
     want = rows(filled, "chat")[0]["values"]["messages"]

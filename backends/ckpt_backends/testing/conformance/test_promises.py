@@ -503,5 +503,4 @@ def test_usage_adds_up_to_the_size_of_each_thread_in_the_order_of_their_ids(
     part = [one for one in usage if one.thread_id == thread_id]
     assert sorted(store.usage(thread_id), key=str) == sorted(part, key=str)
     assert list(store.usage("no such")) == []
-    number = sum(one.rows for one in part if one.column == "metadata")
-    assert number == sizes[thread_id].checkpoints
+    assert sum(one.rows for one in part if one.column == "metadata") == sizes[thread_id].checkpoints

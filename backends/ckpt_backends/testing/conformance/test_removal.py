@@ -104,19 +104,16 @@ def test_an_archived_thread_comes_back_row_for_row(emptied: EmptyStore, tmp_path
     emptied.fill("asking", asks=True)
     names = ("back", "asking")
     before = {name: (emptied.rows(name), emptied.read(name)) for name in names}
-    words = ["threads", "delete", *names, "--archive", str(tmp_path), "--yes"]
-    assert emptied.ckpt(*words).code == 0
+    assert emptied.ckpt("threads", "delete", *names, "--archive", str(tmp_path), "--yes").code == 0
     assert emptied.rows("back") == emptied.read("asking") == []
     bundles = sorted(tmp_path.iterdir())
     assert len(bundles) == 2
-    done = emptied.imported(*bundles).json
-    assert all(one["added"] == one["rows"] > 0 for one in done)
+    assert all(one["added"] == one["rows"] > 0 for one in emptied.imported(*bundles).json)
     for name in names:
         assert (emptied.rows(name), emptied.read(name)) == before[name]
     again = emptied.imported(*bundles).json
     assert all(one["there"] == one["rows"] and not one["added"] for one in again)
-    ended = emptied.library.answer("asking", "this")
-    assert ended["items"] == ["in", "first this", "second"]
+    assert emptied.library.answer("asking", "this")["items"] == ["in", "first this", "second"]
 
 
 def test_what_was_pruned_comes_back_from_its_archive(emptied: EmptyStore, tmp_path: Path) -> None:
@@ -177,8 +174,7 @@ def pickled(row: Row) -> Row:
 def test_a_plan_that_was_reviewed_is_carried_out(emptied: EmptyStore, tmp_path: Path) -> None:
     emptied.fill("a", "b", "c")
     plan = tmp_path / "plan.ndjson"
-    words = ["purge", "--match", "[abc]", "--plan-out", str(plan)]
-    assert emptied.ckpt(*words).code == 0
+    assert emptied.ckpt("purge", "--match", "[abc]", "--plan-out", str(plan)).code == 0
     assert emptied.read("a") != []
     kept = [text for text in plan.read_text().splitlines() if '"thread_id":"b"' not in text]
     plan.write_text("\n".join(kept) + "\n")
@@ -226,6 +222,5 @@ def test_copy_is_a_thread_of_its_own(emptied: EmptyStore) -> None:
     assert done.code == 0, done.err
     assert emptied.read("copy-of-a") == emptied.read("a")
     assert emptied.ckpt("copy", "a", "--as", "copy-of-a", "--yes").code == 5
-    ended = emptied.library.answer("copy-of-a", "it")
-    assert ended["items"] == ["in", "first it", "second"]
+    assert emptied.library.answer("copy-of-a", "it")["items"] == ["in", "first it", "second"]
     assert emptied.library.next("a") == ["first"]

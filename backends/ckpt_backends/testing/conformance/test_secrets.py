@@ -96,8 +96,7 @@ def test_an_erased_value_is_in_no_row_and_the_graph_goes_on(leaky: EmptyStore) -
     assert skeleton(url, THREAD) == ids
     assert leaky.rows(OTHER) == rows
     if not harness.stores_pickles:
-        values = (f"{THREAD}:pin", "--value", f"{THREAD}:sums[2].amount")
-        numbers = leaky.ckpt(*ERASE, *values).json
+        numbers = leaky.ckpt(*ERASE, f"{THREAD}:pin", "--value", f"{THREAD}:sums[2].amount").json
         assert {one["path"] for one in numbers["places"]} >= {"pin", "sums[2].amount"}
         for one in before:
             _erase_numbers(one[1])

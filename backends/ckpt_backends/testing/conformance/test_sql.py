@@ -103,8 +103,7 @@ def test_fewer_columns_are_those_of_all(filled: FilledStore, store: StoreHandle)
     for table in ("checkpoints", "tasks", "writes", "values"):
         every = TABLES[table]
         whole = read_rows(store, table, every.names, names)
-        needs = dict.fromkeys(one.needs for one in every.columns)
-        for need in needs:
+        for need in dict.fromkeys(one.needs for one in every.columns):
             lean = [*KEYS, *(one.name for one in every.columns if one.needs is need)]
             found = read_rows(store, table, lean, names)
             assert sorted_rows(found, lean) == sorted_rows(whole, lean), (table, need)

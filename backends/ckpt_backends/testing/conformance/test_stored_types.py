@@ -9,8 +9,7 @@ DISTINCT = True
 
 
 def test_the_listed_types_are_those_that_the_saver_calls(filled: FilledStore) -> None:
-    words = ("-s", filled.harness.url, "doctor", "--types", "-o", "json")
-    answer = ckpt(*words).json
+    answer = ckpt("-s", filled.harness.url, "doctor", "--types", "-o", "json").json
     assert answer["complete"], answer["unchecked"]
     assert not any(one["dangerous"] for one in answer["types"])
     allowed = {tuple(one) for one in answer["allowed_msgpack_modules"]}

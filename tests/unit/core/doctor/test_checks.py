@@ -189,8 +189,7 @@ def told(found: Iterator[Finding]) -> list[tuple[str, str | None]]:
 
 def test_children_of_the_removed_are_found() -> None:
     ids = [id_at(place) for place in range(5)]
-    parents = [None, ids[0], ids[1], ids[1], ids[0]]
-    history = listed(*map(checkpoint, ids, parents))
+    history = listed(*map(checkpoint, ids, [None, ids[0], ids[1], ids[1], ids[0]]))
     assert told(lineage_findings(history, {})) == []
     left = [one for one in history if one.key.checkpoint_id != ids[1]]
     for writes, severity in (({}, Severity.INFO), ({ids[1]: WritesOfOne(2)}, Severity.WARNING)):
@@ -247,8 +246,7 @@ def task(
     node: str, *writes: Write, asks: str = "", finished: bool = False, error: str | None = None
 ) -> Task:
     question = Question("i", node, node, asks, answered=finished)
-    questions = (question,) if asks else ()
-    return Task(node, node, "", finished, error, False, questions, writes)
+    return Task(node, node, "", finished, error, False, (question,) if asks else (), writes)
 
 
 def step(*tasks: Task, others: tuple[Task, ...] = (), assumed: bool = False) -> Step:
