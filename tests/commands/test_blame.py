@@ -14,7 +14,6 @@ from tests.kit.cases import cases
 from tests.kit.command import ckpt
 
 TRIP = "trip-to-kyoto"
-NARA = 'destination="Nara"'
 
 
 def fork(store: Path, *words: str) -> str:
@@ -27,7 +26,7 @@ def blame(store: Path, path: str, *words: str) -> Any:
 
 
 def test_an_edit_names_its_fork_and_reason(sample: Path) -> None:
-    added = fork(sample, "--replace", NARA, "--reason", "wrong city")
+    added = fork(sample, "--replace", 'destination="Nara"', "--reason", "wrong city")
     found = blame(sample, "destination")
     assert (found["value"], found["by"], found["node"]) == ("Nara", "fork", None)
     assert (found["checkpoint_id"], found["source"]) == (added, "fork")

@@ -14,7 +14,6 @@ from tests.kit.command import ckpt
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 PATH = ["research", "dig", "ask"]
-NESTED = nested(Log, agents.question(agents.World()), *PATH[:2])
 
 
 def told(store: Path, *words: str) -> Any:
@@ -22,7 +21,7 @@ def told(store: Path, *words: str) -> Any:
 
 
 def test_a_question_has_one_name_everywhere(path: Path) -> None:
-    run(path, NESTED, agents.INPUT)
+    run(path, nested(Log, agents.question(agents.World()), *PATH[:2]), agents.INPUT)
     (asked,) = told(path, "interrupts")
     assert (asked["node"], asked["path"]) == ("ask", PATH)
     found = told(path, "show", "t")

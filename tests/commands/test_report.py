@@ -26,7 +26,6 @@ from tests.kit.reports import data_of, states
 from tests.kit.terminal import SLOW, ckpt_in_terminal, in_terminal
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
-ERAS = ["lg-1.2.22", "js-1.7.3"]
 
 
 def report(store: Path, *words: str) -> str:
@@ -34,7 +33,7 @@ def report(store: Path, *words: str) -> str:
 
 
 @pytest.mark.in_ci("lg-1")
-@pytest.mark.parametrize("era", first_now(ERAS))
+@pytest.mark.parametrize("era", first_now(["lg-1.2.22", "js-1.7.3"]))
 def test_states_are_those_of_show(era: str, tmp_path: Path) -> None:
     store = copy_store(FIXTURES / era / "store.db", tmp_path)
 

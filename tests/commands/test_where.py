@@ -25,7 +25,6 @@ from tests.kit.cases import cases
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.hostile.corpus import HOSTILE_ID, Row, build_store, ordinary_body
 
-CHOSEN = {"trip-to-kyoto", "refund-4711", "research-agent", "invoice-import"}
 CONFIG = """
 [filters]
 chosen = "checkpoints > 16 or @asks"
@@ -66,7 +65,7 @@ class Run:
     words: str = ""
     """What the command needs besides --where."""
     read: Callable[[CommandResult], object] = ids
-    found: object = frozenset(CHOSEN)
+    found: object = frozenset({"trip-to-kyoto", "refund-4711", "research-agent", "invoice-import"})
     changes: bool = False
     ends: bool = True
     """Whether it ends by itself."""

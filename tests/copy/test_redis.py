@@ -205,8 +205,7 @@ def test_new_indexes_are_those_of_the_saver(redis_stack_url: str, source: str) -
     create_store(parse_url(redis_stack_url), Language.PYTHON)
     assert indexes(redis_stack_url) == indexes(source)
     with open_store(redis_stack_url) as store:
-        assert store.describe().layout == "redis"
-        assert list(store.threads()) == []
+        assert (store.describe().layout, list(store.threads())) == ("redis", [])
     receive(redis_stack_url, Arrival("chat", records_for(source, "redis", "chat")))
     create_store(parse_url(redis_stack_url), Language.PYTHON)
     with pytest.raises(Refused, match="layout 'redis'"):

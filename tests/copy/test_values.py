@@ -337,8 +337,7 @@ def test_types_of_their_own_become_part_of_a_body_and_come_back(value: Any) -> N
     made = as_type(typed(value), "msgpack", WHERE)
     assert made.type == "msgpack"
     assert same(read_typed(made), value)
-    assert decode(made) == decode(typed(value))
-    assert apart_type(made) == typed(value)
+    assert (decode(made), apart_type(made)) == (decode(typed(value)), typed(value))
     if isinstance(value, bytes):  # and in a body of LangGraph.js
         stored = TypedBytes("bytes", value)
         made = as_type(stored, "json", WHERE, Serializer.JAVASCRIPT)
@@ -521,9 +520,6 @@ def test_a_pickled_body_is_taken_apart() -> None:
         open_body(TypedBytes("pickle", pickle.dumps(body)), "checkpoint '1'")
 
 
-METADATA_PAIRS = list(permutations(("json", "redis-json", "msgpack", "bson"), 2))
-
-
 def stored_metadata(entries: dict[str, Any], tag: str) -> TypedBytes:
     if tag == "json":
         return TypedBytes(tag, json.dumps(entries, ensure_ascii=False).encode())
@@ -566,7 +562,7 @@ _ENTRIES = st.dictionaries(
 @example({"parents": {"": "1ef"}, "step": 3, "score": 0.1, "a.b": {"$c": True}, "d": [{}, None]})
 @example({"a": {1, 2}, "b": {"c": b"raw"}, "user": None, "nul": "\0 é 🌏"})
 def test_metadata_is_equal_for_the_saver_of_any_layout_or_refused(entries: dict[str, Any]) -> None:
-    for source, target in METADATA_PAIRS:
+    for source, target in list(permutations(("json", "redis-json", "msgpack", "bson"), 2)):
         try:
             given = stored_metadata(entries, source)
             before = read_metadata(given)

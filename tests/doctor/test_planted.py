@@ -323,7 +323,6 @@ EVERY_KIND = {kind.name: kind for kind in HARNESSES}
 WITHOUT_SCHEMA = {"mongodb", "mongodb-js", "kaflow"}
 OF_ENGINES: dict[str, Any] = MARKS | {"supabase": pytest.mark.nightly}
 """The tables of Supabase are PostgreSQL's."""
-_TRIES = 100
 
 
 @pytest.mark.parametrize(
@@ -374,7 +373,7 @@ def _faults(words: list[str], code: str, *, some: bool) -> tuple[list[Any], set[
 
     Some servers report free space after a moment.
     """
-    for _ in range(_TRIES):
+    for _ in range(100):
         every = ckpt(*words, "doctor", "-o", "json").json["findings"]
         found = [one for one in every if one["code"] == code]
         if bool(found) == some:

@@ -118,8 +118,7 @@ def test_keys_that_contradict_documents(redis_stack_url: str) -> None:
         history = plant(redis_stack_url, thread)
         expected[thread] = [(code, "", None if at is None else history[at])]
     before = dump(redis_stack_url)
-    assert places(redis_stack_url) == expected
-    assert dump(redis_stack_url).keys() == before.keys()
+    assert (places(redis_stack_url), dump(redis_stack_url).keys()) == (expected, before.keys())
     run_fixes(redis_stack_url)
     assert found(redis_stack_url) == {}
     with RedisSaver.from_conn_string(redis_stack_url) as saver:

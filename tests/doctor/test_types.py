@@ -19,7 +19,6 @@ from tests.kit.command import FIXTURES, ROOT, ckpt, copy_store
 from tests.kit.hostile.corpus import HOSTILE_ID, TASK_ID, build_store, hostile_rows
 
 ZOO = FIXTURES / "lg-1.2.22" / "store.db"
-STRICT = "LANGGRAPH_STRICT_MSGPACK"
 
 
 def types_of(store: Path | str, *words: str) -> dict[str, Any]:
@@ -68,7 +67,7 @@ def test_the_printed_list_is_what_strict_mode_needs(zoo: Path) -> None:
     words = [str(zoo), json.dumps(told["allowed_msgpack_modules"]), str(ROOT), str(folder)]
     done = subprocess.run(
         [sys.executable, "-c", STRICTLY, *words],
-        env={**os.environ, STRICT: "true"},
+        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
         capture_output=True,
         check=False,
     )

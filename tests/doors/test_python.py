@@ -184,8 +184,7 @@ def test_a_search_counts_what_it_cannot_read(tmp_path: Path) -> None:
         thread = encrypted["aes-chat"]
         assert "LANGGRAPH_AES_KEY" in repr(thread.head.to_dict()["problem"])
         found = thread.grep("Deutsch")
-        assert found.missed == ""
-        assert list(found) == []
+        assert (found.missed, list(found)) == ("", [])
         assert found.unread > 0
     printed = ckpt("-s", path, "grep", "Deutsch", "aes-chat")
     assert (printed.code, found.missed in printed.err) == (ckpt_cli.PartlyDone.exit_code, True)

@@ -22,7 +22,6 @@ CREATE TABLE checkpoint_blobs (thread_id text, checkpoint_ns text, channel text,
     blob bytea);
 CREATE TABLE checkpoint_writes (thread_id text, checkpoint_ns text, checkpoint_id text,
     task_id text, idx int, channel text, type text, blob bytea)"""
-EARLY = "CREATE TABLE checkpoints (thread_id text, thread_ts text)"
 LESS = "CREATE TABLE checkpoints (thread_id text, checkpoint_id text)"
 
 
@@ -44,7 +43,7 @@ def plant(url: str, planted: str) -> None:
     [
         ("postgres", "SELECT 1", "no tables at all"),
         ("postgres", "CREATE TABLE songs (name text)", "found songs"),
-        ("postgres", EARLY, "thread_ts"),
+        ("postgres", "CREATE TABLE checkpoints (thread_id text, thread_ts text)", "thread_ts"),
         ("postgres", LESS, "missing checkpoints."),
         ("postgres", TYPED, "checkpoints.checkpoint of type jsonb"),
         ("mysql", "SELECT 1", "no tables at all"),

@@ -24,7 +24,6 @@ from tests.kit.agents.steps import config_of
 from tests.kit.command import ckpt
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-LATER = datetime(2999, 1, 1, tzinfo=UTC)
 WHY = "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none"
 
 
@@ -60,8 +59,7 @@ def test_each_answer_says_that_a_value_is_not_stored(store: str) -> None:
         return ckpt("-s", store, *words, "-o", "json").json
 
     shown = asked("show", "trip")
-    assert shown["values"]["count"] == 2
-    assert shown["values"]["messages"]["$opaque"]["reason"] == WHY
+    assert (shown["values"]["count"], shown["values"]["messages"]["$opaque"]["reason"]) == (2, WHY)
     assert (shown["unstored"], shown["rebuilt"]) == (["messages"], {})
     assert asked("show", "trip", "--channel", "messages")["unstored"] == ["messages"]
     assert asked("blame", "trip", "messages")["value"]["$opaque"]["reason"] == WHY
@@ -104,7 +102,7 @@ def test_without_history_no_run_is_said_to_have_reached_its_limit(place: Harness
     with open_store(place.url) as store:
         (thread,) = store.threads()
         reader = ThreadReader(store, thread)
-        why = why_of(reader, reader.moment("", str(thread.head)), LATER)
+        why = why_of(reader, reader.moment("", str(thread.head)), datetime(2999, 1, 1, tzinfo=UTC))
     assert (why and why.code) == "killed"
 
 

@@ -559,8 +559,7 @@ def test_what_a_purge_left_of_a_thread_goes_with_its_archive(desk: Desk) -> None
     assert len(list(desk.archives.iterdir())) == 2
     answer = desk.erase("--archives", desk.archives)
     assert {one["items"] for one in answer["places"] if one["kind"] == "threads"} == {2}
-    assert list(desk.archives.iterdir()) == []
-    assert desk.threads == {"other"}
+    assert (list(desk.archives.iterdir()), desk.threads) == ([], {"other"})
 
 
 def test_a_folder_that_was_not_looked_through_makes_it_incomplete(desk: Desk) -> None:
@@ -657,8 +656,7 @@ def test_a_saved_plan_keeps_whose_memory_it_is_and_which_folder_was_named(
     monkeypatch.chdir("/")
     done = desk.run("apply", plan, "--yes")
     assert done.code == 0, done.err
-    assert list(desk.archives.rglob("*.ckpt.gz")) == []
-    assert desk.threads == {"other"}
+    assert (list(desk.archives.rglob("*.ckpt.gz")), desk.threads) == ([], {"other"})
     assert desk.run("memory", "list", "-o", "json").json == []
 
 

@@ -41,8 +41,7 @@ FIELD = "metadata.user"
 )
 def test_a_subject(text: str, field: str | None, meant: str | None, word: str | None) -> None:
     found = parse_subject(text, field)
-    assert format_filter(found.filter) == (text if meant is None else meant)
-    assert found.word == word
+    assert (format_filter(found.filter), found.word) == (text if meant is None else meant, word)
 
 
 def test_what_is_no_subject() -> None:

@@ -126,8 +126,7 @@ def test_postgres_rewrites_its_tables(postgres: PostgresHarness) -> None:
     assert CANARY.encode() in relation_files(postgres.url)
     remains = erase(postgres, rewrite=True)
     assert 'VACUUM (FULL, ANALYZE) "public"."checkpoints"' in remains.done
-    assert len(remains.done) == 4
-    assert still_there(remains) == []
+    assert (len(remains.done), still_there(remains)) == (4, [])
     assert CANARY.encode() not in relation_files(postgres.url)
     assert {"write-ahead log", "backups"} <= {one.place for one in remains.places}
 
@@ -337,8 +336,7 @@ def test_the_files_of_langgraph_dev_are_overwritten(dev: DevHarness) -> None:
     os.utime(left, (0, 0))
     kept = [os.open(one, os.O_PATH) for one in sorted(dev.path.iterdir())]
     remains = erase(dev, url)
-    assert still_there(remains) == []
-    assert len(remains.done) == 3
+    assert (still_there(remains), len(remains.done)) == ([], 3)
     for one in kept:
         assert CANARY.encode() not in Path(f"/proc/self/fd/{one}").read_bytes()
         os.close(one)

@@ -46,7 +46,6 @@ from tests.kit.command import FIXTURES, ckpt, copy_store
 Answer: TypeAlias = tuple[list[str], list[LostThread]]
 Run: TypeAlias = Callable[..., Answer]
 """Takes work, and the options of `Executor`; returns the results, and the threads left out."""
-HERE_AND_THERE = pytest.mark.parametrize("jobs", [1, 2])
 SECRET = "sk-secret-value"
 DASK = [pytest.mark.engines, pytest.mark.xdist_group("dask")]
 
@@ -148,7 +147,7 @@ def test_a_thread_that_kills_its_workers_is_left_out(run: Run) -> None:
     assert "signal 9" in lost[0].reason
 
 
-@HERE_AND_THERE
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_an_error_of_ours_ends_the_run_after_the_results_before_it(store: Path, jobs: int) -> None:
     with open_store(str(store)) as opened:
         ids = [one.thread_id for one in opened.threads()]

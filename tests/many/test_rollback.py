@@ -350,8 +350,7 @@ def test_ids_of_any_kind(path: Path) -> None:
 # A resume with what is printed stores the metadata of the thread again, such as its user
 
 
-USER = 'anna "a" \\ ü'
-KEPT = {"user_id": USER, "plan": 3, "beta": True, "score": 0.5, "tenant": "acme"}
+KEPT = {"user_id": 'anna "a" \\ ü', "plan": 3, "beta": True, "score": 0.5, "tenant": "acme"}
 MATCHED = "rollback --match broken-* --last-good"
 
 

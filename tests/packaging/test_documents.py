@@ -44,8 +44,7 @@ def test_the_readme_has_one_command_to_try_and_one_to_test() -> None:
     text = README.read_text("utf-8")
     for mark in ("try", "tests"):
         found = re.findall(rf"<!-- {mark} -->\n```sh\n(.*?)```\n<!-- end -->", text, re.DOTALL)
-        assert len(found) == 1
-        assert len(found[0].splitlines()) == 1
+        assert (len(found), len(found[0].splitlines())) == (1, 1)
 
 
 def test_the_readme_answers_each_question_by_a_command(sample: Path) -> None:

@@ -135,8 +135,7 @@ def test_its_layout_is_listed_with_what_it_supports(run: _Run) -> None:
     found = run("stores", "--layouts", "-o", "json").json
     row = _of_layout(found, "toy")
     assert (row["backend"], row["package"], row["schemes"]) == ("Toy", "ckpt-toy", ["toy"])
-    assert row["file_names"] == ["*.toy"]
-    assert row["capabilities"] == ["history", "inline_values"]
+    assert (row["file_names"], row["capabilities"]) == (["*.toy"], ["history", "inline_values"])
     assert (row["commands"]["history"], row["commands"]["interrupts"]) == ("yes", "none")
     assert {row["commands"][one] for one in ("rollback", "purge", "threads delete")} == {"no"}
     assert (row["notes"], "needs" in row) == ([], False)

@@ -279,9 +279,7 @@ def test_an_answer_that_failed_is_used_first_until_it_is_dropped(
     assert "40 years" in form.answer("40")["log"]
 
 
-OF_STEPS: Any = {"configurable": {"thread_id": THREAD}}
 OF_THE_HEAD = "checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
-CHANNELS = ("messages", "log", "total", "facts", "tags", "mood")
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +299,7 @@ def stepped(whole: bytes, tmp_path: Path) -> Path:
 
 def values(path: Path) -> Any:
     with SqliteSaver.from_conn_string(str(path)) as saver:
-        return graph(saver).get_state(OF_STEPS).values
+        return graph(saver).get_state({"configurable": {"thread_id": THREAD}}).values
 
 
 def damage(path: Path, change: Callable[[dict[str, Any]], Any], before: int = 0) -> None:
@@ -324,7 +322,7 @@ def repair_values(path: Path, *more: str) -> Any:
     return ckpt("-s", path, "repair", "values", THREAD, "-o", "json", *more)
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize("channel", ["messages", "log", "total", "facts", "tags", "mood"])
 def test_a_missing_value_of_the_head_is_restored_and_taken_back(
     stepped: Path, channel: str
 ) -> None:
@@ -334,8 +332,7 @@ def test_a_missing_value_of_the_head_is_restored_and_taken_back(
     done = repair_values(stepped, "--yes")
     assert done.code == 0, done.err
     assert [one["channel"] for one in done.json["repaired"]] == [channel]
-    assert done.json["form"] == "child"
-    assert list(done.json["changes"]) == [channel]
+    assert (done.json["form"], list(done.json["changes"])) == ("child", [channel])
     assert values(stepped) == expected
     assert {row for row in damaged if row[0] == "checkpoints"} <= rows_of(stepped)
     assert repair_values(stepped, "--yes").code == 3

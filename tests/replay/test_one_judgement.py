@@ -459,8 +459,7 @@ def test_where_a_value_differs_is_said(forged: tuple[Path, str]) -> None:
     assert f"differs {WHERE}" in shown.out
     told = ckpt("-s", path, "diff", "--writes", f"t@{head}", "-o", "json").json["channels"]["log"]
     place = {"op": "replace", "path": "[149].note", "rebuilt": "tick 149", "stored": "tick 999"}
-    assert told["verdict"] == "mismatch"
-    assert told["differences"] == {"places": [place], "more": 0}
+    assert (told["verdict"], told["differences"]) == ("mismatch", {"places": [place], "more": 0})
     shown = ckpt("-s", path, "replay", "t", "--verify", "-o", "table", code=1)
     assert f"stored value differs from what append produces: {WHERE}" in shown.out
     look = f"`ckpt -s {path} diff --writes t@{head}` shows the first difference"
@@ -495,7 +494,6 @@ def test_strict_fails_on_what_cannot_be_verified(sample: Path) -> None:
     ckpt("-s", sample, "replay", "trip-to-kyoto", "--strict", code=0)
 
 
-FORMAT_1 = FIXTURES / "lg-0.2.14" / "store.db"
 LATER = """FROM writes AS w WHERE thread_id = ? AND channel NOT LIKE '\\_\\_%' ESCAPE '\\'
     AND EXISTS (SELECT 1 FROM checkpoints AS c WHERE c.parent_checkpoint_id = w.checkpoint_id
         AND c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns)"""
@@ -506,7 +504,7 @@ LATER = """FROM writes AS w WHERE thread_id = ? AND channel NOT LIKE '\\_\\_%' E
     "thread", first_now(["alice@example.com", "subgraph", "reducers", "async-join"])
 )
 def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path: Path) -> None:
-    path = copy_store(FORMAT_1, tmp_path)
+    path = copy_store(FIXTURES / "lg-0.2.14" / "store.db", tmp_path)
     ckpt("-s", path, "replay", thread, "--verify", code=0)
     silent = []
     with closing(sqlite3.connect(path)) as db:

@@ -228,7 +228,6 @@ def test_the_commands_say_the_same(truth_of: Callable[[str], Any]) -> None:
 
 # What older releases do, each with what it stored itself -------------------------------------
 
-RELEASES = [*PINNED, *MINOR_RELEASES, "1.2.15", "1.2.16"]
 USES_SAVED_RESULTS = (1, 2, 16)
 """Before, a subgraph call did not use what was saved of its step: its finished nodes ran again, and
 so did those that had failed, in place of their error handlers."""
@@ -249,7 +248,7 @@ def without(calls: set[str], found: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", [*PINNED, *MINOR_RELEASES, "1.2.15", "1.2.16"])
 def test_a_release_resumes_as_was_said(release: str, tmp_path: Path) -> None:
     python, packages = environment(release)
     numbers = tuple(map(int, release.split(".")))

@@ -280,8 +280,7 @@ def test_on_a_standalone_server_what_is_added_meanwhile_stays(
     before_delete(monkeypatch, 1, lambda: alone.fill("trip"))
     assert alone.delete("trip").code == 0
     state = graph_of(alone.saver()).get_state(config_of("trip"))
-    assert len(state.values["items"]) == 6
-    assert state.next == ()
+    assert (len(state.values["items"]), state.next) == (6, ())
     alone.saver().delete_thread("trip")
 
 

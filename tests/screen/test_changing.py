@@ -168,8 +168,7 @@ async def test_threads_are_pruned_and_one_is_deleted(driven: Store) -> None:
         await seat.rest()
         assert STUCK not in {one.thread_id for one in seat.main.threads_pane.listing.threads}
     assert recorded()[0]["action"] == "threads delete"
-    assert driven.history(STUCK) == []
-    assert driven.history(CHAT)[0] == chat[0]
+    assert (driven.history(STUCK), driven.history(CHAT)[0]) == ([], chat[0])
 
 
 def chat(saver: SqliteSaver) -> Any:

@@ -53,8 +53,7 @@ async def test_new_checkpoints_come_and_the_cursor_stays_or_follows(tmp_path: Pa
         await seat.until(lambda: seat.ids[:2] == ["second", "fourth"])
         await seat.rest()
         assert seat.threads.thread is not None
-        assert seat.threads.thread.thread_id == "second"
-        assert seat.place == place
+        assert (seat.threads.thread.thread_id, seat.place) == ("second", place)
         assert len(seat.tree.lines) > before
         assert seat.document.path == path
         assert seat.document.cursor in seat.document.seen

@@ -347,8 +347,7 @@ async def test_findings_are_listed_lead_to_checkpoints_and_are_checked_anew(
     go_to(seat, "parent-missing")
     await seat.press("j", "enter")
     assert seat.tree.has_focus
-    assert seat.place.checkpoint_id == CHILD
-    assert seat.main.inspector.tab == "findings"
+    assert (seat.place.checkpoint_id, seat.main.inspector.tab) == (CHILD, "findings")
     # It is checked again when it is refreshed or has changed.
     execute(sample, "DELETE FROM writes WHERE checkpoint_id = ?", GONE)
     await seat.press("1", "7")
@@ -604,8 +603,7 @@ def test_a_search_is_bounded_and_tells_where_it_ended(monkeypatch: pytest.Monkey
     assert hits.above == 0
     monkeypatch.setattr(values, "MOST_VALUES", 20)
     *_, hits = search(roots, "needle", None)
-    assert hits.nodes == []
-    assert hits.ended == "a[19]"
+    assert (hits.nodes, hits.ended) == ([], "a[19]")
 
 
 def test_lines_are_drawn_when_asked_for_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

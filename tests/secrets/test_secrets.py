@@ -223,7 +223,6 @@ def test_redacted_paths_keep_no_keys(store: Path) -> None:
 
 TOKENS = [credentials(seed)["github-token"] for seed in range(8)]
 """Distinct secrets of one kind."""
-KIND = "github-token"
 
 
 def put(
@@ -314,7 +313,7 @@ def test_bytes_that_cannot_be_decoded_are_searched(path: Path) -> None:
     # The length of a text looks like a part of the key.
     assert b"8" + groq[:4].encode() in stored
     for tag, data, kind in (
-        ("zip", b"\xff\x00" + TOKENS[0].encode(), KIND),
+        ("zip", b"\xff\x00" + TOKENS[0].encode(), "github-token"),
         ("msgpack", b"\xc1" + stored, "groq-key"),
     ):
         change(path, "UPDATE checkpoints SET type = ?, checkpoint = ?", tag, data)

@@ -14,9 +14,7 @@ from ckpt_cli.tui.serving.server import ScreenProcess
 from tests.kit.command import SAMPLE, copy_store, first_now
 
 _CKPT = str(Path(sys.executable).parent / "ckpt")
-_OURS = ("ckpt_cli", "ckpt_backends")
 _OTHERS = ("sitecustomize", "usercustomize", "typer", "click", "rich", "regex", "textual", "duckdb")
-_PACKAGES = ("encodings", "multiprocessing", "asyncio", "importlib")
 _PATIENCE = 60
 
 
@@ -28,9 +26,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(place)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     code = f"open({str(tmp_path / 'executed')!r}, 'a').write(__name__ + ' ')\n"
-    for name in (*sys.stdlib_module_names, *_OTHERS, *_OURS):
+    for name in (*sys.stdlib_module_names, *_OTHERS, "ckpt_cli", "ckpt_backends"):
         (place / f"{name}.py").write_text(code)
-    for name in _PACKAGES:
+    for name in ("encodings", "multiprocessing", "asyncio", "importlib"):
         (place / name).mkdir()
         (place / name / "__init__.py").write_text(code)
     copy_store(SAMPLE, place)

@@ -288,8 +288,7 @@ def test_rekey_puts_all_in_envelopes_of_the_new_key(
     assert all(data.startswith(header(OLD)) for *_, data in stored_values(sealed))
     monkeypatch.setenv("LANGGRAPH_AES_KEY", OLD)
     shown = ckpt("-s", sealed, "show", "chat", "-o", "json")
-    assert shown.err == ""
-    assert shown.json["values"] == known
+    assert (shown.err, shown.json["values"]) == ("", known)
     assert shown.json["metadata"]["plan"] == {"seats": [1, None]}
     ckpt("-s", sealed, "rekey", "--all", "--decrypt", "--yes", code=0)
     assert metadata_of(sealed)[0]["user_id"] == "anna"

@@ -162,8 +162,7 @@ def test_the_sample_store_is_written_through_no_link(
         (folder / "new.db").symlink_to(target)
         ckpt("demo", folder / "new.db", code=5, says="the file exists")
         assert (folder / "new.db").is_symlink()
-    assert victim.read_bytes() == PRECIOUS
-    assert list(victim.parent.iterdir()) == [victim]
+    assert (victim.read_bytes(), list(victim.parent.iterdir())) == (PRECIOUS, [victim])
 
     def unknown(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")

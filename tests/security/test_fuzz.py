@@ -82,9 +82,7 @@ json_paths = mixed("messages [0] [-1] [] . content [\"a\"] ['b'] plan ..")
 filters = mixed('metadata. user source = 1 null "x" step . [0] true')
 edits = mixed('messages = [] {} 1 null "x" {"$type":"a.B"} [1, plan')
 numbers = mixed("0 1 -1 3 1e3 0.5")
-globs = mixed("* ? [a-z] [! trip **")
 names = mixed("messages __start__ planner : | root")
-patterns = mixed(r"( ) a+ * {2} [^ ] | \d (?i) (?P< . $ ^")
 paths = mixed("store.db / . x out").filter(lambda text: ".." not in text)
 """Paths that stay in the folder of the test when they are written to."""
 
@@ -95,7 +93,7 @@ INPUTS: dict[str, tuple[st.SearchStrategy[str], str]] = {
     "as of": (times, "show trip-to-kyoto --as-of {}"),
     "older than": (times, "purge --dry-run --older-than {}"),
     "where": (filters, "threads list --where {}"),
-    "match": (globs, "threads list --match {}"),
+    "match": (mixed("* ? [a-z] [! trip **"), "threads list --match {}"),
     "status": (names, "threads list --status {}"),
     "page": (numbers, "threads list --page {}"),
     "since": (times, "threads list --since {}"),
@@ -105,7 +103,7 @@ INPUTS: dict[str, tuple[st.SearchStrategy[str], str]] = {
     "keep within": (times, "purge --dry-run --keep-within {}"),
     "limit": (numbers, "threads list --limit {}"),
     "keep last": (numbers, "purge --dry-run --keep-last {}"),
-    "pattern": (patterns, "grep -- {}"),
+    "pattern": (mixed(r"( ) a+ * {2} [^ ] | \d (?i) (?P< . $ ^"), "grep -- {}"),
     "channel": (json_paths, "show trip-to-kyoto --channel {}"),
     "blame": (json_paths, "blame -- trip-to-kyoto {}"),
     "namespace": (names, "history trip-to-kyoto --ns {}"),

@@ -280,8 +280,7 @@ def test_what_is_kept(store: Path) -> None:
     shown = ckpt("-s", store, "--redact", "show", THREAD + "@" + HEAD, "-o", "json").json
     assert shown["values"]["messages"] == {"$type": "ckpt.redacted", "$value": "list, 1 item"}
     assert shown["values"]["number"] == {"$type": "ckpt.redacted", "$value": "int"}
-    assert shown["metadata"]["source"] == "loop"
-    assert shown["metadata"]["parents"] == {}
+    assert (shown["metadata"]["source"], shown["metadata"]["parents"]) == ("loop", {})
     assert shown["metadata"]["user"] == {"$type": "ckpt.redacted", "$value": "str, 10 characters"}
     # Only what a run takes from its config is named there.
     resume = ckpt("-s", store, "--redact", "show", THREAD, "-o", "json").json["resume"]

@@ -105,8 +105,7 @@ def test_an_import_tells_who_signed_an_archive(sample: Path, tmp_path: Path, ali
     signature = b64decode(record["signature"]["value"])
     alice.key.public_key().verify(signature, b"ckpt archive signature 1\n" + digest.digest())
     # An older ckpt finds what it knows.
-    assert record["sha256"] == digest.hexdigest()
-    assert sum(record["rows"].values()) == len(rows) - 1
+    assert (record["sha256"], sum(record["rows"].values())) == (digest.hexdigest(), len(rows) - 1)
 
 
 def test_with_a_trusted_key_every_other_archive_is_refused(

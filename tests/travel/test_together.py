@@ -60,29 +60,25 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ROLLBACK = ["rollback", OURS, "step:1", "--yes"]
-UNDO = ["undo", OURS, "--yes"]
 DELETE = ["threads", "delete", OURS, "--yes"]
-PRUNE = ["purge", "--match", OURS, "--keep-last", "1", "--yes"]
 PURGE = ["purge", "--match", OURS, "--older-than", "0s", "--include-pending", "--yes"]
 EXPORT = ["export", "--to", "archive", "--", OURS]
 IMPORT = ["import", "ARCHIVE", "--yes"]
-GC = ["gc", "--scope", "all", "--grace", "0s", "--yes"]
 FORK = ["fork", OURS, "--at", "step:1", "--yes"]
 AT = ["copy", OURS, "--at", "step:1", "--as", NEW, "--yes"]
-COPY = ["copy", OURS, "--as", NEW, "--yes"]
 PAIRS: dict[str, tuple[list[list[str]], list[str], list[str]]] = {
     "rollback, rollback": ([], ROLLBACK, ROLLBACK),
     "copy of a checkpoint, copy of it": ([], AT, AT),
     "edit, edit": ([], [*FORK, "--replace", "who=1"], [*FORK, "--replace", "who=2"]),
-    "undo, rollback": ([ROLLBACK], UNDO, ROLLBACK),
-    "copy, delete": ([], COPY, DELETE),
+    "undo, rollback": ([ROLLBACK], ["undo", OURS, "--yes"], ROLLBACK),
+    "copy, delete": ([], ["copy", OURS, "--as", NEW, "--yes"], DELETE),
     "delete, delete": ([], DELETE, DELETE),
     "delete, rollback": ([], DELETE, ROLLBACK),
-    "prune, rollback": ([], PRUNE, ROLLBACK),
+    "prune, rollback": ([], ["purge", "--match", OURS, "--keep-last", "1", "--yes"], ROLLBACK),
     "purge, rollback": ([], PURGE, ROLLBACK),
     "purge, import": ([EXPORT], PURGE, IMPORT),
     "import, import": ([EXPORT, DELETE], IMPORT, IMPORT),
-    "gc, rollback": ([], GC, ROLLBACK),
+    "gc, rollback": ([], ["gc", "--scope", "all", "--grace", "0s", "--yes"], ROLLBACK),
 }
 """What goes before, and the two command lines."""
 

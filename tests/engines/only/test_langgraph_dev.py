@@ -108,8 +108,7 @@ def test_files_of_older_savers_are_read_and_kept_in_their_form(folder: Path) -> 
     new = ckpt("-s", folder, *words).json
     (folder / FILES[2]).unlink()
     shown = ckpt("-s", folder, *words).json
-    assert shown["values"] == new["values"]
-    assert shown["waiting"] == ["ask"]
+    assert (shown["values"], shown["waiting"]) == (new["values"], ["ask"])
     ckpt("-s", folder, "copy", "a@head", "--as", "c", "--yes", code=0)
     assert sorted(stored(folder)) == sorted(FILES[:2])
     again, kept = (pickle.loads((folder / name).read_bytes()) for name in FILES[:2])
@@ -224,8 +223,7 @@ def test_keys_that_no_saver_makes_are_left_out(folder: Path) -> None:
     kept = sum(len(rows) for key, rows in writes.items() if key[0] == some[0]) - len(bad_writes)
     with open_store(str(folder)) as store:
         assert store.size("a").blobs == sum(key[0] == "a" for key in blobs)
-        assert store.size(some[0]).writes == kept
-        assert len(store.notes()) == 4
+        assert (store.size(some[0]).writes, len(store.notes())) == (kept, 4)
         assert "more" in store.notes()[-1]
     ckpt("-s", folder, "gc", "--scope", "all", "--dry-run", code=0)
     ckpt("-s", folder, "threads", "delete", "a", "--yes", code=4)

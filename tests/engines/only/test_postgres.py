@@ -193,8 +193,7 @@ def test_ids_that_cannot_be_stored_are_not_there(filled_url: str) -> None:
     with open_store(filled_url) as store:
         for odd in ("a\0b", "\udcff", "", "x" * 5000, "'; DROP TABLE x; --", "%s"):
             assert store.thread(odd) is None
-            assert store.namespaces(odd) == []
-            assert store.size(odd).bytes == 0
+            assert (store.namespaces(odd), store.size(odd).bytes) == ([], 0)
             assert list(store.checkpoints("trip", checkpoint_ids=[odd])) == []
             assert list(store.checkpoints("trip", checkpoint_ns=f"no{odd}")) == []
             assert list(store.writes("trip", channels=[odd], values=[odd])) == []

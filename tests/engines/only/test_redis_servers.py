@@ -305,8 +305,7 @@ def test_the_warning_comes_before_the_password() -> None:
     """A server that refuses the login has the password; so the user has the warning."""
     with standin(serving(lambda _: b"-WRONGPASS no\r\n")) as port:
         answer = asked(port, host=ELSEWHERE, scheme="redis")
-    assert answer.code == 4
-    assert answer.err.splitlines()[0] == warned(answer)[0]
+    assert (answer.code, answer.err.splitlines()[0]) == (4, warned(answer)[0])
 
 
 # A cluster: the server that is asked names others

@@ -75,8 +75,7 @@ def test_a_cut_keeps_the_beginning(value: object, kept: Value) -> None:
     data = packb(value)
     cut = decode(TypedBytes("msgpack", data), TIGHT)
     assert isinstance(cut, Cut)
-    assert cut.size == len(data)
-    assert cut.kept == kept
+    assert (cut.size, cut.kept) == (len(data), kept)
 
 
 @cases("tag kept", ("bytes", b"x" * 100), ("bytearray", Tagged("builtins.bytearray", b"x" * 100)))

@@ -67,7 +67,6 @@ FUNCTION_CALL: Any = {"type": "function_call", "id": "fc_1", "call_id": "f-1", "
 TOOL_USE: Any = {"type": "tool_use", "id": "t-1", "name": "look_up", "input": {}}
 OF_A, OF_T = ({"type": "tool_result", "tool_use_id": one} for one in ("a", "t-1"))
 COMPUTER = {"type": "computer_call", "call_id": "a"}
-PATCHED = "apply_patch_call_output"
 PATCH: Any = {"type": "apply_patch_call", "id": "ap", "call_id": "p-1"}
 INVALID: Any = {"name": "look_up", "args": "{", "id": "i-1", "error": None}
 RAW_INVALID: Any = {"id": "i-1", "function": {"name": "look_up"}}
@@ -133,7 +132,7 @@ def test_a_call_of_any_form_is_found_once(caller: Value, call_id: str) -> None:
     [human(), ai("a", "b"), tool("a"), human(), tool("b"), ai()],
     [human(), ai(content=[FUNCTION_CALL, *SERVED]), tool("f-1"), ai()],
     [human(), ai(content=[{"type": "non_standard", "value": FUNCTION_CALL}]), tool("f-1")],
-    [human(), ai(content=[PATCH]), human(content=[{**PATCH, "type": PATCHED}])],
+    [human(), ai(content=[PATCH]), human(content=[{**PATCH, "type": "apply_patch_call_output"}])],
     [human(), BY_NAME, SAID_SO, human()],
     # Google's package repeats the call of `tool_calls`.
     [human(), ai("a", additional_kwargs={"function_call": {"name": "f"}}), tool("a"), human()],

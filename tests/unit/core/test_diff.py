@@ -108,7 +108,6 @@ def test_what_is_the_same(one: Value, other: Value, is_same: bool) -> None:
 HI, ANSWER, BYE = message("hi", "1"), message("a", "2", "AI"), message("bye", "3")
 HELLO, NEW = message("hello", "1"), message("new", "4")
 A, B, C = ({"role": "user", "content": c, "id": c} for c in "abc")
-ABC = Tagged("builtins.set", ["a", "b", "c"])
 GREETED = Op("replace", (0, "content"), "hi", "hello", id="1")
 MOVED = Op("move", (0,), id="c", moved_from=2)
 DIFFS: dict[str, tuple[Any, Any, list[Op]]] = {
@@ -133,7 +132,7 @@ DIFFS: dict[str, tuple[Any, Any, list[Op]]] = {
         [Op("replace", (1, "done"), False, True)],
     ),
     "members of sets": (
-        ABC,
+        Tagged("builtins.set", ["a", "b", "c"]),
         Tagged("builtins.set", ["d", "c", "a"]),
         [Op("remove", (1,), "b"), Op("add", (0,), after="d")],
     ),
@@ -270,9 +269,6 @@ def test_what_was_written_is_told_as_far_as_it_is_new_messages_first() -> None:
     assert text.endswith("c4 → 4, 3 more channels")
 
 
-_VALUES = ["[1]", "[1]", "[2]", "[2, 3]", "[2, 3]"]
-
-
 class _Apart:
     """Five checkpoints; each step but the last one wrote `a`."""
 
@@ -283,7 +279,7 @@ class _Apart:
         self, thread_id: str, *, checkpoint_ids: set[str], values: Collection[str], **_: Any
     ) -> Iterator[Checkpoint]:
         self.asked.append((checkpoint_ids, values))
-        for number, text in enumerate(_VALUES):
+        for number, text in enumerate(["[1]", "[1]", "[2]", "[2, 3]", "[2, 3]"]):
             name, version = f"c{number}", min(number, 3)
             if name in checkpoint_ids:
                 body = json.dumps({"v": 4, "channel_versions": {"a": version}}).encode()

@@ -90,7 +90,6 @@ def test_an_object_of_a_class_that_is_not_stored_is_refused() -> None:
 
 BEFORE: dict[str, Any] = {"a": 1, "é": ["ü", 1.5], "b": {"c": None}, "t": '"x": {'}
 MANY = {**{f"n{n}": [n] for n in range(20)}, **BEFORE}
-STORED = pytest.mark.parametrize("stored", [{}, {"b": {}}, BEFORE, MANY], ids=len)
 CHANGES: list[dict[str, Any]] = [
     *({"a": 2}, {"a": ..., "new": [True, {}]}, {"é": ..., "b": {"é": 1}}, {"none": ...}),
     *(dict.fromkeys(MANY, ...), {f"m{n}": "ü" for n in range(20)}, {"t": None, "n3": ...}),
@@ -101,7 +100,7 @@ SPELLINGS: list[dict[str, Any]] = [
 ]
 
 
-@STORED
+@pytest.mark.parametrize("stored", [{}, {"b": {}}, BEFORE, MANY], ids=len)
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 def test_keys_are_set_and_removed(stored: dict[str, Any], changes: dict[str, Any]) -> None:
     after = {key: value for key, value in {**stored, **changes}.items() if value is not ...}

@@ -340,13 +340,12 @@ def test_a_reducer_that_once_cut_may_do_so_again() -> None:
     assert may_differ(found.checks, judgement)
 
 
-NOON = datetime(2026, 4, 7, 12, tzinfo=UTC)
 BODY = Body(4, None, {}, {}, {}, None)
 STEP = Step((), (), (), (), assumed=False)
 
 
 def write(task: str, *, channel: str = "log", second: int = 0, idx: int = 0) -> TaskWrite:
-    at = NOON + timedelta(seconds=second)
+    at = datetime(2026, 4, 7, 12, tzinfo=UTC) + timedelta(seconds=second)
     key = CheckpointKey("t", "", "1")
     return TaskWrite(Write(key, task, "", idx, channel, 1, None, "node", at), "node", "")
 

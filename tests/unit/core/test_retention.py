@@ -80,16 +80,13 @@ def test_what_stays(items: list[RetentionCandidate], rules: RetentionRules, kept
     assert names(choose_kept(items, rules, NOW)) == set(kept.split())
 
 
-AT = datetime(2026, 4, 1, 12, 0, 0, 5, tzinfo=UTC)
-
-
 def dumped(record: Any) -> str:
     return json.dumps(record, separators=(",", ":"))
 
 
 @pytest.mark.parametrize("inside", [None, Inside({"": ("1",)}, (BlobKey("", "items", "2"),))])
 @pytest.mark.parametrize("thread_id", ["plain", 'quote " and \udc80', ""])
-@pytest.mark.parametrize("at", [AT, None])
+@pytest.mark.parametrize("at", [datetime(2026, 4, 1, 12, 0, 0, 5, tzinfo=UTC), None])
 def test_a_step_with_the_line_of_its_plan_is_the_same(
     inside: Inside | None, thread_id: str, at: datetime | None
 ) -> None:

@@ -140,8 +140,6 @@ SEND: Value = {"node": "w", "args": 1}
 SENT = Tagged("langgraph.constants.Send", {"node": "w", "arg": 1})
 BOTH = Tagged("builtins.set", ["x", "y"])
 THEN = "branch:a:route::then"
-AFTER = {"after": {THEN: OLD}}
-LONG = Cut([], 10**9, "too long")
 SORTED = {"__pregel_tasks": [Tagged("x.Send", ["z", 1]), SEND], TO_B: None, "branch:to:a": None}
 ALONE: dict[str, tuple[Body, str | None]] = {
     "a channel that its node has not seen": (body({TO_B: None}, seen={"b": {TO_B: OLD}}), "b"),
@@ -150,10 +148,10 @@ ALONE: dict[str, tuple[Body, str | None]] = {
     "a state channel": (body({"items": [1]}, {TO_B: NEW}, {"b": {TO_B: NEW}}), ""),
     "versions are numbers": (body({TO_B: None}, {TO_B: 10}, {"b": {TO_B: 9}}), "b"),
     "a text and an older number": (body({TO_B: None}, {TO_B: NEW}, {"b": {TO_B: 1}}), "b"),
-    "a branch with then waits": (body({THEN: [BOTH, ["x"]]}, seen=AFTER, v=1), ""),
+    "a branch with then waits": (body({THEN: [BOTH, ["x"]]}, seen={"after": {THEN: OLD}}, v=1), ""),
     "nodes are sorted behind sends": (body(SORTED), "z w a b"),
     "sends of old bodies": (body(v=2, sends=[SENT, SENT]), "w w"),
-    "sends past the limit": (body({"__pregel_tasks": LONG}), None),
+    "sends past the limit": (body({"__pregel_tasks": Cut([], 10**9, "too long")}), None),
     "the stub that durability=exit writes first": (body(), ""),
     "a start again": (body({"__start__": 1}, seen={**FIRST, "__start__": STARTED}), "__start__"),
     "no version in JavaScript": (Body(4, JAVASCRIPT, {TO_B: None}, {"__start__": 1}, {}, None), ""),

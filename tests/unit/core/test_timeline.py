@@ -23,11 +23,9 @@ from ckpt_cli.core.timeline import (
 from ckpt_cli.render.table import duration
 from tests.kit.cases import cases
 
-BEGIN = datetime(2026, 4, 7, 10, tzinfo=UTC)
-
 
 def at(seconds: float) -> datetime:
-    return BEGIN + timedelta(seconds=seconds)
+    return datetime(2026, 4, 7, 10, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
 def made(checkpoint_id: str, seconds: float | None, parent: str | None, **more: Any) -> Any:

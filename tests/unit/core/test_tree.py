@@ -73,7 +73,6 @@ STEPS = chain("abcdefghijklm")
 STEPS[4] = Skeleton("", "e", "d", 4, source="input", tasks=("t",))
 STEPS[8] = Skeleton("", "i", "h", 8, source="loop", ran=("x",), marked=True)
 AB = chain("ab")
-OWN = [*chain("a", under="a"), *chain("b", under="a")]
 CALLED = [*chain("abcd"), *chain("xyz", ns="research:task-b")]
 TWICE = [*AB, *chain("y", ns="n:task-a"), *chain("z", ns="n:task-a|1")]
 INNER = "mid:task-a|in:task-x"
@@ -99,7 +98,7 @@ SHAPES: dict[str, tuple[list[Skeleton], dict[str, Any], str]] = {
     "no sibling: it is gone": (forked_from("gone"), {}, "a/|-b/|c tip/x head"),
     "no sibling: it is no parent's": (forked_from("c"), {}, "a/|-b/|c tip/x head"),
     "no sibling: itself": (forked_from("x"), {}, "a/|-b/|c tip/x head"),
-    "its own parent": (OWN, {}, "a/b head"),
+    "its own parent": ([*chain("a", under="a"), *chain("b", under="a")], {}, "a/b head"),
     "a call under its task": (CALLED, {}, "a/b/|(research:task-b 3)/c/d head"),
     "a nested call": (CALLED, NEST, "a/b/|(research:task-b 3)/| x/| y/| z head/c/d head"),
     "a second call beside the first": (TWICE, {}, "a/|(n:task-a 1)/|(n:task-a|1 1)/b head"),

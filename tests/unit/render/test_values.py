@@ -472,5 +472,4 @@ def test_what_one_side_has_alone_is_marked_and_likeness_left_out() -> None:
     same = [str(n) for n in range(20)]
     lines = [one.text.rstrip() for one in side_by_side(["old", *same], ["new", *same], 41)]
     assert lines[:2] == ["- old               │ + new", "  0                 │   0"]
-    assert lines[3:5] == ["  2                 │   2", "… 14 equal lines"]
-    assert len(lines) == 8
+    assert (lines[3:5], len(lines)) == (["  2                 │   2", "… 14 equal lines"], 8)

@@ -118,8 +118,7 @@ def without_a_value(store: EmptyStore, _: Path) -> None:
 
 
 def is_gone(store: EmptyStore) -> None:
-    assert store.read("a") == []
-    assert store.rows("a") == []
+    assert (store.read("a"), store.rows("a")) == ([], [])
 
 
 def goes_on_with(*nodes: str, thread: str = "a") -> Callable[[EmptyStore], None]:

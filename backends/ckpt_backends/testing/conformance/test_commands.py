@@ -17,10 +17,8 @@ def test_threads_are_listed_newest_first_and_by_what_holds_of_their_heads(
     assert {row["thread_id"] for row in listed} == set(filled.threads)
     for row in listed:
         head = rows(filled, row["thread_id"])[0]
-        assert row["head"] == head["checkpoint_id"]
-        assert row["step"] == head["step"]
-        assert row["source"] == head["source"]
-        assert row["parent"] == head["parent_checkpoint_id"]
+        assert (row["head"], row["step"]) == (head["checkpoint_id"], head["step"])
+        assert (row["source"], row["parent"]) == (head["source"], head["parent_checkpoint_id"])
         assert row["bytes"] > 0
         waiting = filled.threads[row["thread_id"]]["waiting_own"]
         assert (row["status"] == "done") == (not head["next"])
@@ -53,8 +51,7 @@ def test_show_of_each_thread_and_its_head(filled: FilledStore) -> None:
         shown = run(filled, "show", "--long", "-o", "json", "--", thread_id).json
         head = rows(filled, thread_id)[0]
         assert {ns["checkpoint_ns"] for ns in shown["in_namespaces"]} == set(truth["history"])
-        assert shown["thread_id"] == thread_id
-        assert shown["checkpoint_id"] == head["checkpoint_id"]
+        assert (shown["thread_id"], shown["checkpoint_id"]) == (thread_id, head["checkpoint_id"])
         assert shown["parent_checkpoint_id"] == head["parent_checkpoint_id"]
         assert sorted(shown["next"]) == head["next"]
         assert sorted(shown["waiting"]) == truth["waiting_own"]
@@ -135,8 +132,7 @@ def test_interrupts_are_those_that_wait_each_once_at_its_leaf(filled: FilledStor
     if "interrupt-nested" in filled.harness.skipped_scenarios:
         return
     nested = next(one for one in found if one["thread_id"] == "interrupt-nested")
-    assert nested["checkpoint_ns"].count("|") == 1
-    assert nested["node"] == "ask"
+    assert (nested["checkpoint_ns"].count("|"), nested["node"]) == (1, "ask")
 
 
 def test_du_adds_up(filled: FilledStore) -> None:

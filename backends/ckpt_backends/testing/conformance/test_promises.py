@@ -159,10 +159,8 @@ def test_thread_ids_are_those_with_the_prefix_in_order(store: Store, filled: Fil
 def test_a_thread_that_is_not_there_is_none(store: Store) -> None:
     for missing in ("", "no such", "linea", "LINEAR", "linear%", "*"):
         assert store.thread(missing) is None, "a thread id is data: no pattern, no prefix, no case"
-        assert store.namespaces(missing) == []
-        assert list(store.checkpoints(missing)) == []
-        assert list(store.writes(missing)) == []
-        assert store.size(missing).bytes == 0
+        assert (store.namespaces(missing), list(store.checkpoints(missing))) == ([], [])
+        assert (list(store.writes(missing)), store.size(missing).bytes) == ([], 0)
 
 
 def test_checkpoints_of_one_namespace_and_by_id_are_only_those(
@@ -285,8 +283,7 @@ def test_values_kept_apart_are_read_only_where_asked_for(store: Store, thread_id
         for one in store.checkpoints(thread_id, body=True, values=values):
             for name, blob in (one.blobs or {}).items():
                 if blob.value is not None:
-                    assert blob.size == len(blob.value.data)
-                    assert blob.type == blob.value.type
+                    assert (blob.size, blob.type) == (len(blob.value.data), blob.value.type)
                     found.add(name)
         return found
 
@@ -462,8 +459,7 @@ def test_size_counts_what_is_stored(store: Store, filled: FilledStore, thread_id
     checkpoints = list(store.checkpoints(thread_id, body=True, metadata=True))
     writes = list(store.writes(thread_id))
     stored = sum(len(part.data) for one in checkpoints for part in (one.body, one.metadata) if part)
-    assert size.checkpoints == len(checkpoints)
-    assert size.writes == len(writes)
+    assert (size.checkpoints, size.writes) == (len(checkpoints), len(writes))
     assert size.blobs == kinds_of_rows(store, filled, thread_id).count("value")
     values = sum(one.size for one in writes)
     if filled.harness.values_as_documents:

@@ -71,8 +71,7 @@ def check_deletion(emptied: EmptyStore, name: str, others: set[str]) -> None:
     assert receipt["before"]["blobs"] == apart
     assert receipt["threads"][0]["blobs"] == receipt["before"]["blobs"]
     assert receipt["after"] == {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
-    assert emptied.read(name) == []
-    assert emptied.rows(name) == []
+    assert (emptied.read(name), emptied.rows(name)) == ([], [])
     listed = emptied.ckpt("threads", "list", "--all", "-o", "json").json
     assert {row["thread_id"] for row in listed} == others
 
