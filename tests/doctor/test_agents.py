@@ -136,8 +136,7 @@ def test_a_subgraph_that_remembers_another_branch(tmp_path: Path) -> None:
     ):
         ckpt("-s", path, *words, "--yes", code=0)
     # `ckpt` takes the memory of the subgraph back, too.
-    deep = found_quickly(path, "--deep")
-    assert {(code, thread) for code, thread, _ in deep} == {
+    assert {(code, thread) for code, thread, _ in found_quickly(path, "--deep")} == {
         ("memory-of-abandoned-branch", "skips"),
         ("memory-of-abandoned-branch", "updated"),
     }

@@ -166,10 +166,9 @@ def test_a_value_in_many_checkpoints_is_reported_once(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     ids = store_of(store, ({}, {}), *[({"evil": Opening("x")}, {"evil": "1"})] * 4)
     for words, at in (([], ids[-1]), (["--deep"], ids[1]), (["--types"], ids[1])):
-        answer = ckpt("-s", store, "doctor", *words, "-o", "json")
         found = [
             (one["checkpoint_id"], one["channel"])
-            for one in json.loads(answer.out)["findings"]
+            for one in json.loads(ckpt("-s", store, "doctor", *words, "-o", "json").out)["findings"]
             if one["code"] == "type-dangerous"
         ]
         assert found == [(at, "evil")]

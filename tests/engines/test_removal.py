@@ -226,8 +226,7 @@ def test_times_to_live_are_carried(place: Harness) -> None:
     assert all(abs(after[name][1] - oldest) < 60_000 for name in after.keys() - before.keys())
     for thread_id in ("copy", "trip"):
         ckpt("-s", place.url, "undo", thread_id, "--yes", code=0)
-    left = held(place)
-    assert {name: one for name, (one, _) in left.items()} == {
+    assert {name: one for name, (one, _) in held(place).items()} == {
         name: one for name, (one, _) in before.items()
     }
 

@@ -139,11 +139,10 @@ def test_a_list_without_places_of_threads(harness: SqliteHarness, tmp_path: Path
     words = ("-s", harness.url, "erase", "--values-from", records, "-o", "json", "--yes")
     ckpt(*words, code=2, says="no such file")
     other = {**RECORD, "thread_id": "a\u2028b\x85", "path": "card", "value": "x"}
-    memory = {**RECORD, "place": "memory", "path": ".", "value": None}
     for text, code, said in (
         ("", 0, ""),
         (json.dumps(other, ensure_ascii=False) + "\r\n", 3, "no thread"),
-        (json.dumps(memory), 7, "1 record left"),
+        (json.dumps({**RECORD, "place": "memory", "path": ".", "value": None}), 7, "1 record left"),
     ):
         records.write_text(text)
         ckpt(*words, code=code, says=said)

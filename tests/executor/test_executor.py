@@ -181,9 +181,8 @@ def test_workers_end_with_the_process_that_started_them(store: Path, number: int
     mark, program = store.parent / "mark", store.parent / "program.py"
     program.write_text(CTRL_C)
     command = [sys.executable, str(program), str(store), str(mark)]
-    path = os.pathsep.join(sys.path)
     with subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE
+        command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE
     ) as process:
         while not mark.exists():
             time.sleep(0.02)

@@ -313,8 +313,7 @@ def test_each_thread_gets_its_own_copy(path: Path) -> None:
 def test_a_second_run_adds_what_is_left(path: Path) -> None:
     before = rows_of(path)
     ckpt("-s", path, "copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes", code=0)
-    done = ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")
-    assert states(done) == {
+    assert states(ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")) == {
         f"{it}-retry": "ready" if it == "raise-0" else "copied" for it in CHOSEN
     }
     after = rows_of(path)

@@ -84,8 +84,7 @@ def test_a_wheel_holds_manuals_completions_and_no_test(dist: Path) -> None:
         names = wheel.namelist()
     shared = {one.partition(".data/data/")[2] for one in names if ".data/" in one}
     commands = ["ckpt", *(f"ckpt {words}" for words, _ in root().walk())]
-    manuals = {f"share/man/man1/{words.replace(' ', '-')}.1" for words in commands}
-    assert shared == manuals | {
+    assert shared == {f"share/man/man1/{words.replace(' ', '-')}.1" for words in commands} | {
         "share/bash-completion/completions/ckpt",
         "share/zsh/site-functions/_ckpt",
         "share/fish/vendor_completions.d/ckpt.fish",

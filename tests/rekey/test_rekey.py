@@ -75,8 +75,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_some_threads(store: Path, old_key: Path, new_key: Path) -> None:
     words = ("-s", store, "--aes-key-file", old_key, "rekey", "aes-chat", "aes-error")
-    done = ckpt(*words, "--new-key-file", new_key, "--yes", "-o", "json")
-    assert done.json == {
+    assert ckpt(*words, "--new-key-file", new_key, "--yes", "-o", "json").json == {
         **{"store": str(store), "dry_run": False, "threads": 2, "values": 32, "rekeyed": 32},
         **{"done_before": 0, "skipped": [], "verified": True},
     }

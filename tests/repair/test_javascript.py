@@ -75,9 +75,8 @@ def kill_in_tools(library: Path, url: str) -> None:
 
 def plan(url: str) -> CheckpointPlan:
     with open_store(url) as store:
-        reader = ThreadReader(store, "t")
         return plan_message_repair(
-            reader, store, None, datetime.now(UTC), content=None, force=False
+            ThreadReader(store, "t"), store, None, datetime.now(UTC), content=None, force=False
         )
 
 

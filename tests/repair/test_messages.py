@@ -48,8 +48,7 @@ def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Harness]:
     """A store with one thread for each kind of agent, all killed in the middle of their tools."""
-    folder = tmp_path_factory.mktemp("killed")
-    with empty_store(SqliteHarness, request, folder) as harness:
+    with empty_store(SqliteHarness, request, tmp_path_factory.mktemp("killed")) as harness:
         kill_agents(harness)
         yield harness
 

@@ -180,10 +180,9 @@ def test_a_collation_lets_no_neighbour_go(place: Place) -> None:
     place.fill("User")
     user = place.documents()["User"]
     for table in TABLES:
-        found = place.database[table].find({}, {"_id": 0})
         copies = [
             {**one, "thread_id": "us\u00ebr", "checkpoint_id": f"{at}"}
-            for at, one in enumerate(found)
+            for at, one in enumerate(place.database[table].find({}, {"_id": 0}))
         ]
         place.database[table].insert_many(copies)
     assert place.delete("us\u00ebr").code == 0

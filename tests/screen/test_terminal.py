@@ -47,11 +47,10 @@ def serving(
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Serve a store; yields the address and the process."""
     command = [sys.executable, "-m", "ckpt_cli", *words, "tui", "--serve"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CKPT_STORE": store, **variables}
     with subprocess.Popen(
         command,
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CKPT_STORE": store, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -547,10 +547,9 @@ def test_every_detector_of_the_library_is_used_or_left_out() -> None:
         spec = find_spec(f"detect_secrets.plugins.{module.name}")
         assert spec is not None
         assert spec.origin is not None
-        tree = ast.parse(Path(spec.origin).read_text("utf-8"))
         found |= {
             one.name
-            for one in tree.body
+            for one in ast.parse(Path(spec.origin).read_text("utf-8")).body
             if isinstance(one, ast.ClassDef)
             and any(
                 isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "secret_type"

@@ -303,9 +303,8 @@ def test_the_published_code_reads_what_was_written(sealed: Path, tmp_path: Path)
     stored = [b64encode(data).decode() for *_, data in stored_values(sealed)]
     (tmp_path / "stored.json").write_text(json.dumps([stored, metadata_of(sealed)]))
     environment = {**os.environ, "DATABASE_URI": ":memory:", "REDIS_URI": "fake"}
-    script = FIXTURES / "make" / "agent_server_keys.py"
     done = subprocess.run(
-        [python, script, tmp_path / "stored.json", KEY],
+        [python, FIXTURES / "make" / "agent_server_keys.py", tmp_path / "stored.json", KEY],
         check=True,
         capture_output=True,
         env=environment,

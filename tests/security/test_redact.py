@@ -185,9 +185,8 @@ def _body(checkpoint_id: str, text: str, *, more: bool = False) -> bytes:
     said: dict[str, Any] = {"content": f"{text} {CANARY}", "type": "human"}
     said |= {"id": CANARY, "name": CANARY}
     said["tool_calls"] = [{"name": CANARY, "args": {CANARY: CANARY}, "id": CANARY}]
-    message = Ext(5, packb(["langchain_core.messages.human", "HumanMessage", said, "x"]))
     values = {
-        "messages": [message],
+        "messages": [Ext(5, packb(["langchain_core.messages.human", "HumanMessage", said, "x"]))],
         "notes": {CANARY: [CANARY, {CANARY: text}], "n": CANARY.encode()},
         "number": 4711,
         **({"added": {CANARY: CANARY}} if more else {"gone": CANARY}),

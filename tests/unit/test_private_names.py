@@ -190,10 +190,9 @@ def _found(modules: list[Module], own: set[str], spared: tuple[str, ...]) -> lis
     overridden = _overridden(modules, spared)
     found = {one for one in overridden if one.rpartition(".")[2] not in _ASKED_FOR}
     for module in modules:
-        named = {*_imported(module, spared), *(module.reached - own - module.defined)}
         found |= {
             f"{module.path}: {one}"
-            for one in named
+            for one in {*_imported(module, spared), *(module.reached - own - module.defined)}
             if one.partition(".")[0] not in _SPARED.get(module.path, ())
         }
     return sorted(found)

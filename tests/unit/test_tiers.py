@@ -36,9 +36,8 @@ def test_each_variant_has_its_turn_within_two_weeks(number: int) -> None:
 @pytest.mark.engines
 def test_a_listed_variant_exists() -> None:
     """What stays in the run is found by the start of its name, which a rename would change."""
-    words = ["-p", "no:xdist", "--collect-only", "-q", "-m", "", SUITE]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words],
+        [sys.executable, "-m", "pytest", "-p", "no:xdist", "--collect-only", "-q", "-m", "", SUITE],
         check=False,
         capture_output=True,
         text=True,

@@ -119,8 +119,7 @@ def test_a_subgraph_may_count_by_itself(file: Told) -> None:
     tree = file.table("show", THREAD, "--tree", "--ascii")
     assert all(name in tree for name in ("ckpt_004 ", "sub_001 ", "sub_002 ", "extracted_entities"))
     assert "branch" not in tree
-    done = file.json("rollback", THREAD, "ckpt_002", "--yes")
-    assert done["checkpoint_id"] == "ckpt_005"
+    assert file.json("rollback", THREAD, "ckpt_002", "--yes")["checkpoint_id"] == "ckpt_005"
     assert file.ckpt("undo", THREAD, "--yes").code == 0
     # A copy cannot be undone: no row says that it is one.
     copied = file.json("copy", THREAD, "--at", "ckpt_002", "--as", "copy", "--dry-run")
@@ -213,8 +212,7 @@ def test_a_store_of_both_kinds_is_told_apart_thread_by_thread(empty: Told) -> No
 
 def test_changes_only_are_inherited_and_merged(file: Told) -> None:
     file.fill(changes=True)
-    stored = file.run("SELECT count(*) FROM checkpoint_blobs")
-    assert stored == [(6,)]
+    assert file.run("SELECT count(*) FROM checkpoint_blobs") == [(6,)]
     head = file.json("show", THREAD)
     assert (contents(head["values"]), head["values"]["search_results"]) == ([*SAID, LAST], PRODUCT)
     assert head["rebuilt"]["messages"] == "rebuilt (assumed append)"
@@ -325,6 +323,5 @@ def test_encrypted_parts_are_read_with_the_key(file: Told) -> None:
         file.run(update, f"{tag}+{name}", sealed, rowid)
     path.write_bytes(key)
     path.chmod(0o600)
-    shown = file.json("--aes-key-file", path, "show", THREAD)
-    assert contents(shown["values"]) == [*SAID, LAST]
+    assert contents(file.json("--aes-key-file", path, "show", THREAD)["values"]) == [*SAID, LAST]
     assert "content" not in str(file.json("show", THREAD)["values"]["messages"])

@@ -354,10 +354,9 @@ def _encrypted() -> Iterator[tuple[str, str, bytes]]:
 def whole_values() -> dict[str, bytes]:
     """Return one small value for each form of storage; no part of it is a whole value."""
     value = {"v": 4, "text": "né", "items": [1, 2.5, None, True, b"ab"], "n": -70_000}
-    plain = {**value, "items": [1, 2.5, None, True]}
     return {
         "msgpack": packb({**value, "ext": Ext(2, packb(["m", "C", {"a": [1]}]))}),
-        "json": json.dumps(plain).encode(),
+        "json": json.dumps({**value, "items": [1, 2.5, None, True]}).encode(),
         "pickle": pickle.dumps({**value, "o": _State("x"), "set": {1}, "t": (1, 2, 3, 4)}),
     }
 

@@ -254,8 +254,7 @@ def test_a_result_has_the_form_of_a_stored_result(era: str, tmp_path: Path) -> N
     assert (message.content, message.id, message.name) == ("stopped", "m", "look_up")
     assert message.fields["tool_call_id"] == "c"
     if era.startswith("lg"):
-        loaded = JsonPlusSerializer().loads_typed((made.type, made.data))
-        assert loaded == ToolMessage(
+        assert JsonPlusSerializer().loads_typed((made.type, made.data)) == ToolMessage(
             "stopped", id="m", name="look_up", tool_call_id="c", status="error"
         )
 

@@ -74,8 +74,7 @@ def test_messages_are_edited_added_and_removed_as_the_official_serializer_writes
     form[0]["content"] = "good morning"
     form.append({**form[2], "content": "see you", "id": "4"})
     del form[1]
-    after = serializer.loads_typed(("msgpack", edited(stored, form)))
-    assert after == [
+    assert serializer.loads_typed(("msgpack", edited(stored, form))) == [
         HumanMessage("good morning", id="1"),
         HumanMessage("bye", id="3"),
         HumanMessage("see you", id="4"),

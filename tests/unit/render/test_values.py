@@ -281,8 +281,7 @@ def test_noise_of_a_message_is_folded_and_what_it_says_is_not() -> None:
     )
     found = list(unfold([channel_node("messages", [said])], {"messages[0]": True}))
     texts = ["".join(line.text for line in node_lines(one, 200)) for one in found]
-    names = [one.name.removeprefix("messages[0]") for one in found]
-    assert names == [
+    assert [one.name.removeprefix("messages[0]") for one in found] == [
         *("messages", "", ".content", ".tool_calls", ".tool_calls[0]", ".tool_calls[0].name"),
         *(".tool_calls[0].args", ".tool_calls[0].args.city", ".tool_calls[0].args.city.name"),
         *(".tool_calls[0].id", ".status", ".response_metadata", " fields"),
@@ -454,8 +453,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", "日本", ""]), max_size=30)
 
 
 def test_words_are_compared_over_line_ends() -> None:
-    found = changed_words(["at noon in", "the hotel"], ["at 12:00", "in the hotel"])
-    assert found == (
+    assert changed_words(["at noon in", "the hotel"], ["at 12:00", "in the hotel"]) == (
         [[("at ", False), ("noon", True), (" in", False)], [("the hotel", False)]],
         [[("at ", False), ("12:00", True)], [("in the hotel", False)]],
     )

@@ -110,8 +110,7 @@ def filled(
 ) -> Iterator[FilledStore]:
     """A store with one thread per scenario, run now through the installed official saver."""
     fill: Fill = request.param
-    folder = tmp_path_factory.mktemp("filled")
-    with opened_harness(fill.kind, request, folder) as harness:
+    with opened_harness(fill.kind, request, tmp_path_factory.mktemp("filled")) as harness:
         if fill.kind.recording is not None:
             harness.restore_recording(fill.only)
             threads = {

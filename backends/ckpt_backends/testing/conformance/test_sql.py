@@ -67,8 +67,7 @@ def answers(filled: FilledStore, store: StoreHandle) -> dict[str, list[Mapping[s
         thread = store[name]
         found["threads"] += [one for one in listed if one["thread_id"] == name]
         found["interrupts"] += thread.interrupts()
-        failures = thread.errors(history=True)
-        found["errors"] += [{**one, "failed_at": one["at"]} for one in failures]
+        found["errors"] += [{**one, "failed_at": one["at"]} for one in thread.errors(history=True)]
         found["messages"] += [{**one, "thread_id": name} for one in thread.head.messages]
         for one in thread.history(all_ns=True):
             entry = one.listed().to_dict()
