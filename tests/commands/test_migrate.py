@@ -1,14 +1,16 @@
 """`migrate` on the command line; how threads end is tested in tests/compat."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from langgraph.channels import EphemeralValue
 
 from tests.commands.words import refusals
-from tests.kit.agents.edges import CHAIN, graph
+from tests.kit.agents.edges import CHAIN, graph, keyed, nested
 from tests.kit.agents.small import Picked, running
-from tests.kit.command import ckpt
+from tests.kit.cases import cases
+from tests.kit.command import FIXTURES, ckpt
 from tests.kit.probing import written
 
 NEW = graph(">pre pre>new new>fin", asks="new")
@@ -74,6 +76,34 @@ def test_what_has_no_recipe_is_refused_with_the_finding(folder: Path) -> None:
     done = ckpt("-s", folder / "s.db", "migrate", "one", *RENAME, "--yes")
     assert "nothing proves that the new graph resumes it: give --to NEW.json" in done.out
     assert ckpt("-s", folder / "s.db", "show", "one", "-o", "json").json["next"] == ["new"]
+
+
+@cases(
+    "store thread said",
+    ("lg-0.2.70", "async-asking", "of format 2, before LangGraph 0.5"),
+    ("js-1.7.3", "interrupt-nested", "a thread of LangGraph.js"),
+)
+def test_what_is_never_migrated(store: str, thread: str, said: str) -> None:
+    words = ("migrate", thread, "--rename-node", "ask=other", "--dry-run")
+    ckpt("-s", FIXTURES / store / "store.db", *words, code=4, says=said)
+
+
+def test_a_key_that_was_set_before_keeps_its_name(folder: Path) -> None:
+    """It has no value any more, but the nodes have seen its versions."""
+    kinds = {"k": str, "once": Annotated[str, EphemeralValue(str)]}
+    with running(folder / "s.db", keyed(kinds)) as agent:
+        agent.invoke({"log": [], "k": "v", "once": "v"}, {"configurable": {"thread_id": "keys"}})
+    words = ("migrate", "keys", "--rename-channel", "k=once", "--yes")
+    ckpt("-s", folder / "s.db", *words, code=5, says="the thread has a key 'once', too")
+
+
+def test_a_subgraph_that_ran_under_both_names_is_refused(folder: Path) -> None:
+    config: Any = {"configurable": {"thread_id": "both"}}
+    for name in ("o", "other"):
+        with running(folder / "s.db", nested(name, saver=True)) as agent:
+            agent.invoke({"log": []}, config)
+    words = ("migrate", "both", "--rename-node", "o=other", "--yes")
+    ckpt("-s", folder / "s.db", *words, code=5, says="'other' has run in it already")
 
 
 test_wrong_words_are_refused = refusals(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import MessagesState
 from langgraph.types import Command, interrupt
@@ -106,11 +106,24 @@ def test_a_call_that_may_get_its_result_is_refused_alone_and_left_out_of_many(
     talks.update_state(config("waiting"), waiting, as_node="agent")
     alone = ckpt("-s", path, "repair", "messages", "waiting", "--yes")
     assert (alone.code, "the call of 'search', 'book'" in alone.err) == (5, True)
+    hidden = ckpt("--redact", "-s", path, "repair", "messages", "waiting", "--yes", code=5)
+    assert ("the call of a tool has yet" in hidden.err, "search" in hidden.err) == (True, False)
     answer = ckpt("-s", path, "repair", "messages", "--all", "--yes", "-o", "json", code=0)
     assert {one["thread_id"] for one in answer.json} == set(BROKEN)
     assert all("1 result is added" in one["mends"][0] for one in answer.json)
     for name in (*BROKEN, "sound"):
         assert set(results(talks, name)) == {"call-search", "call-book"}
+
+
+@pytest.mark.parametrize("update", [AIMessage("other", id="ai-1"), RemoveMessage(id="human-1")])
+def test_a_conversation_that_the_caller_has_changed_is_refused(
+    talks: Any, saver: SqliteSaver, path: Path, update: AnyMessage
+) -> None:
+    saver.put_writes(talks.get_state(config("left")).config, [("messages", [update])], NULL_TASK_ID)
+    before = rows_of(path)
+    refused = ckpt("-s", path, "repair", "messages", "left", "--yes", code=4)
+    assert "the caller's last update changes its messages" in refused.err
+    assert rows_of(path) == before
 
 
 @pytest.fixture
@@ -200,8 +213,19 @@ def test_the_second_question_is_asked_again(saver: SqliteSaver, path: Path) -> N
     assert two.ran == ["ask", "ask"]
 
 
-def test_a_subgraph_asks_again_from_its_first_question(saver: SqliteSaver, path: Path) -> None:
-    two = Two(saver, is_nested=True)
+@pytest.mark.parametrize("failures", [0, 2])
+def test_a_subgraph_asks_again_from_its_first_question(
+    saver: SqliteSaver, path: Path, failures: int
+) -> None:
+    """Also beside another subgraph that failed, and so has not used the answer."""
+    left = ["the first answer", "the second"][:failures]
+
+    def fails(_: Log) -> dict[str, Any]:
+        if left:
+            raise ValueError(left.pop())
+        return {"log": []}
+
+    two = Two(saver, is_nested=True, more={"other": chain(Log, {"fails": fails}).compile()})
     two.make_stale()
     done = ckpt("-s", path, "repair", "writes", "t", "--yes", "-o", "json", code=0)
     assert asked(two.graph.invoke(None, {"configurable": done.json["configurable"]})) == ["first?"]
@@ -329,6 +353,8 @@ def test_a_missing_value_of_the_head_is_restored_and_taken_back(
     expected = values(stepped)
     damage(stepped, lambda stored: stored.pop(channel))
     damaged = rows_of(stepped)
+    hidden = repair_values(stepped, "--redact", "--dry-run").json
+    assert hidden["repaired"][0]["value"]["$type"] == "ckpt.redacted"
     done = repair_values(stepped, "--yes")
     assert done.code == 0, done.err
     assert [one["channel"] for one in done.json["repaired"]] == [channel]
