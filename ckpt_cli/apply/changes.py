@@ -167,7 +167,8 @@ def carry_out(
     next one. So does any other error, which is raised if nothing was done before it.
 
     `stores` is the store as it was planned with. `total` is the number of the proposals. With
-    `together`, they are of different threads, and small changes are carried out some at once.
+    `together`, they are new changes of different threads, and small ones are carried out some at
+    once.
     """
     report = ChangeReport()
     with ExitStack() as opened:
@@ -193,14 +194,8 @@ def _batches(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
     batch: list[Proposal] = []
     size = 0
     for one in proposals:
-        change = one.change if one.step is not None and one.step.back is None else None
-        if one.step is not None and change is None:
-            yield batch
-            yield [one]
-            batch, size = [], 0
-            continue
         batch.append(one)
-        size += 0 if change is None else sum(map(record_size, change.records))
+        size += 0 if one.change is None else sum(map(record_size, one.change.records))
         if len(batch) == _PROPOSALS or size > _BYTES:
             yield batch
             batch, size = [], 0

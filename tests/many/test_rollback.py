@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 import pytest
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.killing import calls_of, kill_at
@@ -192,6 +193,23 @@ def test_threads_that_move_are_skipped(path: Path, monkeypatch: pytest.MonkeyPat
     assert (answer.code, set(by_thread(answer))) == (7, {*FAILED, *KILLED} - {"raise-1"})
     assert "skipped 'raise-1': an agent changed it meanwhile" in answer.err
     assert log_of(path, "raise-1") == log_of(path, DONE)
+
+
+def test_a_store_that_is_lost_meanwhile_ends_the_operation(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost() -> None:
+        raise StoreUnavailable("the connection was lost")
+
+    monkeypatch.setattr(changes, "_PROPOSALS", 1)
+    before_the_change(monkeypatch, "raise-1", lost)
+    before = rows_of(path)
+    answer = ckpt("-s", path, "rollback", *FAILED, "--last-good", "--yes", "-o", "ndjson", code=7)
+    assert "the connection was lost" in answer.err
+    done = [name for name, state in states(answer).items() if state == "rolled back"]
+    (op,) = ckpt("-s", path, "ops", "list", "-o", "json").json
+    assert (op["threads"], op["ended"]) == (done, "the connection was lost; 3 threads left")
+    assert {row[1] for row in rows_of(path) - before} == {*done} == {"raise-0"}
 
 
 def test_a_thread_that_moves_once_chosen_is_skipped(

@@ -264,8 +264,12 @@ def test_undo_of_a_thread_takes_back_only_that_thread(sample: Path, tmp_path: Pa
 def test_a_thread_that_was_used_since_is_left_alone(sample: Path, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     done(sample, "threads", "delete", REFUND, "--archive", archive)
+    done(sample, "copy", TRIP, "--as", REFUND)
+    copied, deleted = ops(sample)
+    ckpt("-s", sample, "undo", deleted["op"], "--yes", code=5, says="exists again")
+    done(sample, "undo", copied["op"])
     done(sample, "import", archive)
-    imported, deleted = ops(sample)
+    imported = ops(sample)[0]
     done(sample, "fork", REFUND, "~1")
     before = rows_of(sample)
     moved = ckpt("-s", sample, "undo", imported["op"], "--yes")
@@ -277,6 +281,22 @@ def test_a_thread_that_was_used_since_is_left_alone(sample: Path, tmp_path: Path
     done(sample, "fork", REFUND, "~1")
     refused = ckpt("-s", sample, "redo", deleted["op"], "--yes", code=6)
     assert f"cannot redo: thread '{REFUND}' was used since" in refused.err
+
+
+def test_a_thread_that_is_used_while_its_copy_is_undone_stays(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, carry_out = tmp_path / "target.db", apply_memory.Work.carry_out
+    done(sample, "copy", REFUND, "--to", target, "--create")
+
+    def late(*words: Any) -> Any:
+        change(target, "DELETE FROM writes WHERE idx = 0")
+        return carry_out(*words)
+
+    monkeypatch.setattr(apply_memory.Work, "carry_out", late)
+    ckpt("-s", target, "undo", "--yes", code=6, says="changed since the plan was made")
+    assert rows_of(target)
+    assert [one["action"] for one in ops(target)] == ["copy"]
 
 
 def test_what_another_user_changed_is_found_in_the_thread(
@@ -676,6 +696,35 @@ def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
     assert (json.loads(path.read_bytes())["facts"] != first) == is_done
     assert ckpt("-s", path, "undo", "--yes").code == (0 if is_done else 3)
     assert json.loads(path.read_bytes())["facts"] == first
+
+
+def test_a_removal_of_items_that_stops_is_recorded_with_what_it_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, archive = tmp_path / "memory.json", tmp_path / "archive"
+    save(path, memory())
+    facts = [one["id"] for one in json.loads(path.read_bytes())["facts"]]
+
+    @contextmanager
+    def opened(*words: Any) -> Iterator[Any]:
+        with open_writable_memory(*words) as writable:
+            left = iter((writable.remove,))
+
+            def remove(items: Any) -> Any:
+                if (known := next(left, None)) is None:
+                    raise StoreUnavailable("the connection was lost")
+                return known(items)
+
+            yield SimpleNamespace(remove=remove, finish_removal=writable.finish_removal)
+
+    monkeypatch.setattr(apply_memory, "_AT_ONCE", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(apply_memory, "open_writable_memory", opened)
+        delete = ("memory", "delete", *facts, "--archive", archive, "--write", "--yes")
+        ckpt("-s", path, *delete, code=7, says="the connection was lost")
+    left = [one["id"] for one in json.loads(path.read_bytes())["facts"]]
+    (one,) = all_ops(path)
+    assert (one["number"], len(left)) == (1, len(facts) - 1)
 
 
 def test_whether_a_step_was_carried_out_the_store_tells(apart: Path) -> None:

@@ -26,7 +26,8 @@ from ckpt_backends.url import parse_url
 from ckpt_cli.plans.fork import RollbackOptions, plan_fork_to_thread
 from ckpt_cli.reading.thread import ThreadReader
 from tests.kit.agents.small import Log, beside, chain, run, running, saver_of
-from tests.kit.command import CommandResult, apply_change, ckpt
+from tests.kit.cases import cases
+from tests.kit.command import FIXTURES, CommandResult, apply_change, ckpt
 from tests.kit.rows import rows_of
 
 
@@ -284,6 +285,27 @@ def test_what_cannot_be_written_to(sample: Path) -> None:
 def execute(path: Path, statement: str, *values: object) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(statement, values)
+
+
+@cases("store thread", ("lg-0.2.70", "async-linear"), ("js-1.7.3", "linear"))
+def test_where_a_node_leads_is_not_guessed_in_other_formats(store: str, thread: str) -> None:
+    words = ("fork", thread, "head", "--as-node", "think", "--dry-run")
+    ckpt("-s", FIXTURES / store / "store.db", *words, code=4, says="cannot use --as-node")
+
+
+def test_a_sibling_that_gives_a_subgraph_its_older_memory_says_so(path: Path) -> None:
+    inner = chain(Log, {"first": lambda _: {"log": ["first"]}}).compile(checkpointer=True)
+    nodes = {"o": inner, "mid": lambda _: {"log": ["mid"]}, "fin": lambda _: {"log": ["fin"]}}
+    with running(path, chain(Log, nodes)) as graph:
+        graph.invoke({"log": []}, config("t"))
+    for ref, more, is_said in (
+        ("~2", ["--sibling"], True),
+        ("~1", ["--sibling"], False),
+        ("~2", [], False),
+    ):
+        plan = ckpt("-s", path, "rollback", "t", ref, *more, "--dry-run", "-o", "json").json
+        said = "the subgraph 'o' ran in the step before the target"
+        assert any(said in note for note in plan["notes"]) is is_said
 
 
 def test_opening_for_a_change_makes_and_alters_nothing(sample: Path, tmp_path: Path) -> None:
