@@ -301,6 +301,7 @@ def test_a_sibling_that_gives_a_subgraph_its_older_memory_says_so(path: Path) ->
     for ref, more, is_said in (
         ("~2", ["--sibling"], True),
         ("~1", ["--sibling"], False),
+        ("~3", ["--sibling"], False),
         ("~2", [], False),
     ):
         plan = ckpt("-s", path, "rollback", "t", ref, *more, "--dry-run", "-o", "json").json

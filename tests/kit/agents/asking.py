@@ -71,7 +71,8 @@ class Two:
 
     def make_stale(self, config: Any = CONFIG) -> None:
         """Answer the first question; the second one waits."""
-        for given in ({"log": []}, Command(resume="yes")):
+        calls: list[Any] = [{"log": []}, Command(resume="yes")]
+        for given in calls:
             with suppress(ValueError):
                 self.graph.invoke(given, config)
         self.ran.clear()
