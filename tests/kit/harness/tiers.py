@@ -166,7 +166,7 @@ IN_CI = {
     "test_a_plan_is_not_carried_out_on_a_thread_that_moved": (
         "erase-, import-, rollback-, threads delete-"
     ),
-    "test_a_change_below_the_head_is_undone_and_made_again": "postgres, redis, mysql",
+    "test_a_change_below_the_head_is_undone_and_made_again": "postgres, redis, mysql, valkey-",
     "test_an_undone_change_leaves_every_row_as_it_was": (
         "postgres-subgraph, redis-, mysql-command, mongodb-command, valkey, "
         "langgraph-dev-command, dynamodb"
@@ -297,14 +297,16 @@ def pytest_ckpt_time_travel(
 
 def _mark_of_travel(layout: str, name: str, names: Sequence[str]) -> Any:
     if layout in FEWEST:
-        is_chosen = names is UNDONE and name == "linear"
+        is_chosen = names is UNDONE and name == "command-input"
         return pytest.mark.engines if is_chosen else pytest.mark.nightly
     if name == "subgraph-stateful":
         if layout in {"mongodb", "langgraph-dev"}:
             return pytest.mark.nightly  # takes half a minute there
         return () if layout in TRAVELLING else pytest.mark.engines
-    is_chosen = name == ("command-input" if names is UNDONE else "interrupt-nested")
-    return pytest.mark.engines if layout in TRAVELLING and is_chosen else pytest.mark.nightly
+    # The caller's own writes are copied with a checkpoint.
+    chosen = "command-input" if names is UNDONE else "interrupt-nested"
+    is_chosen = name == chosen and (layout in TRAVELLING or names is UNDONE)
+    return pytest.mark.engines if is_chosen else pytest.mark.nightly
 
 
 NIGHTS = int(os.environ.get("CKPT_TEST_NIGHTS") or 14)
