@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bson import ObjectId
+from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
@@ -246,9 +247,18 @@ def test_a_large_thread_or_archive_appears_at_once(
     if kind == "target":
         monkeypatch.setattr(receiving, "_AT_ONCE", 1000)
         monkeypatch.setattr(receiving, "_PER_COMMAND", 1000)
-    turned = watch(monkeypatch, there)
+    turned, update, order = watch(monkeypatch, there), Collection.update_many, list[Any]()
+
+    def updated(self: Any, match: Any, *given: Any, **named: Any) -> Any:
+        order.append((self.name, match.get("checkpoint_ns")))
+        return update(self, match, *given, **named)
+
+    monkeypatch.setattr(Collection, "update_many", updated)
     move(place.url, there.url, "trip", "other")
     assert sorted(turned) == ["other", "trip"]
+    # A saver finds a thread by the checkpoints of the root.
+    writes, subgraphs, root = ("checkpoint_writes", None), {"$ne": ""}, ""
+    assert order == [writes, ("checkpoints", subgraphs), ("checkpoints", root)] * 2
     assert history(there, "trip") == history(place, "trip")
     present = sorted(map(repr, documents(there)))
     with open_store(there.url) as store:
@@ -263,6 +273,9 @@ def test_a_large_thread_or_archive_appears_at_once(
     place.fill("trip")
     known = parts(there.url, "trip")
     new = [one for one in parts(place.url, "trip") if one not in known]
+    rollback = ("-s", there.url, "rollback", "trip", "~1", "--yes")
+    if kind == "target":
+        at_first(monkeypatch, "_insert", lambda _: ckpt(*rollback, code=StoreChanged.exit_code))
     receive(there.url, Arrival("trip", new, {"": newest_of(known)}))
     assert history(there, "trip") == history(place, "trip")
 

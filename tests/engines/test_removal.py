@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 from redis.client import Pipeline
 
-from ckpt_backends.changes import GONE, MOVED
+from ckpt_backends.changes import GONE, MOVED, Change
 from ckpt_backends.cosmosdb.connect import CosmosItems
 from ckpt_backends.erasing.formats import Erasure
 from ckpt_backends.erasing.thread import ThreadEraser
@@ -234,10 +235,22 @@ def test_times_to_live_are_carried(place: Harness) -> None:
 @pytest.mark.engines
 @pytest.mark.parametrize(
     "place",
-    ["dynamodb", "redis-hash", "redis-plain", "valkey", "firestore", "objectstorage", "agentcore"],
+    [
+        *("mongodb", "redis-hash", "redis-plain", "valkey"),
+        *("dynamodb", "firestore", "objectstorage", "agentcore"),
+    ],
     indirect=True,
 )
-def test_only_what_is_as_it_was_read_is_replaced(place: Harness) -> None:
+def test_only_what_is_as_it_was_read_is_replaced(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thread that is too large for one request."""
+    for name, most in (
+        ("redis.engine.write._AT_ONCE", 100),
+        ("mongodb.engine.write._AT_ONCE", 100),
+        ("firestore.write._MOST", (1 << 20) + 100),
+    ):
+        monkeypatch.setattr(f"ckpt_backends.{name}", most)
     talk(place.kept_saver, "trip")
     before = place.fingerprint()
     with open_store(place.url) as store:
@@ -250,6 +263,35 @@ def test_only_what_is_as_it_was_read_is_replaced(place: Harness) -> None:
         writable.replace("trip", [first, *others])
     assert items(place)[::2] == ["in trip", "from b"]
     assert items(place)[1] != "from a"
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize(
+    "place",
+    ["mysql", "mongodb", "redis", "valkey", "dynamodb", "firestore", "objectstorage", "agentcore"],
+    indirect=True,
+)
+def test_a_change_of_what_is_not_there_is_not_carried_out(place: Harness) -> None:
+    """The head has another id, or more writes, or what is removed or relied on is gone."""
+    talk(place.kept_saver, "trip", asks=True)
+    with open_store(place.url) as store:
+        head, parent = [one.key for one in store.checkpoints("trip")][:2]
+        number = len(list(store.writes("trip", checkpoint_ids=[head.checkpoint_id])))
+    before, gone = place.fingerprint(), head._replace(checkpoint_id=head.checkpoint_id[::-1])
+    heads = {"": head.checkpoint_id}
+    changes = [
+        Change("trip", {"": parent.checkpoint_id}, removed={head: number}),
+        Change("trip", heads, removed={head: number - 1}),
+        Change("trip", heads, removed={gone: 0}),
+        Change("trip", heads, removed={head: number}, relied_on=(gone,)),
+    ]
+    with open_writable(parse_url(place.url)) as writable:
+        for one in changes[: None if place.name != "redis" else -1]:
+            with pytest.raises(StoreChanged):
+                writable.apply(one)
+            assert place.fingerprint() == before
+        writable.apply(replace(changes[0], heads=heads))
+    assert ids_of(place.url, "trip")[0] == parent.checkpoint_id
 
 
 # Stores that record a change before they carry it out

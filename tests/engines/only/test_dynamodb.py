@@ -18,9 +18,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from ckpt_backends.aws import engine
 from ckpt_backends.aws.dynamodb.connect import DynamoConnection
-from ckpt_backends.aws.dynamodb.records import decompressed, writes_partition
+from ckpt_backends.aws.dynamodb.records import checkpoint_place, decompressed, writes_partition
 from ckpt_backends.aws.dynamodb.store import _owner
-from ckpt_backends.aws.dynamodb.write import PARTITION
+from ckpt_backends.aws.dynamodb.write import PARTITION, ItemGroup, _visible_last, check
 from ckpt_backends.codec.values import MOST_BYTES
 from ckpt_backends.errors import (
     InsecureConnection,
@@ -456,6 +456,16 @@ def test_an_undo_of_a_long_copy_is_whole_or_says_so(
         assert graph.get_state(config_of("twin")).values == graph.get_state(CONFIG).values
         ckpt("-s", place.url, "threads", "delete", "twin", "--yes", code=0)
     assert not place.rows("twin")
+
+
+def test_the_newest_checkpoint_of_the_root_goes_and_comes_last() -> None:
+    keys = [CheckpointKey("trip", ns, own) for own in "21" for ns in ("", "in:1")]
+    item: Any = object()
+    groups = [ItemGroup(one, item, ()) for one in keys] + [ItemGroup(keys[0], None, ())]
+    last = [("in:1", "1"), ("in:1", "2"), ("", "1"), ("", "2")]
+    assert [one.key[1:] for one in sorted(groups, key=lambda one: one.order)] == [last[-1], *last]
+    actions = [check(checkpoint_place(one)) for one in keys]
+    assert [one.key[1] for one in sorted(actions, key=_visible_last)] == list(map("#".join, last))
 
 
 def row_of(checkpoint_id: str, thread_id: str = "a", ns: str = "", **cells: Any) -> Row:

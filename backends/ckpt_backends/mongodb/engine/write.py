@@ -578,17 +578,14 @@ class Receiver:
     def _new(
         self, table: str, some: list[RawBSONDocument], session: ClientSession | None
     ) -> list[RawBSONDocument]:
-        """The documents that are not there. Raises `StoreChanged` if one is that must not be.
+        """The documents that are not there. Raises `StoreChanged` if one has other contents.
 
         Not every saver has unique indexes.
         """
         if not self._keeps_equal and self._known.isdisjoint(one["thread_id"] for one in some):
             return some
         names = self._layout.keys[table]
-        new = missing(self._collection(table), names, some, session, table)
-        if len(new) < len(some) and not self._keeps_equal:
-            raise conflict(table)
-        return new
+        return missing(self._collection(table), names, some, session, table)
 
     def _as_staged(self, table: str, document: RawBSONDocument) -> RawBSONDocument:
         thread_id = document["thread_id"]
