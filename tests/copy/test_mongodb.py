@@ -303,7 +303,7 @@ def given(place: Place) -> list[Record]:
     return parts(place.url, "trip")
 
 
-def at_first(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[Any], None]) -> None:
+def at_first(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[Any], object]) -> None:
     """Do something before the first call of a step of a receiver."""
     step = getattr(receiving.Receiver, name)
 
