@@ -621,7 +621,8 @@ def copy_items(
         if target is None:
             raise ValueError("the target is made before items are copied")
         planned = list(watch(copy.planned_items(terms, source, target), "comparing"))
-        # In a file that is not in WAL mode, an open read would block the writer.
+        # In a file that is not in WAL mode, an open read would block the writer, here or an agent.
+        source.refresh()
         target.refresh()
         with open_for_writing.open_writable_memory(terms.target) as writable:
             copier = _ItemCopier(source, target, writable)
@@ -685,6 +686,7 @@ class _ItemCopier:
                 # The item may have changed since it was compared.
                 one.digest, one.expires_at = digest_of(fitted[-1]), fitted[-1].expires_at
             self._add(fitted, by_key)
+        self._source.refresh()
         for one in left.values():
             one.step, one.reason = CopyStep.SKIP, "it was removed from the source meanwhile"
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.archive import check_bundle, write_bundle
+from ckpt_backends.archive import Header, check_bundle, write_bundle
 from ckpt_backends.declaration import known_backends
 from ckpt_backends.errors import CkptError
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.testing.chance import Chance
@@ -23,6 +24,7 @@ from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_backends.testing.library import graph_of
 from ckpt_backends.testing.official import config_of
 from ckpt_backends.transfer.copying import RecordsSum
+from ckpt_cli.plans import copy
 from ckpt_cli.plans.copy import ArchivedRecords
 from tests.copy.round_trip import records_for, stored_records, sum_of
 from tests.kit.command import CommandResult, ckpt
@@ -240,9 +242,13 @@ def test_a_killed_copy_is_finished_by_the_next_run(
 
 @pytest.mark.parametrize(("seconds", "has_expired"), [(-60, True), (60, False)])
 def test_an_archive_has_expired_with_the_first_of_its_records(
-    seconds: int, has_expired: bool
+    seconds: int, has_expired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived = ArchivedRecords(Path("archive.ckpt"))
     assert not archived.has_expired()
-    archived.expires_at = int((time.time() + seconds) * 1000)
+    write = Record.write(CheckpointKey("t", "", "1"), "task", "", 0, "x", TypedBytes("null", b""))
+    ends = (None, *(int((time.time() + one) * 1000) for one in (90, seconds, 80)))
+    records = [write._replace(expires_at=one) for one in ends]
+    monkeypatch.setattr(copy, "records_of_rows", lambda *_: iter(records))
+    assert list(archived.checked(Header("t", "any", "", "", ""), iter(()))) == []
     assert archived.has_expired() is has_expired

@@ -119,7 +119,7 @@ def use(home: Home) -> None:
     """Make operations, archives and a saved plan that name the person's threads."""
     assert home.run("rollback", THREADS[0], "--steps", "1", "--yes", "--reason", CANARY).code == 0
     assert home.run("export", *THREADS, OTHER, "--to", home.backups).code == 0
-    words = ("purge", "--match", THREADS[1], "--plan-out", home.backups / "plan.ndjson")
+    words = ("purge", "--match", "talk-?", "--plan-out", home.backups / "plan.ndjson")
     assert home.run(*words).code == 0
     named = ("profile", "--namespace", f"users/{CANARY}", "--archive", home.backups)
     assert home.run("memory", "delete", *named, "--yes").code == 0

@@ -1,5 +1,6 @@
 """`ckpt erase` on SQLite: what it finds, removes, keeps and says."""
 
+import dataclasses
 import json
 import os
 import random
@@ -7,17 +8,21 @@ import shutil
 import signal
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.store.sqlite import SqliteStore
 
+from ckpt_backends.archive import check_bundle, write_bundle
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.killing import calls_of, kill_at
+from ckpt_backends.url import parse_url
 from ckpt_cli.apply import erase
 from ckpt_cli.apply.erase import ErasureRun
+from ckpt_cli.operations.log import Journal, Operation, OperationLog, place_of
 from tests.erase.person import (
     CANARY,
     OTHER,
@@ -32,6 +37,7 @@ from tests.erase.person import (
 )
 from tests.kit.agents.small import saver_of
 from tests.kit.agents.steps import graph_of
+from tests.kit.cases import cases
 from tests.kit.command import ckpt
 from tests.kit.memory.benches import SqliteBench
 from tests.kit.rows import change
@@ -59,6 +65,8 @@ def places(found: Any) -> dict[str, tuple[int | None, str]]:
 
 def test_no_file_holds_the_person_and_the_record_names_nobody(home: Home) -> None:
     use(home)
+    words = ("erase", *SUBJECT, "--no-mentions", "--plan-out", home.backups / "erase.ndjson")
+    assert home.run(*words).code == 0
     assert home.everything().count(CANARY.encode()) > 50
     found = home.erase(*SUBJECT, "--receipt", home.folder / "receipt.json").json
     assert found["complete"] is True
@@ -66,7 +74,7 @@ def test_no_file_holds_the_person_and_the_record_names_nobody(home: Home) -> Non
     assert found["dry_run"] is False
     assert places(found) | {"engine": None, "other": None} == {
         "archives": (3, "erased"),
-        "plans": (1, "erased"),
+        "plans": (2, "erased"),
         "memory": (2, "erased"),
         "operations": (2, "erased"),
         "threads": (2, "erased"),
@@ -136,9 +144,9 @@ def test_a_receipt_is_verified_later(home: Home) -> None:
 def test_other_texts_that_name_the_person_are_listed_and_stay(home: Home) -> None:
     with home.bench.saver() as saver:
         config = {"configurable": {"thread_id": "third"}}
-        graph_of(saver).invoke({"items": [f"I met {CANARY}, see {THREADS[1]}"]}, config)
+        graph_of(saver).invoke({"items": [f"I met {CANARY.title()}"]}, config)
     with home.bench.store(embeds=False) as store:
-        store.put(("team",), "lunch", {"text": f"with {CANARY}"})
+        store.put(("team",), "lunch", {"text": f"as in {THREADS[1]}"})
     found = home.erase(*SUBJECT).json
     assert [(one["kind"], one["name"]) for one in found["mentions"]] == [
         ("thread", "third"),
@@ -164,21 +172,26 @@ def test_what_came_from_a_thread_goes_and_archives_of_other_stores_stay(home: Ho
     with SqliteBench(str(other)).saver() as saver:
         talk(saver, THREADS[0], "someone")
     ckpt("-s", other, "export", THREADS[0], "--to", home.backups, code=0)
-    kept = len(list(home.backups.iterdir())) - 1
-    found = home.erase(THREADS[0], "gone").json
-    for kind in ("threads", "memory", "archives"):
-        assert places(found)[kind] == (1, "erased")
+    kept = len(list(home.backups.iterdir())) - 2  # an archive and the plan
+    change(home.store, "UPDATE writes SET thread_id = 'rest' WHERE thread_id = ?", THREADS[1])
+    found = home.erase(THREADS[0], "rest", "gone").json
+    for kind, number in (("threads", 2), ("memory", 1), ("archives", 1)):
+        assert places(found)[kind] == (number, "erased")
     assert [one["kind"] for one in found["mentions"]] == ["archive"]
     assert home.threads == {THREADS[1], OTHER}
     assert len(list(home.backups.iterdir())) == kept
 
 
-def test_a_thread_that_went_on_is_left(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+@cases("went_on", THREADS[:1], THREADS)
+def test_a_thread_that_went_on_is_left(
+    home: Home, monkeypatch: pytest.MonkeyPatch, went_on: tuple[str, ...]
+) -> None:
     remove = erase._remove_threads
 
     def agent_first(writable: Any, batch: Any) -> Any:
         with home.bench.saver() as saver:
-            talk(saver, THREADS[0], CANARY)
+            for thread in went_on:
+                talk(saver, thread, CANARY)
         return remove(writable, batch)
 
     receipt = home.folder / "receipt.json"
@@ -189,7 +202,7 @@ def test_a_thread_that_went_on_is_left(home: Home, monkeypatch: pytest.MonkeyPat
     answer = json.loads(partly.out)
     assert answer["complete"] is False
     states = [(one["items"], one["state"]) for one in answer["places"] if one["kind"] == "threads"]
-    assert states == [(1, "erased"), (1, "kept")]
+    assert states == [*[(1, "erased")] * (len(went_on) == 1), (len(went_on), "kept")]
     assert json.loads(receipt.read_text())["complete"] is False
     assert home.erase(*SUBJECT, "--receipt", receipt).json["complete"] is True
     assert len(json.loads(receipt.read_text())["threads"]) == 2
@@ -258,11 +271,16 @@ def test_a_saved_plan_is_carried_out_or_nothing(home: Home) -> None:
     assert saved.code == 0, saved.err
     assert home.store.read_bytes() == before
     assert not receipt.exists()
-    with home.bench.saver() as saver:
-        talk(saver, THREADS[0], CANARY)
-    assert home.run("apply", plan, "--receipt", receipt, "--yes").code == 6
-    assert home.threads == {*THREADS, OTHER}
-    assert home.run("erase", *SUBJECT, "--receipt", receipt, "--plan-out", plan).code == 0
+    for moves in ("talk", "put"):
+        with home.bench.saver() as saver, home.bench.store(embeds=False) as store:
+            if moves == "talk":
+                talk(saver, THREADS[0], CANARY)
+            else:
+                store.put(("users", CANARY), "profile", {"text": f"{CANARY} likes rice"})
+        moved = home.run("apply", plan, "--receipt", receipt, "--yes")
+        assert moved.code == 6
+        assert home.threads == {*THREADS, OTHER}
+        assert home.run("erase", *SUBJECT, "--receipt", receipt, "--plan-out", plan).code == 0
     without = home.run("apply", plan, "--yes")
     assert (without.code, "--receipt" in without.err) == (2, True)
     done = home.run("apply", plan, "--receipt", receipt, "--yes", "-o", "json")
@@ -327,6 +345,7 @@ def test_a_signal_stops_it_between_two_places(home: Home, monkeypatch: pytest.Mo
     assert record["complete"] is False
     assert (places(record)["memory"], places(record)["threads"]) == ((2, "erased"), (2, "kept"))
     assert home.threads == {*THREADS, OTHER}
+    assert CANARY.encode() not in unpacked(home.state / "erasures")
     # What it had found is no matter of another request.
     assert "nothing to erase" in home.erase("--subject", "nobody", "--receipt", "another.json").err
     assert json.loads((home.folder / "another.json").read_text())["items"] == []
@@ -344,7 +363,7 @@ def test_queries_that_name_the_erased_are_taken_out_of_the_history(sample: Path)
         "\n# 2026-04-07 10:03:00\n+FROM threads WHERE thread_id = 'refund-47110'\n",
     )
     gone = (
-        "\n# 2026-04-07 10:01:00\n+FROM messages\n+WHERE thread_id = 'refund-4711'\n",
+        "\n# 2026-04-07 10:01:00\n+FROM messages WHERE thread_id = 'refund-4711'\n+LIMIT 3\n",
         "\n# 2026-04-07 10:02:00\n+FROM threads WHERE thread_id LIKE 'refund-4711%'\n",
     )
     history.write_text("".join((gone[0], kept[0], gone[1], kept[1])))
@@ -417,10 +436,12 @@ class Desk:
         with saver_of(path or self.path) as saver:
             graph_of(saver).invoke({"items": ["a note"]}, config)
 
-    def remember(self, namespace: tuple[str, ...], text: str) -> None:
-        with SqliteStore.from_conn_string(str(self.path)) as store:
+    def remember(
+        self, namespace: tuple[str, ...], text: str, path: Path | None = None, **more: str
+    ) -> None:
+        with SqliteStore.from_conn_string(str(path or self.path)) as store:
             store.setup()
-            store.put(namespace, "profile", {"text": text})
+            store.put(namespace, "profile", {"text": text, **more})
 
     def run(self, *words: Any) -> Any:
         return ckpt("-s", self.path, *words)
@@ -516,6 +537,7 @@ def test_an_agent_at_work_makes_it_incomplete(desk: Desk, monkeypatch: pytest.Mo
         found = remove(writable, batch)
         writable.close()
         desk.talk("new", "anna-1")
+        desk.talk("plain", None)
         return found
 
     with monkeypatch.context() as patched:
@@ -523,8 +545,9 @@ def test_an_agent_at_work_makes_it_incomplete(desk: Desk, monkeypatch: pytest.Mo
         patched.setattr(erase.ErasureRun, "_remains", lambda *_: None)
         answer = desk.erase(code=7)
     (left,) = (one for one in answer["places"] if "written again" in one["reason"])
-    assert (left["kind"], left["items"]) == ("threads", 1)
+    assert (left["kind"], left["items"]) == ("threads", 2)
     assert desk.verified()[0] == 1
+    assert desk.run("threads", "delete", "plain", "--yes").code == 0
     desk.erase()
     assert desk.verified()[0] == 0
 
@@ -536,16 +559,31 @@ def test_archives_of_any_store_below_a_named_folder_are_erased(desk: Desk) -> No
     desk.talk("theirs", "bert-2", path=moved)
     below = desk.archives / "2026" / "january"
     ckpt("-s", moved, "export", "--all", "--to", below, code=0)
-    assert desk.run("threads", "delete", "resumed", "--archive", desk.archives, "--yes").code == 0
+    deleted = desk.folder / "deleted"
+    words = ("threads", "delete", "resumed", "--archive", deleted, "--yes")
+    assert desk.run(*words).code == 0
     desk.talk("resumed-2", "bert-2")
+    assert desk.run("purge", "--match", "pl*", "--plan-out", below / "plan.ndjson").code == 0
+    (below / "killed.ckpt.gz").write_bytes(bytes(99))
+    (deleted / ".resumed.ckpt.gz.old").write_bytes(b"from before")
+    # Those of another store are erased for a person only.
+    where = ("erase", "--where", ANNA[1], "--archives", below, "--dry-run", "-o", "json")
+    counts = [(one["kind"], one["items"]) for one in desk.run(*where).json["places"]]
+    assert ("archives", 1) in counts
+    assert ("archives", 2) not in counts
     answer = desk.erase("--archives", desk.archives)
     places = [one for one in answer["places"] if one["kind"] == "archives"]
-    assert {(one["items"], one["state"]) for one in places} == {(1, "erased")}
+    assert {(one["items"], one["state"]) for one in places} == {(2, "erased")}
+    assert list(deleted.iterdir()) == []
+    assert not (below / "plan.ndjson").exists()
     (left,) = desk.archives.rglob("*.ckpt.gz")
     assert left.name.startswith("theirs")
     assert desk.threads == {"other", "resumed-2"}
     assert desk.verified()[0] == 0
     assert '"resumed"' not in desk.run("ops", "list", "--all", "-o", "json").out
+    desk.talk("plain", "bert-2", path=moved)
+    ckpt("-s", moved, "export", "plain", "--to", below, code=0)
+    assert desk.verified()[0] == 0
     ckpt("-s", moved, "export", "elsewhere", "--to", below, code=0)
     code, states = desk.verified()
     assert (code, states["archives"]) == (1, "kept")
@@ -580,22 +618,35 @@ def test_a_folder_that_was_not_looked_through_makes_it_incomplete(desk: Desk) ->
 
 
 def test_an_archive_that_does_not_tell_makes_it_incomplete(desk: Desk) -> None:
+    # A checkpoint of a subgraph is no head, though its id is the greatest.
+    row = "'inner', 'ff', NULL, type, checkpoint, metadata FROM checkpoints"
+    change(desk.path, f"INSERT INTO checkpoints SELECT thread_id, {row} WHERE rowid = 1")
     assert desk.run("export", "--all", "--to", desk.archives).code == 0
-    words = ("erase", "--subject", "status = error and metadata.user_id = 'bert-2'")
+    (path,) = desk.archives.glob("plain-*")
+    bundle = check_bundle(path)
+    rows = list(bundle.rows())
+    write_bundle(path, dataclasses.replace(bundle.header, layout="unheard-of"), rows)
+    words = ("erase", "--subject", "status = error and step < 0 and metadata.user_id = 'bert-2'")
     done = desk.run(*words, "--archives", desk.archives, "--yes", "-o", "json")
     assert done.code == 7
     left = [one for one in json.loads(done.out)["places"] if one["kind"] == "archives"]
-    assert ["name its thread" in one["reason"] for one in left] == [True]
+    assert ["name its thread" in one["reason"] for one in left] == [True] * 2
     other = desk.run("erase", "--where", "status = error", "--archives", desk.archives, "--yes")
     assert other.code == 0
     # A filter asks about the newest checkpoint of an archive, not about the first.
     first = ("--where", "step < 0", "--archives", desk.archives, "--dry-run", "-o", "json")
     assert desk.run("erase", *first).json["places"] == []
+    assert desk.run("threads", "delete", "other", "--yes").code == 0
+    for pattern, found in (("o*r", {"archives": 1}), ("pl*", {"threads": 1, "archives": 1})):
+        named = ("--match", pattern, "--archives", desk.archives, "--dry-run", "-o", "json")
+        places = desk.run("erase", *named).json["places"]
+        assert found.items() <= {one["kind"]: one["items"] for one in places}.items()
 
 
 def test_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
     desk.remember(("users", "anna-1"), "likes tea")
     desk.remember(("users", "bert-2"), "likes coffee")
+    desk.remember(("notes",), "likes trees", thread_id="plain")
     # Threads that are named need no memory.
     assert desk.run("erase", "--match", "res*", "--yes").code == 0
     for words, said in (
@@ -606,7 +657,8 @@ def test_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
         assert (refused.code, said in refused.err) == (2, True)
     assert desk.threads == {"plain", "other"}
     answer = desk.erase(code=7)
-    (left,) = (one for one in answer["places"] if one["kind"] == "memory")
+    left, gone = (one for one in answer["places"] if one["kind"] == "memory")
+    assert (gone["items"], gone["state"]) == (1, "erased")
     assert (left["items"], left["state"]) == (2, "kept")
     assert "--memory-namespace" in left["reason"]
     assert desk.verified() == (7, {**desk.verified()[1], "memory": "unreachable"})
@@ -616,13 +668,18 @@ def test_memory_that_nobody_looked_at_makes_it_incomplete(desk: Desk) -> None:
     answer = desk.erase("--archives", desk.archives, code=7)
     (left,) = (one for one in answer["places"] if one["kind"] == "archives")
     assert (left["state"], "--memory-namespace" in left["reason"]) == ("kept", True)
-    answer = desk.erase("--archives", desk.archives, "--memory-namespace", "users/{user}")
-    assert [one["items"] for one in answer["places"] if one["kind"] == "memory"] == [1]
+    elsewhere = desk.folder / "memory.db"
+    desk.remember(("users", "anna-1"), "likes milk", elsewhere)
+    named = ("--archives", desk.archives, "--memory", elsewhere, "--memory-namespace")
+    answer = desk.erase(*named, "people/{user}", "--memory-namespace", "users/{user}")
+    assert [one["items"] for one in answer["places"] if one["kind"] == "memory"] == [1, 1]
     items = desk.run("memory", "list", "-o", "json").json
     assert [one["namespace"] for one in items] == [["users", "bert-2"]]
-    assert desk.verified()[0] == 0
+    assert desk.verified()[0] == 7
+    assert desk.verified("--memory", elsewhere)[0] == 0
     desk.remember(("users", "anna-1"), "likes tea")
-    assert desk.verified() == (1, {**desk.verified()[1], "memory": "kept"})
+    found = desk.verified("--memory", elsewhere)
+    assert found == (1, {**found[1], "memory": "kept"})
 
 
 def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
@@ -636,12 +693,22 @@ def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
     for query in ("thread_id = 'plain'", "user_id = 'Anna-1'", "user_id LIKE '%/anna-1/%'"):
         history.write_text(f"\n# 2026-04-07 10:00:00\n+FROM threads WHERE {query}\n")
         assert desk.verified() == (1, {**states, "queries": "kept"})
+    history.rename(history.with_name(".history.old"))
+    assert desk.verified() == (1, {**states, "queries": "kept"})
+    history.with_name(".history.old").unlink()
     history.write_text("\n# 2026-04-07 10:00:00\n+FROM plains WHERE user_id = 'anna-12'\n")
     assert desk.verified()[0] == 0
     desk.talk("plain", "bert-2")
-    plan = desk.archives / "plan.ndjson"
-    assert desk.run("purge", "--match", "plain", "--keep-last", "1", "--plan-out", plan).code == 0
+    plan = desk.archives / "below" / "plan.ndjson"
+    plan.parent.mkdir()
+    words = ("purge", "--match", "plain", "--keep-last", "1", "--plan-out", plan)
+    assert desk.run(*words).code == 0
     assert desk.verified() == (1, {**states, "threads": "kept", "plans": "kept"})
+    assert desk.run("rollback", "plain", "--steps", "1", "--yes").code == 0
+    kept = dict.fromkeys(("threads", "plans", "operations"), "kept")
+    assert desk.verified() == (1, {**states, **kept})
+    assert desk.run("erase", "plain", "--archives", desk.archives, "--yes").code == 0
+    assert not plan.exists()
 
 
 def test_a_saved_plan_keeps_whose_memory_it_is_and_which_folder_was_named(
@@ -658,6 +725,58 @@ def test_a_saved_plan_keeps_whose_memory_it_is_and_which_folder_was_named(
     assert done.code == 0, done.err
     assert (list(desk.archives.rglob("*.ckpt.gz")), desk.threads) == ([], {"other"})
     assert desk.run("memory", "list", "-o", "json").json == []
+
+
+@cases("opens kind", ("open_memory", "memory"), ("open_sessions", "sessions"))
+def test_what_cannot_be_read_makes_it_incomplete(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, opens: str, kind: str
+) -> None:
+    def refuse(_: Any) -> Any:
+        raise StoreUnavailable("it is down")
+
+    desk.erase()
+    desk.talk("new", "anna-1")
+    monkeypatch.setattr(f"ckpt_cli.plans.erase.{opens}", refuse)
+    assert desk.verified() == (7, {**desk.verified()[1], kind: "unreachable"})
+    named = desk.run("erase", *ANNA, "--memory", desk.folder / "other.db", "--yes")
+    assert (named.code, "new" in desk.threads) == (4, True)
+    answer = desk.erase(code=7)
+    (left,) = (one for one in answer["places"] if one["reason"] == "it is down")
+    assert (left["kind"], left["state"]) == (kind, "kept")
+
+
+def test_an_archive_with_another_name_is_left_with_what_tells_of_it(desk: Desk) -> None:
+    words = ("threads", "delete", "plain", "--archive", desk.archives, "--yes")
+    assert desk.run(*words).code == 0
+    (bundle,) = desk.archives.iterdir()
+    os.link(bundle, desk.folder / "another name")
+    places = {one["kind"]: one for one in desk.erase(code=7)["places"]}
+    for kind, said in (("archives", "1 of 1 files: "), ("operations", "archives that are left")):
+        assert (places[kind]["state"], said in places[kind]["reason"]) == ("kept", True)
+
+
+def test_the_steps_of_an_operation_that_still_runs_are_left(home: Home) -> None:
+    log, place = OperationLog.of_user(), place_of(parse_url(str(home.store)))
+    running = Operation("1" * 12, datetime.now(UTC), "ann", "fork", "a", place, threads=THREADS)
+    journal = Journal(log, running)
+    answer = json.loads(home.erase(*SUBJECT).out)
+    assert (answer["complete"], places(answer)["operations"]) == (False, (1, "kept"))
+    assert list((log.folder / "running").iterdir())
+    journal.close(keep=False)
+
+
+@cases("fails", "_remove_items", "open_writable_memory")
+def test_items_that_cannot_be_removed_are_left(
+    home: Home, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise StoreUnavailable("it is down")
+
+    monkeypatch.setattr(erase, fails, refuse)
+    answer = json.loads(home.erase(*SUBJECT).out)
+    left = {one["kind"]: (one["items"], one["state"], one["reason"]) for one in answer["places"]}
+    assert (answer["complete"], left["memory"]) == (False, (2, "kept", "it is down"))
+    assert left["threads"][:2] == (2, "erased")
 
 
 def test_a_folder_without_its_name_is_not_called_checked(tmp_path: Path) -> None:
@@ -682,7 +801,9 @@ def test_a_folder_without_its_name_is_not_called_checked(tmp_path: Path) -> None
     ckpt("-s", store, "erase", *words, code=0)
     assert "kyoto" not in receipt.read_text().replace(str(tmp_path), "")
     verify = ("-s", store, "erase", "--verify", receipt)
-    ckpt(*verify, code=7, says="--archives")
+    (tmp_path / "empty").mkdir()
+    for more in ((), ("--archives", tmp_path / "empty")):
+        ckpt(*verify, *more, code=7, says="--archives")
     ckpt(*verify, "--archives", folder, code=0)
     shutil.copytree(tmp_path / "kept", folder, dirs_exist_ok=True)
     ckpt(*verify, "--archives", folder, code=1)

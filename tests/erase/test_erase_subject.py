@@ -1,12 +1,17 @@
 """What `--subject` means, and what belongs to an erasure."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ckpt_backends.app_sessions import AppSession
 from ckpt_backends.errors import ParseError, UsageError
 from ckpt_backends.memory import ItemKey
+from ckpt_backends.url import parse_url
 from ckpt_cli.core.erasure import (
+    CANNOT_UNDO,
     ErasedIds,
     ErasureReport,
     ErasureScope,
@@ -16,11 +21,15 @@ from ckpt_cli.core.erasure import (
     is_named_in,
     left_place,
     memory_namespace,
+    named_queries,
+    names_of,
     parse_subject,
     scrubbed,
     words_of,
 )
 from ckpt_cli.core.filters import format_filter
+from ckpt_cli.plans.erase import LogNaming, _is_from_store
+from tests.kit.cases import cases
 
 FIELD = "metadata.user"
 
@@ -35,6 +44,8 @@ FIELD = "metadata.user"
         ('metadata.user = "a=b"', FIELD, 'metadata.user = "a=b"', "a=b"),
         ("user_id=42", None, "metadata.user_id = 42", "42"),
         ("metadata.team = x", FIELD, "metadata.team = x", None),
+        ("metadata.user_id = x", FIELD, "metadata.user_id = x", None),
+        ("metadata.user in (a, b)", FIELD, None, None),
         ("metadata.source = input", None, "metadata.source = input", None),
         ("metadata.user = a or metadata.user = b", FIELD, None, None),
     ],
@@ -61,16 +72,29 @@ def test_words_are_those_of_the_field_of_people() -> None:
     assert words_of(found.filter, FIELD) == {"anna"}
     assert words_of(parse_subject("metadata.env in (a, b)", None).filter, None) == {"a", "b"}
     assert words_of(parse_subject("not metadata.user = x", None).filter, None) == {"x"}
+    assert words_of(parse_subject("thread = t1", None).filter, None) == {"t1"}
+
+
+def test_memory_is_found_by_names_of_the_field_of_people_that_are_affirmed() -> None:
+    for text, field, names in (
+        ("metadata.user in (a, c) and metadata.env = b and not metadata.user = x", FIELD, "ac"),
+        ("metadata.env = b", FIELD, ""),
+        ("metadata.env = b", None, "b"),
+    ):
+        assert names_of(parse_subject(text, field), field) == tuple(names)
 
 
 def test_a_namespace_of_memory_and_short_words_that_are_not_looked_for() -> None:
-    assert memory_namespace("users/{subject}/facts", "a/b") == ("users", "a/b", "facts")
+    assert memory_namespace("users/{subject}/facts", r"a/\1") == ("users", r"a/\1", "facts")
     assert memory_namespace("u-{subject}", "anna") == ("u-anna",)
     with pytest.raises(UsageError):
         check_memory_pattern("users")
     assert ErasureScope("", ["ab"], threads={"1"}).mention_pattern(10) is None
     scope = ErasureScope(None, ["a.b"], threads={"t-42", "t-43"})
     assert scope.mention_pattern(1) == r"(?<!\w)(?:a\.b|t\-42)(?!\w)"
+    hidden = ErasureScope("anna", {"Smith"}, threads={"anna-1"}).hidden_names("/ANNA-1_smith/anna")
+    assert hidden is not None
+    assert hidden.sub("#", "/ANNA-1_smith/anna/annabel") == "/#_#/#/annabel"
 
 
 def test_ids_are_found_again_by_their_digests() -> None:
@@ -84,9 +108,13 @@ def test_ids_are_found_again_by_their_digests() -> None:
     assert found.has_thread("lone \ud800")
     assert not found.has_thread("T")
     assert found.has_item(ItemKey(("users", "anna", "x"), "any"))
+    assert found.has_item(ItemKey(("users", "anna"), "any"))
     assert found.has_item(ItemKey(("notes",), "k"))
     assert not found.has_item(ItemKey(("users",), "anna"))
-    assert found.has("session", "s")
+    session = AppSession("s", "1", "anna", None, None, None, 0, None)
+    assert found.has_session(session)
+    assert found.has_session(session._replace(key="other", thread_id="t"))
+    assert not found.has_session(session._replace(key="other", thread_id="s"))
     assert ErasedIds().digest("thread", "t") not in ids.digests["thread"]
 
 
@@ -106,11 +134,47 @@ def test_a_line_of_the_log_without_ids() -> None:
         "threads": ["t1", "t2"],
         "command": "ckpt fork t1",
     }
-    line |= {"reason": None, "added": ["1"], "cannot_undo": "", "ended": ""}
+    line |= {"reason": None, "added": ["1"], "cannot_undo": "", "ended": "t1 is in use"}
     found = scrubbed(line, {"t1"}.__contains__)
     assert found["threads"] == ["[erased]", "t2"]
     assert "t1" not in repr(found)
     assert (found["op"], found["reason"], found["added"]) == ("x", None, [])
+    assert found["cannot_undo"] == CANNOT_UNDO
+
+
+def test_which_operations_name_an_erased_thread_or_the_person() -> None:
+    scope = ErasureScope("anna", {"anna"}, [("users", "anna")], {"t1"})
+    naming = LogNaming("here", scope, ["x"])
+    records: list[tuple[dict[str, Any], bool]] = [
+        ({"place": "here", "threads": ["t2", "t1"]}, True),
+        ({"place": "there", "threads": ["t1"]}, False),
+        ({"place": "there", "threads": ["for-anna"]}, True),
+        *(({one: "see Anna"}, True) for one in ("command", "reason", "cannot_undo", "ended")),
+        ({"op": "x"}, True),
+        ({"op": "x", "cannot_undo": CANNOT_UNDO}, False),
+    ]
+    for record, is_named in records:
+        assert naming.is_in(json.dumps(record).encode()) is is_named
+        assert naming.is_in_step({"ckpt_operation": 1, **record}, "there") is is_named
+    step = {"thread_id": "t1"}
+    assert naming.is_in_step(step, "here")
+    assert not naming.is_in_step(step, "there")
+    assert naming.is_in_step({"namespace": ["users", "anna"]}, "there")
+
+
+@cases(
+    "written is_ours",
+    *(("{url}", True), ("sqlite:///{url}", True), ("agent.db", True), ("./data/agent.db", True)),
+    *(("gent.db", False), ("old/agent.db", False), ("/agent.db", False), ("x://y", False)),
+)
+def test_whose_archive_it_is(tmp_path: Path, written: str, is_ours: bool) -> None:
+    url = parse_url(str(tmp_path / "data" / "agent.db"))
+    assert _is_from_store(written.format(url=url), url) is is_ours
+
+
+def test_a_query_names_a_thread_whose_id_has_quotes() -> None:
+    entry = b"\n# 2026-04-07 10:00:00\n+WHERE thread_id = 'it''s t1'\n"
+    assert named_queries(entry, ErasureScope(threads={"it's t1"})) == [entry]
 
 
 def test_an_erasure_is_complete_if_it_reached_the_end_and_left_nothing() -> None:

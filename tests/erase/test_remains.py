@@ -532,12 +532,17 @@ def test_sessions_go_with_their_thread_or_their_user(
     before = dump(redis_url)
     save(redis_url, ContextState("s3", CANARY, None))  # type: ignore[arg-type]
     configure(tmp_path, redis_url)
-    found = ckpt("-s", "a", "erase", "--subject", CANARY, "--yes", "-o", "json").json
+    words = ("-s", "a", "erase", "--subject", CANARY, "--receipt", "receipt.json", "--yes")
+    found = ckpt(*words, "-o", "json").json
     numbers = {one["kind"]: one["items"] for one in found["places"] if one["state"] == "erased"}
     assert numbers == {"sessions": 2, "threads": 1}
     left = dump(redis_url)
     assert CANARY not in repr(left)
     assert left == {name: one for name, one in before.items() if name in left}
+    verify = ("-s", "a", "erase", "--verify", "receipt.json")
+    ckpt(*verify, code=0)
+    save(redis_url, ContextState("s4", "new", "trip"))
+    ckpt(*verify, code=1)
     ckpt("-s", "a", "erase", "other", "--yes", code=0)
     assert "someone" not in repr(dump(redis_url))
     assert "third" in repr(dump(redis_url))

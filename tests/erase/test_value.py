@@ -67,12 +67,23 @@ def test_what_cannot_be_erased_is_refused(harness: SqliteHarness) -> None:
         log = {"log": ["login", "no name", "messages"]}
         graph_of(saver).update_state(config_of(THREAD, "x"), log, as_node="note")
     wrong = {"messages[0].type": Refused, "nothing": NotFound, "answer": NotFound}
+    wrong["metadata:step"] = Refused
     for value, error in wrong.items():
         with pytest.raises(error):
             erase(harness.url, f"{THREAD}:{value}")
-    for value in ("log[2]", "log"):
+    for value in ("log[2]", "log[4]", "log"):
         with pytest.raises(Refused, match="node"):
             erase(harness.url, f"{THREAD}:{value}")
+
+
+def test_what_is_left_is_told(harness: SqliteHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = f"of {SECRET}"
+    ask(harness, thread, SECRET)
+    words = ("-s", harness.url, "erase", "--yes", "-o", "json", "--value")
+    kept = ckpt(*words, f"{thread}:card.password").json["remains"]["places"]
+    assert "checkpoints.thread_id" in {one["place"] for one in kept}
+    monkeypatch.setattr("ckpt_cli.apply.erase._edits", lambda *_: iter(()))
+    ckpt(*words, f"{THREAD}:card.password", code=7, says="changed while its values were erased")
 
 
 @pytest.mark.parametrize("adds_rows", [True, False])
@@ -102,7 +113,8 @@ def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
 def test_what_secrets_finds_is_erased(tmp_path: Path) -> None:
     secret = "sk-" + "ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gI3kM5oQ7sU9wY1" * 2 + "AAAAAA"
     with SqliteHarness(tmp_path, None) as harness:
-        ask(harness, THREAD, secret)
+        for thread in (THREAD, "other"):
+            ask(harness, thread, secret)
         found = ckpt("-s", harness.url, "secrets", "-o", "ndjson", code=1)
         assert len(found.out.splitlines()) > 10
         records = tmp_path / "found.ndjson"
@@ -112,6 +124,7 @@ def test_what_secrets_finds_is_erased(tmp_path: Path) -> None:
         assert done.code == 7
         assert secret not in done.out + done.err
         assert places_of(harness.url, THREAD, secret) == []
+        assert places_of(harness.url, "other", secret) == []
         ckpt("-s", harness.url, "secrets", code=0)
         _, values, *_ = history(harness, THREAD)[0]
         assert values["messages"][0].content == "my password is [erased]"

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import struct
 from base64 import b64decode, b64encode
 from collections import OrderedDict
 from datetime import UTC, datetime
@@ -29,9 +30,11 @@ from ckpt_backends.erasing.formats import (
     Spot,
     Treatment,
     erased_value,
+    packed_ext,
 )
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.form import CannotHold
+from tests.kit.cases import cases
 
 SECRET = 'hunter2 "ümlaut"\n/pass'
 SHORT = "pin7"
@@ -122,6 +125,30 @@ def test_bson_is_spliced(value: dict[str, str]) -> None:
         assert bool(changed.steps) == (made != data)
 
 
+@cases("size", 0, 40, 300, 70_000)
+def test_texts_and_objects_of_any_length(size: int) -> None:
+    text = f"{SECRET}{'x' * size}"
+    value = [text, {SECRET: text, text: 1, SHORT: 2}]
+    assert erased("msgpack", ormsgpack.packb(value))[0] == ormsgpack.packb(replaced(value))
+    tag, data = SERIALIZER.dumps_typed(HumanMessage(text, id="1"))
+    made = SERIALIZER.loads_typed((tag, erased(tag, data)[0]))
+    assert made == HumanMessage(ERASURE.replaced(text), id="1")
+    for number in (size, *range(20)):
+        packed = packed_ext(5, bytes(number))
+        assert ormsgpack.unpackb(packed, ext_hook=lambda *one: [*one]) == [5, bytes(number)]
+
+
+def test_snapshots_arrays_and_unknown_objects() -> None:
+    inner = ormsgpack.packb([SECRET, "other"])
+    made, _ = erased("msgpack", packed_ext(7, inner))
+    assert made == packed_ext(7, ormsgpack.packb([MARKER, "other"]))
+    array = ormsgpack.packb(["<u1", [24], "C", SECRET.encode()])
+    for code, data in ((6, array), (99, SECRET.encode())):
+        made, changed = erased("msgpack", packed_ext(code, data))
+        assert (len(made), ERASURE.has_part(made)) == (len(packed_ext(code, data)), False)
+        assert changed.steps
+
+
 def test_objects_keep_their_names() -> None:
     def state(text: str) -> dict[str, Any]:
         call = {"name": "login", "args": {"password": text}, "id": "c"}
@@ -174,15 +201,40 @@ def test_large_pickles_have_right_frames() -> None:
     assert pickle.loads(made) == replaced(value, renames=False)
 
 
-@pytest.mark.parametrize("tag", ["msgpack", "json"])
+@pytest.mark.parametrize("tag", ["msgpack", "json", "bson-plain"])
 def test_numbers_are_erased_at_their_place(tag: str) -> None:
-    value = {"card": {"pin": 4711, "ok": True, "code": "pin7", "sum": 1.5}, "other": [4711, True]}
+    value: dict[str, Any] = {
+        "card": {"pin": 4711, "ok": True, "code": "pin7", "sum": 1.5},
+        "other": [4711, True],
+    }
     places: list[tuple[str, Scalar]] = [("pin", 4711), ("ok", True), ("code", "pin7"), ("sum", 1.5)]
+    if tag == "bson-plain":
+        del value["card"]["sum"]
+        value["other"] = 4711
     spot = Spot(scalars=tuple(ScalarPlace(("card", name), one) for name, one in places))
-    pack: Any = ormsgpack.packb if tag == "msgpack" else lambda one: json.dumps(one).encode()
+    packs: dict[str, Any] = {
+        "msgpack": ormsgpack.packb,
+        "json": lambda one: json.dumps(one).encode(),
+        "bson-plain": lambda one: document_of({key: bson_plain(it) for key, it in one.items()}),
+    }
+    pack = packs[tag]
     made, changed = erased(tag, pack(value), Erasure(frozenset()), spot)
-    assert made == pack({**value, "card": {"pin": 0, "ok": False, "code": MARKER, "sum": 0.0}})
-    assert len(changed.steps) == len(places)
+    card = {"pin": 0, "ok": False, "code": MARKER, "sum": 0.0}
+    assert made == pack({**value, "card": {name: card[name] for name in value["card"]}})
+    assert len(changed.steps) == len(value["card"])
+
+
+def test_bytes_in_documents_are_texts_of_old_savers_or_keep_their_length() -> None:
+    def binary(data: bytes) -> bytes:
+        return document_of({"v": b"\x05" + struct.pack("<i", len(data)) + b"\0" + data})
+
+    other = b"\xff" + SECRET.encode()
+    for data, new in (
+        (json.dumps({"a": SECRET}).encode(), json.dumps({"a": MARKER}).encode()),
+        (other, ERASURE.replaced_bytes(other)),
+    ):
+        made, changed = erased("bson-plain", binary(data))
+        assert (made, bool(changed.steps)) == (binary(new), True)
 
 
 def test_what_savers_need_in_metadata_stays() -> None:

@@ -16,6 +16,7 @@ from langgraph.store.base import PutOp
 from langgraph.store.mongodb import MongoDBStore
 from langgraph.store.redis import RedisStore
 
+from ckpt_backends import open_for_writing
 from ckpt_backends.archive import Bundle, check_bundle, write_bundle
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
 from ckpt_backends.memory import ItemKey
@@ -832,6 +833,8 @@ def test_a_second_run_adds_what_is_new_and_replaces_what_differs_only_if_asked(p
     assert shown["replaced"] == [{"namespace": ["a", "b"], "key": "1"}]
     assert copied(pair, "--replace", "--yes", "-o", "json").json["verified"]
     assert official(target, 3) == rounded(official(source, 3), target)
+    assert ckpt("-s", target.url, "undo", "--yes").code == 5
+    assert official(target, 3) == rounded(official(source, 3), target)
 
 
 def lifetimes(bench: Bench) -> dict[str, str]:
@@ -881,6 +884,32 @@ def test_nothing_is_written_unasked(pair: Pair) -> None:
     assert (missing.code, "add --create" in missing.err) == (4, True)
     assert copied((source, source), "--yes").code == 2
     assert memory(source, "copy").code == 2
+
+
+@of(SqliteBench, OtherFile)
+def test_items_that_change_between_the_comparison_and_the_copy(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = pair
+    fill(source, {(("a",), key): {"text": "as compared"} for key in "1234"})
+    opened = open_for_writing.open_writable_memory
+
+    def opened_late(url: Any) -> Any:
+        with source.store(embeds=False) as store, target.store(embeds=False) as other:
+            store.delete(("a",), "1")
+            store.put(("a",), "2", {"text": "new"})
+            other.put(("a",), "3", {"text": "of the target"})
+        return opened(url)
+
+    monkeypatch.setattr(open_for_writing, "open_writable_memory", opened_late)
+    done = copied(pair, "--create", "--yes", "-o", "json")
+    reasons = skipped(done)
+    assert (done.code, reasons["1"]) == (7, "it was removed from the source meanwhile")
+    assert reasons.keys() == {"1", "3"}
+    found = {key[1]: value["text"] for key, (value, *_) in official(target, 3).items()}
+    assert found == {"2": "new", "3": "of the target", "4": "as compared"}
+    assert ckpt("-s", target.url, "undo", "--yes").code == 0
+    assert [key for _, key in official(target, 1)] == ["3"]
 
 
 @pytest.mark.engines

@@ -34,7 +34,13 @@ from ckpt_cli.app import root
 from ckpt_cli.apply import changes as apply_memory
 from ckpt_cli.apply import copy as restore
 from ckpt_cli.apply.purge import Pace
-from ckpt_cli.apply.recording import CopyRecording, Recorder, is_carried_out, writable_store
+from ckpt_cli.apply.recording import (
+    CopyRecording,
+    Recorder,
+    Recording,
+    is_carried_out,
+    writable_store,
+)
 from ckpt_cli.core.copying import CopyReport
 from ckpt_cli.core.retention import PlannedRemoval
 from ckpt_cli.lazy import command_text
@@ -616,16 +622,29 @@ def test_an_interrupted_copy_is_recorded_with_all_that_it_copied(
     assert rows_of(target) == frozenset()
 
 
+@cases("fails", False, True)
 def test_a_purge_that_stops_is_recorded_with_what_it_removed(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    first, reasons = rows_of(sample), iter(["", "", "--max-duration reached"])
-    monkeypatch.setattr(Pace, "why_stop", lambda _: next(reasons))
+    why = "it is read-only" if fails else "--max-duration reached"
+    first, reasons, intend = rows_of(sample), iter(["", "", why]), Recording.intend
+
+    def refused(recording: Recording, steps: Any) -> None:
+        intend(recording, steps)
+        if reason := next(reasons, ""):
+            raise Refused(reason)
+
+    if fails:
+        monkeypatch.setattr(Recording, "intend", refused)
+    else:
+        monkeypatch.setattr(Pace, "why_stop", lambda _: next(reasons))
     purge = ["purge", "--match", "*", "--include-pending", "--include-interrupted"]
     more = ["--include-error", "--batch", "1", "--archive", str(tmp_path / "archive"), "--yes"]
-    ckpt("-s", sample, *purge, *more, code=7)
+    said = f"stopped: {why}; 6 threads left"
+    ckpt("-s", sample, *purge, *more, "--vacuum", code=7, says=said)
+    assert change(sample, "PRAGMA freelist_count") != [(0,)]
     (one,) = all_ops()
-    assert (one["number"], one["ended"]) == (2, "--max-duration reached")
+    assert (one["number"], one["ended"]) == (2, why)
     ckpt("-s", sample, "undo", "--yes", code=0)
     assert rows_of(sample) == first
 
@@ -639,7 +658,8 @@ def test_a_thread_that_is_skipped_is_not_ops(sample: Path, monkeypatch: pytest.M
             db.execute("DELETE FROM writes WHERE thread_id = ?", [REFUND])
 
     monkeypatch.setattr(Journal, "intend", used_meanwhile)
-    ckpt("-s", sample, "threads", "delete", TRIP, REFUND, "--yes", code=7)
+    done = ckpt("-s", sample, "threads", "delete", TRIP, REFUND, "--yes", "-o", "json", code=7)
+    assert json.loads(done.out)["removed"]["threads"] == 1
     (one,) = all_ops()
     assert (one["threads"], one["number"]) == ([TRIP], 1)
 

@@ -137,9 +137,11 @@ def test_a_wrong_key_or_one_thread_with_another_keeps_all_from_being_written(
     assert rows_of(store) == before
 
 
+@cases("most", 8 << 20, 10)  # bytes of a thread that is not streamed
 def test_a_value_that_no_key_opens_stops_the_run_before_its_thread_is_written(
-    store: Path, old_key: Path, new_key: Path
+    store: Path, old_key: Path, new_key: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ckpt_cli.apply.copy._IN_MEMORY", most)
     last = "SELECT max(rowid) FROM checkpoints WHERE thread_id = 'aes-chat'"
     change(store, f"UPDATE checkpoints SET checkpoint = zeroblob(100) WHERE rowid = ({last})")
     words = ("-s", store, "--aes-key-file", old_key, "rekey", "--new-key-file", new_key, "--yes")

@@ -5,11 +5,15 @@ import os
 import signal
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from ckpt_backends.errors import Unreadable
 from ckpt_backends.postgres import connect as catalog
+from ckpt_cli.plans import purge
+from ckpt_cli.reading import thread
 from tests.kit.agents.steps import fill
 from tests.kit.cases import cases
 from tests.kit.command import ckpt
@@ -47,10 +51,32 @@ def test_a_plan_says_why_threads_go(sample: Path, words: str, reasons: dict[str,
 
 def test_what_is_protected_stays_and_says_so(sample: Path) -> None:
     words = ["purge", "--older-than", "1m", "--protect", "*-thread", "--protect", "trip-*", "--yes"]
-    found = ckpt("-s", sample, *words, "-o", "json").json
-    assert {"thread_id": "trip-to-kyoto", "reason": "matches --protect"} in found["skipped"]
-    assert "trip-to-kyoto" in ids(sample)
+    for more in (["--keep-last", "1"], []):
+        found = ckpt("-s", sample, *words, *more, "-o", "json").json
+        assert {"thread_id": "trip-to-kyoto", "reason": "matches --protect"} in found["skipped"]
+    assert ckpt("-s", sample, "history", "trip-to-kyoto", "-o", "json").json[1:]
     assert "weekly-digest" not in ids(sample)
+
+
+def test_a_thread_whose_conditions_cannot_be_read_stays_alone(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = thread.conditions_of_heads
+
+    def some(store: Any, threads: Any, inference: Any) -> Any:
+        if any(one.thread_id == "weekly-digest" for one in threads):
+            raise Unreadable("its head is damaged")
+        return read(store, threads, inference)
+
+    monkeypatch.setattr(purge, "conditions_of_heads", some)
+    monkeypatch.setattr(purge, "in_chunks", lambda threads: ([one] for one in threads))
+    monkeypatch.setattr(purge, "_AT_ONCE", 1)
+    monkeypatch.setattr(purge, "_MOST", 3)  # threads in a group
+    found = ckpt("-s", sample, "purge", "--older-than", "1m", "--yes", "-o", "json").json
+    assert {"thread_id": "weekly-digest", "reason": "its head is damaged"} in found["skipped"]
+    gone = [one["thread_id"] for one in found["threads"]]
+    assert "nightly-report" in gone
+    assert len({*gone}) == len(gone) == 8 - len(ids(sample))
 
 
 def test_a_thread_of_unknown_age_stays(sample: Path) -> None:
@@ -76,11 +102,11 @@ def test_a_plan_is_applied_at_another_pace_and_to_an_archive(sample: Path, tmp_p
     plan, archive, before = tmp_path / "plan", tmp_path / "archive", ids(sample)
     words = ["purge", "--match", "*", "--include-pending", "--include-error"]
     ckpt("-s", sample, *words, "--archive", tmp_path / "a", "--plan-out", plan, code=0)
-    run = ["-s", str(sample), "apply", str(plan), "--yes", "--batch", "1", "--sleep", "0"]
+    run = ["-s", str(sample), "apply", str(plan), "--yes", "--batch", "2", "--sleep", "0"]
     run += ["--archive", str(archive)]
     stopped = ckpt(*run, "--max-duration", "0s")
     assert (stopped.code, ids(sample)) == (7, before)
-    assert "--max-duration reached" in stopped.err
+    assert "--max-duration reached; 7 threads left" in stopped.err
     assert "hint: run the same command again with --skip-changed" in stopped.err
     done = ckpt(*run, "--summary", code=0)
     assert len(done.out.splitlines()) == 1
@@ -264,5 +290,8 @@ def test_values_that_no_checkpoint_names_go(postgres_url: str) -> None:
         words = ["-s", postgres_url, "gc", "--scope", "blobs", "-o", "json", "--yes"]
         assert ckpt(*words).json["threads"] == []
         assert place.rows("a") != before
-        assert ckpt(*words, "--grace", "0s").json["removed"]["rows"]["checkpoint_blobs"] == 1
+        place.connection.execute("UPDATE checkpoints SET checkpoint = '{}' WHERE thread_id = 'b'")
+        found = ckpt(*words, "--grace", "0s").json
+        assert found["removed"]["rows"]["checkpoint_blobs"] == 1
+        assert [one["thread_id"] for one in found["skipped"]] == ["b"]
         assert place.rows("a") == before

@@ -755,13 +755,7 @@ class _BsonEditor:
 
     def _binary(self, stored: bytes, spot: Spot) -> bytes:
         """The bytes of a JSON text, as old savers store a leaf, or of anything else."""
-        leaf = TypedBytes("json", stored[_BINARY_HEAD:])
-        try:
-            made = self._leaf(leaf, spot).data
-        except ValueError:
-            made = self._erasure.replaced_bytes(leaf.data)
-            if made != leaf.data:
-                self._changed.steps.append(spot.steps)
+        made = self._leaf(TypedBytes("json", stored[_BINARY_HEAD:]), spot).data
         return struct.pack("<i", len(made)) + stored[4:_BINARY_HEAD] + made
 
     def _scalar(self, kind: int, stored: bytes, spot: Spot) -> bytes:

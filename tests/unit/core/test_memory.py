@@ -20,6 +20,7 @@ from ckpt_cli.core.memory import (
     source_of,
     text_of,
 )
+from ckpt_cli.plans.copy import _difference
 from ckpt_cli.queries.memory import FoundItem
 from ckpt_cli.render.memory import ITEM, item_lines, tree_lines
 from ckpt_cli.render.text import Ui
@@ -43,10 +44,11 @@ def test_slashes_stand_between_labels_and_in_keys() -> None:
     assert list(item_keys("plain")) == []
 
 
+WRITTEN = NOW - timedelta(days=2)
 FACT = Item(
     ItemKey(("facts",), "fact-1"),
     NOW,
-    NOW - timedelta(days=2),
+    WRITTEN,
     10,
     expires_at=NOW - timedelta(seconds=1),
     category="preference",
@@ -64,6 +66,8 @@ BARE = Item(ItemKey(("facts",), "bare"), None, None, 10)
     (ItemFilter(category="preference"), True, False),
     (ItemFilter(min_confidence=0.9), False, False),
     (ItemFilter(source="user-4"), False, False),
+    (ItemFilter(source="user-42", min_confidence=0.8, since=WRITTEN, until=WRITTEN), True, False),
+    (ItemFilter(expired=False), False, True),
     (ItemFilter(user="facts"), True, True),
     (ItemFilter(user="fact-1"), False, False),
     (ItemFilter(since=NOW - timedelta(days=1)), False, False),
@@ -72,6 +76,17 @@ BARE = Item(ItemKey(("facts",), "bare"), None, None, 10)
 def test_each_condition_that_is_given_must_hold(wanted: ItemFilter, fact: bool, bare: bool) -> None:
     assert wanted.fits(FACT, NOW) is fact
     assert wanted.fits(BARE, NOW) is bare
+
+
+@cases(
+    "there said",
+    (replace(FACT, updated_at=NOW), "a newer one"),
+    (replace(FACT, updated_at=WRITTEN - timedelta(days=1)), "an older one"),
+    (replace(FACT, expires_at=None), "one that expires at another time"),
+    (FACT, "another one"),
+)
+def test_how_an_item_of_the_target_differs(there: Item, said: str) -> None:
+    assert _difference(FACT, there) == f"the target has {said}"
 
 
 @cases(
@@ -104,9 +119,12 @@ def fact_of(key: str, content: object, *, day: int = 1, thread: str | None = Non
 
 def test_duplicates_and_facts_whose_thread_is_gone_are_found() -> None:
     same = [fact_of("a", "Tea ", day=3), fact_of("b", " tea", day=2), fact_of("c", "TEA", day=4)]
+    same.append(replace(fact_of("d", "tea"), created_at=None))
     others = [fact_of(f"{n}", said) for n, said in enumerate(["coffee", "", " ", None, 5])]
+    others.append(replace(same[0], key=ItemKey(("other",), "a")))
     first = ItemKey(("facts",), "b")
-    assert duplicates([*same, *others]) == {same[0].key: first, same[2].key: first}
+    again = (same[0], same[2], same[3])
+    assert duplicates([*same, *others]) == {one.key: first for one in again}
     asked: list[str] = []
 
     def is_there(thread_id: str) -> bool:

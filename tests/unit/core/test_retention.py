@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.changes import GONE, MOVED, Inside, Removal
+from ckpt_backends.changes import GONE, MOVED, Inside, Removal, RemovalBatch
 from ckpt_backends.model import BlobKey, Status
+from ckpt_cli.apply.purge import removal_batches
 from ckpt_cli.core.retention import (
     PlannedRemoval,
     RetentionCandidate,
@@ -49,6 +50,7 @@ LAST = RetentionRules(last=1)
 AGELESS = [*line(3)[:2], RetentionCandidate("", "01", None, None)]
 UNFINISHED = [item("03", "01"), item("02", "01", unfinished=True), item("01")]
 SENT = [item("03", "02", needs_sends=True), item("02", "01"), item("01")]
+SENT += [item("12", None, "a:1", root="02"), item("11", None, "b:2", root="01")]
 INHERITS = [item("03", "02", inherited={"log"}), item("02", "01"), item("01")]
 DELTA = [item("05", "04", missing={"log"}), item("04", "03"), item("03", "02", stored={"log"})]
 DELTA += [item("02", "01"), item("01")]
@@ -68,7 +70,7 @@ REMEMBERS = [item("20", "10"), item("10"), item("07", None), *KNEW]
     pytest.param(AGELESS, LAST, "03 01", id="what has no age"),
     pytest.param(BRANCHES, RetentionRules(tips=True), "04 03", id="ends of branches"),
     pytest.param(UNFINISHED, LAST, "03 02", id="an unfinished step"),
-    pytest.param(SENT, LAST, "03 02", id="the parent that holds the sends"),
+    pytest.param(SENT, LAST, "03 02 12", id="the parent that holds the sends, with its subgraph"),
     pytest.param(INHERITS, LAST, "03 02", id="the parent that holds a value"),
     pytest.param(DELTA, LAST, "05 04 03", id="the way to the value of a DeltaChannel"),
     pytest.param(CALLED, LAST, "03 12 11", id="subgraphs with their caller"),
@@ -102,6 +104,19 @@ def test_a_step_with_the_line_of_its_plan_is_the_same(
     step = OperationStep(thread_id, RowsRemoved(read), None)
     assert bool(read.line) == (inside is None)
     assert step_line(step) == dumped(step_record(step))
+    for wrong in ("remove" if inside else "prune", "drop"):
+        with pytest.raises(ValueError, match=r"drop|pruned"):
+            from_plan_line({**json.loads(line), "action": wrong})
+
+
+def test_a_batch_ends_with_its_last_thread_or_row() -> None:
+    sizes = [(1, 0), (1, 1), (0, 5), (4, 0), (1, 0)]
+    threads = [
+        PlannedRemoval("remove", "", *size, Removal(str(number), NOW, *size))
+        for number, size in enumerate(sizes)
+    ]
+    found = removal_batches(threads, RemovalBatch(threads=2, rows=5))
+    assert ["".join(one.thread_id for one in batch) for batch in found] == ["01", "2", "34"]
 
 
 def test_a_thread_is_kept_for_each_condition_that_is_not_included() -> None:
