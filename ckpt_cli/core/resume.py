@@ -196,10 +196,14 @@ def resume_level(
         for task in candidates(step.tasks, body, writes)
         if not (replaces_sends and body.v >= 4 and sent_index(task.path) is not None)
     ]
-    # What the caller's `goto` started is no task of the step, but has stored what it did.
+    # What the caller's `goto` started is no task of the step, but has stored what it did. His Send
+    # to a node is taken for the Send of the step in its place, if that is to it: the ids are equal.
     begun = {run.path: run for run in step.others}
-    planned += [begun[path] for _, path in goes_to if path in begun]
+    if replaces_sends:
+        begun |= {task.path: task for task in step.tasks if (task.node, task.path) in goes_to}
     paths = {task.path for task in planned}
+    planned += [begun[path] for _, path in goes_to if path in begun and path not in paths]
+    paths |= {task.path for task in planned}
     known = {*body.seen, *(run.node for run in step.others if run.node is not None)}
     handlers, assumed = [], False
     for task in filter(is_routed, planned):
@@ -207,15 +211,14 @@ def resume_level(
         name, is_known = _handler_name(task, run, known)
         handlers.append((name, run))
         assumed = assumed or not is_known
-    calls = [run for run in step.others if is_call(run.path) and run.finished]
     unfinished = [task for task in planned if not task.finished and not is_routed(task)]
     left = {task.path for task in unfinished}
     return Level(
         runs=tuple(unfinished),
         started=tuple(node for node, path in goes_to if path not in paths),
         applies=(
-            *(task for task in planned if task.finished and not is_routed(task)),
-            *(call for call in calls if (call_of(call.path) or ("",))[0] in left),
+            *(task for task in planned if task.finished),
+            *(run for run in step.others if run.finished and called_by(run) in left),
         ),
         handlers=tuple(handlers),
         assumed=assumed,
@@ -234,6 +237,12 @@ def candidates(tasks: Iterable[Task], body: state.Body, writes: Iterable[Write])
     named = {write.channel for write in writes if write.task_id == NULL_TASK_ID}
     woken = {state.START}.union(*(own.get(channel, ()) for channel in body.updated | named))
     return [one for one in tasks if one.node in woken or sent_index(one.path) is not None]
+
+
+def called_by(run: Task) -> str | None:
+    """Return the path of the task that called a `@task` function; None for another task."""
+    caller = call_of(run.path)
+    return None if caller is None else caller[0]
 
 
 def is_routed(task: Task) -> bool:
@@ -264,8 +273,7 @@ def paths_of_calls(step: Step) -> dict[str, NodePath]:
     found: dict[str, NodePath] = {run.path: (run.node or "?",) for run in step.tasks}
     calls = [run for run in step.others if is_call(run.path)]
     for run in sorted(calls, key=lambda one: len(one.path)):  # those who call come first
-        caller = call_of(run.path)
-        outer: NodePath = () if caller is None else found.get(caller[0], ())
+        outer = found.get(called_by(run) or "", ())
         found[run.path] = (*outer, run.node or "?")
     return found
 
@@ -410,7 +418,7 @@ def paths_of_callers(step: Step) -> set[str]:
     """Return the task paths of those that called a `@task` function that stored something: they
     are known to have begun.
     """
-    return {caller[0] for run in step.others if (caller := call_of(run.path)) is not None}
+    return {caller for run in step.others if (caller := called_by(run)) is not None}
 
 
 def _handler_name(failed: Task, run: Task | None, known: Collection[str]) -> tuple[str, bool]:

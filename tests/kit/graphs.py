@@ -246,6 +246,12 @@ def go(target: str) -> Any:
     return lambda questions: Command(goto=target)
 
 
+def send(item: str) -> Any:
+    from langgraph.types import Command, Send
+
+    return lambda questions: Command(goto=Send("work", {"item": item}))
+
+
 class Update(NamedTuple):
     """The caller changes the state in the name of a node."""
 
@@ -537,6 +543,9 @@ CELLS: dict[str, Cell] = {
     "send-bad-answer": Cell(sends({"y": asks_number}), turns=FORTY),
     # A caller's command, and a state that the caller changed.
     "goto-beside-question": Cell(chain(b=asks, c=later(1, fails)), turns=[IN, go("c")]),
+    "goto-sent-beside-sent": Cell(
+        sends({"y": asks, "z": asks, "w": dies}, beside=asks), turns=[IN, send("w")], since=D
+    ),
     "updated": Cell(chain(b=fails), turns=[IN, Update("a")]),
     "updated-as-asking": Cell(chain(b=asks), turns=[IN, Update("b")]),
     "updated-sub": Cell(sub(k=fails), turns=[IN, Update("a")]),

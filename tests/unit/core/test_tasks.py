@@ -543,12 +543,26 @@ def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_send
     assert (level.runs, level.started) == ((), ("v",))
 
 
-def test_a_handler_runs_again_and_its_node_does_not() -> None:
-    failed = [
-        write("1", "__error__", "ValueError()", pull("a")),
-        write("1", "__error_source_node__", "a", pull("a"), 1),
+def test_a_resume_looks_at_sends_and_at_what_the_last_step_or_the_caller_wrote_to() -> None:
+    held = {**TWO, "__pregel_tasks": [{"node": "w", "args": 1}]}
+    at = body(held)._replace(updated=frozenset({"branch:to:a"}))
+
+    def running(*rows: Write) -> list[str | None]:
+        return [task.node for task in resume_level(at, rows, plan(at, rows), ()).runs]
+
+    assert running() == running(write("1", "branch:to:b")) == ["w", "a"]
+    assert running(write(NULL_TASK_ID, "branch:to:b")) == ["w", "a", "b"]
+
+
+def routed(task_id: str, node: str) -> list[Write]:
+    return [
+        write(task_id, "__error__", "ValueError()", pull(node)),
+        write(task_id, "__error_source_node__", node, pull(node), 1),
     ]
-    at = body(TWO)
+
+
+def test_a_handler_runs_again_and_its_node_does_not() -> None:
+    failed, at = routed("1", "a"), body(TWO)
     level = resume_level(at, failed, plan(at, failed), ())
     assert [task.node for task in level.runs] == ["b"]
     assert (level.handlers, level.assumed) == ((("__error_handler__a", None),), True)
@@ -557,6 +571,12 @@ def test_a_handler_runs_again_and_its_node_does_not() -> None:
     assert name == "__error_handler__a"
     assert run is not None
     assert run.finished
+    rows = [*failed, *routed("3", "b"), write("2", path=handler_path(pull("b")))]
+    found = resume_level(at, rows, plan(at, rows), ()).handlers
+    assert [(name, run is None) for name, run in found] == [
+        ("__error_handler__a", True),
+        ("__error_handler__b", False),
+    ]
     # The handler of all nodes is known from another run.
     seen = at._replace(seen={"__default_error_handler__": {}})
     ((name, _),) = resume_level(seen, failed, plan(seen, failed), ()).handlers
