@@ -84,6 +84,23 @@ def test_a_list_has_errors_questions_and_titles(store: Path) -> None:
     assert _rows(store, "--long", "--all")["visit-anna"]["title"] == "Hi"
 
 
+def test_a_list_has_its_order_its_bounds_and_first_messages(sample: Path) -> None:
+    rows = _rows(sample, "--all", "--long")
+    for key in ("last", "first", "checkpoints", "namespaces", "step", "bytes", "id"):
+        by = {"last": "last_at", "first": "first_at"}.get(key, key)
+        largest = sorted(sorted(rows), key=lambda one: rows[one].get(by, ""), reverse=True)
+        assert list(_rows(sample, "--all", "--sort", key)) == largest, key
+        assert list(_rows(sample, "--sort", key, "-n", "2", "--page", "2")) == largest[2:4], key
+    moment = rows["invoice-import"]["last_at"]
+    since, until = _rows(sample, "--since", moment), _rows(sample, "--until", moment)
+    assert since.keys() == {one for one, row in rows.items() if row["last_at"] >= moment}
+    assert until.keys() == {one for one, row in rows.items() if row["last_at"] <= moment}
+    assert _rows(sample, "--user", "jonas").keys() == {"refund-4711"}
+    said = {one: row.get("first_message") for one, row in _rows(sample, "--first-message").items()}
+    assert said["trip-to-kyoto"] == rows["trip-to-kyoto"]["title"]
+    assert said["invoice-import"] is None
+
+
 def _table(rows: list[dict[str, Any]], width: int) -> list[str]:
     columns = thread_columns(details=True, wide=width >= 100)
     return [one.text for one in table_lines(rows, columns, Ui(datetime.now(UTC), width=width))]
