@@ -6,11 +6,12 @@ from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
-from langgraph.graph import MessagesState
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.types import Command, Send
 
 from tests.commands.words import refusals
-from tests.kit.agents.small import chain, nested, run, saver_of
+from tests.kit.agents.small import chain, nested, run, running, saver_of
 from tests.kit.cases import cases
 from tests.kit.command import SAMPLE, ckpt
 
@@ -124,6 +125,17 @@ def test_each_call_of_a_model_counts_once(path: Path) -> None:
     nodes = {"chat": used(2), "research > dig": used(3), "sum": used(3)}
     assert tokens(path, "node") == nodes
     assert tokens(path, "thread").keys() == {"t"}
+
+
+def test_messages_of_sent_tasks_and_of_the_caller_have_their_names(path: Path) -> None:
+    graph: Any = StateGraph(Chat)
+    graph.add_node("dig", talk("small"))
+    graph.add_conditional_edges(START, lambda _: [Send("dig", ONE), Send("dig", TWO)], ["dig"])
+    with running(path, graph) as found:
+        found.invoke(ONE, CONFIG)
+        found.update_state(CONFIG, talk("big")(None), as_node="dig")
+        found.invoke(Command(update=talk("big")(None), goto="dig"), CONFIG)
+    assert tokens(path, "node") == {"dig": used(3), "(update_state)": used(1), "(caller)": used(1)}
 
 
 def test_a_message_counts_once_and_a_state_tells_what_no_write_does(path: Path) -> None:
