@@ -537,7 +537,7 @@ def test_a_callers_command_starts_nodes_beside_those_that_wait_and_replaces_send
     assert ([task.node for task in level.runs], level.started) == (["a"], ("b",))
     at = body({"__pregel_tasks": [{"node": "w", "args": 1}]})
     rows = [write(NULL_TASK_ID, "__pregel_tasks", {"node": "v", "args": 2})]
-    path, by_task = send_path(0, 4), write("1", "__pregel_tasks", old)
+    path, by_task = send_path(0, 4), write("1", "__pregel_tasks", {"node": "w", "args": 1})
     assert goto_tasks(at, rows, lambda: [by_task, *rows]) == [("v", path)]
     level = resume_level(at, rows, plan(at, rows), [("v", path)])
     assert (level.runs, level.started) == ((), ("v",))
