@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from redis.client import Pipeline
 
+from ckpt_backends.aws.agentcore import write as agentcore
 from ckpt_backends.changes import GONE, MOVED, Change
 from ckpt_backends.cosmosdb.connect import CosmosItems
 from ckpt_backends.erasing.formats import Erasure
 from ckpt_backends.erasing.thread import ThreadEraser
 from ckpt_backends.errors import StoreChanged
+from ckpt_backends.firestore.write import WritableFirestore
 from ckpt_backends.objects import Objects
 from ckpt_backends.objects.write import WritableObjectStore
 from ckpt_backends.objectstorage.engine.objects import FileObjects
@@ -28,7 +30,6 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.engines.answers import refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, graph_of, talk
-from tests.kit.cases import cases
 from tests.kit.command import ckpt, ids_of, later
 from tests.kit.savers.redis_threads import client, removal_of
 
@@ -324,26 +325,33 @@ def test_what_a_killed_run_began_is_completed_or_taken_back(place: Harness) -> N
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("place", ["objectstorage"], indirect=True)
-@cases(
-    "words moment",
-    ("rollback trip ~1", "insert"),
-    ("rollback trip ~1", "_store_all"),
-    ("threads delete trip", "delete"),
+@pytest.mark.parametrize(
+    ("place", "step", "words"),
+    [
+        ("objectstorage", (WritableObjectStore, "insert"), "rollback trip ~1"),
+        ("objectstorage", (WritableObjectStore, "_store_all"), "rollback trip ~1"),
+        ("objectstorage", (WritableObjectStore, "delete"), "threads delete trip"),
+        ("firestore", (WritableFirestore, "insert"), "rollback trip ~1"),
+        ("firestore", (WritableFirestore, "delete"), "threads delete trip"),
+        ("agentcore", (agentcore._Rows, "add"), "rollback trip ~1"),
+        ("agentcore", (agentcore._Rows, "remove"), "threads delete trip"),
+    ],
+    indirect=["place"],
 )
 def test_what_a_saver_stores_between_two_requests_wins(
-    place: Harness, monkeypatch: pytest.MonkeyPatch, words: str, moment: str
+    place: Harness, monkeypatch: pytest.MonkeyPatch, step: tuple[Any, str], words: str
 ) -> None:
-    """After the look at the objects, or before the new one is there."""
+    """After the look at the thread, or before the new checkpoint is there."""
     talk(place.kept_saver, "trip")
-    step = getattr(WritableObjectStore, moment)
+    kind, name = step
+    original = getattr(kind, name)
 
     def late(self: Any, *given: Any) -> Any:
-        monkeypatch.undo()
+        monkeypatch.setattr(kind, name, original)
         talk(place.kept_saver, "trip")
-        return step(self, *given)
+        return original(self, *given)
 
-    monkeypatch.setattr(WritableObjectStore, moment, late)
+    monkeypatch.setattr(kind, name, late)
     assert ckpt("-s", place.url, *words.split(), "--yes").code in {6, 7}
     assert len(ids_of(place.url, "trip")) == 8
     assert items(place) == ["in trip", "from a", "from b"] * 2

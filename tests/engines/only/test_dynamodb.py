@@ -434,14 +434,24 @@ def test_a_conflict_stops_no_purge(place: DynamoDbHarness, monkeypatch: pytest.M
     assert sum(bool(place.rows(name)) for name in "pqr") == 1
 
 
+def checkpoints_of(place: DynamoDbHarness, thread_id: str) -> list[str]:
+    partition = f"CHECKPOINT_{thread_id}"
+    return sorted(one["SK"]["S"] for one in place.items() if one["PK"]["S"] == partition)
+
+
 @pytest.mark.parametrize("works", [True, False], ids=["back", "stuck"])
 def test_an_undo_of_a_long_copy_is_whole_or_says_so(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
     graph, name = graph_of(place.kept_saver), "TransactWriteItems"
-    monkeypatch.setattr("ckpt_backends.aws.dynamodb.write._MOST_ACTIONS", 5)
-    ckpt("-s", place.url, "copy", "trip", "--at", "head", "--as", "twin", "--yes", code=0)
-    before = kept_items(place)
+    monkeypatch.setattr("ckpt_backends.aws.dynamodb.write._MOST_ACTIONS", 3)
+    seen = list[list[str]]()
+    with monkeypatch.context() as patch:
+        on_call(patch, name, 1, lambda: seen.append(checkpoints_of(place, "twin")), last=99)
+        ckpt("-s", place.url, "copy", "trip", "--at", "head", "--as", "twin", "--yes", code=0)
+    before, ids = kept_items(place), checkpoints_of(place, "twin")
+    assert all(one == ids[: len(one)] for one in seen), "the newest comes last"
+    assert (len(seen[0]), len(seen[-1]) > 0) == (0, True)
     with monkeypatch.context() as patch:
         conflict = failing("TransactionCanceledException", name)
         on_call(patch, name, 2, conflict, last=2 if works else 10_000)

@@ -52,7 +52,6 @@ from ckpt_backends.records import (
     Rows,
     ThreadState,
     Where,
-    check_numbers,
 )
 from ckpt_backends.rows import (
     Cell,
@@ -273,13 +272,23 @@ class _Rows(Rows):
                 _all_versions(self.view(source), row) if (versions is None) else versions.items()
             )
 
-    def confirm(self, before: Heads, added: Mapping[tuple[str, str], int]) -> None:  # noqa: ARG002
-        self._store.refresh()
-        now = {one: _heads(self._store.loaded(one).rows()) for one in before}
-        check_numbers(before, now, {})
+    def confirm(self, before: Heads, added: Mapping[tuple[str, str], int]) -> None:
+        """Nothing: `commit` looks at all events."""
 
     def commit(self) -> None:
-        """Carry out what was collected. Raises `CannotHold` before anything is stored."""
+        """Carry out what was collected.
+
+        Raises `CannotHold` before anything is stored, and `StoreChanged` if a thread that changes
+        has other events than before.
+        """
+        self._store.refresh()
+        for thread_id, stored in self._stored.items():
+            ids, now = (
+                {event.event_id for event, _ in one.events}
+                for one in (stored, self._store.loaded(thread_id))
+            )
+            if now != ids and self._views[thread_id] != stored.rows():
+                raise moved(thread_id)
         changes = [
             _Change(self._store, self._stored[one], view) for one, view in self._views.items()
         ]
