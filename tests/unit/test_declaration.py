@@ -108,6 +108,14 @@ def test_archives_are_read_without_a_driver() -> None:
     ("pg://u:pa/ss@h/db", "pg://u:***@h/db"),
     ("pg://u:p?ss@h/x", "pg://u:***@h/x"),
     ("pg://u:p#ss@h/x?layout=y", "pg://u:***@h/x?layout=y"),
+    ("pg://u:p?a=b@h/x", "pg://u:***@h/x"),
+    ("pg://u:1,v:p?a=b@h/x", "pg://u:***@h/x"),
+    ("pg://u:1?a-b=c@h/x", "pg://u:***@h/x"),
+    ("pg://u:1?a@h/x", "pg://u:***@h/x"),
+    ("pg://u:p@a:1,[::1]:2/x", "pg://u:***@a:1,[::1]:2/x"),
+    # The `@` belongs to the value of a parameter.
+    ("pg://a:1,b:2?x=y@z", "pg://a:1,b:2?x=***"),
+    ("pg://h?x=y:@z", "pg://h?x=***"),
     # Each kind of store has parameters of its own that may be printed, if their values are names.
     ("postgresql://h/d?prefix=p&schema=s", "postgresql://h/d?prefix=***&schema=s"),
     ("redis://h/0?prefix=p&schema=s", "redis://h/0?prefix=p&schema=***"),

@@ -417,8 +417,6 @@ class Machine:
                 raise PastLimit(f"more than {self._opcodes} opcodes")
         except IndexError:
             raise ValueError("nothing on the stack") from None
-        except (KeyError, AttributeError, TypeError) as error:
-            raise ValueError(str(error)) from error
         if self._outer or len(self._stack) != 1:
             raise ValueError(f"{'more than' if self._stack else 'not'} one value at the end")
 

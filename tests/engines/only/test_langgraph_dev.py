@@ -21,11 +21,23 @@ from langgraph.types import Command
 
 from ckpt_backends import files as folder_lock
 from ckpt_backends.codec import Opaque, decode
-from ckpt_backends.errors import SeveralLayouts, StoreUnavailable, UnknownLayout
+from ckpt_backends.errors import (
+    SeveralLayouts,
+    StoreChanged,
+    StoreUnavailable,
+    UnknownLayout,
+    Unsupported,
+)
 from ckpt_backends.langgraph_dev import files, write
 from ckpt_backends.langgraph_dev import files as server
 from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS, JAVASCRIPT
+from ckpt_backends.model import CheckpointKey, Record, TypedBytes
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Restored, Row, RowEdit
+from ckpt_backends.transfer.copying import Arrival
+from ckpt_backends.transfer.form import CannotHold
+from ckpt_backends.url import parse_url
 from ckpt_cli.reading.states import read_state
 from ckpt_cli.reading.thread import ThreadReader, TriggerInference
 from tests.engines.answers import refuses, succeeds, threads_of
@@ -270,6 +282,52 @@ def test_replaced_files_are_not_overwritten(folder: Path, monkeypatch: pytest.Mo
     refuses(folder, "rollback", "a", "~1", "--yes", says="changed meanwhile", code=6)
     assert sorted(stored(folder)) == sorted(FILES)
     assert tables(folder) == before
+
+
+NUMBER = TypedBytes("json", b"1")
+
+
+def came(own: int, versions: dict[str, Any], values: object = None) -> Record:
+    """A checkpoint of thread `c`, as it comes from another store."""
+    body = {"v": 4, "id": f"{own}", "channel_values": values or {}, "channel_versions": versions}
+    stored = TypedBytes("json", json.dumps(body).encode())
+    return Record.checkpoint(CheckpointKey("c", "", f"{own}"), None, stored, NUMBER)
+
+
+def test_a_draft_takes_only_rows_that_fit_and_did_not_change(folder: Path) -> None:
+    with open_store(str(folder)) as store:
+        rows = {row.table: row for row in store.rows("a")}
+    before, write_row = stored(folder), rows["checkpoint_writes"]
+    other = Row(write_row.table, {**write_row.cells, "channel": "other"})
+    with open_writable(parse_url(str(folder))) as store:
+        for change in (
+            lambda: store.restore([other]),
+            lambda: store.replace("a", [RowEdit(other, write_row)]),
+        ):
+            with pytest.raises(StoreChanged):
+                change()
+        for wrong in (
+            Row("items", other.cells),
+            Row(other.table, {**other.cells, "idx": 1 << 31}),
+            Row(other.table, {**other.cells, "idx": "0"}),
+            Row(other.table, {k: v for k, v in other.cells.items() if k != "blob"}),
+        ):
+            with pytest.raises(Unsupported):
+                store.restore([wrong])
+        for records, says in (
+            ([came(1, {}, values={"x": 1})], "has values in its body"),
+            ([came(1, {"x": 1 << 40})], "version of channel 'x' at checkpoint '1' is too large"),
+            ([came(1, {"x": 1}), came(2, {"x": "1"})], "has two types"),
+            ([Record.write(CheckpointKey("c", "", "1"), "t", "", 1 << 40, "x", NUMBER)], "index"),
+        ):
+            value = Record.apart("c", "", "x", "1", NUMBER)
+            with pytest.raises(CannotHold, match=says):
+                store.receive([Arrival("c", [value, *records])])
+        assert store.restore(rows.values()) == Restored(0, 3)
+        assert stored(folder) == before
+        (folder / server.SERVERS_MEMORY[0]).write_bytes(b"")
+        (left,) = [one for one in store.erase_remains().places if "memory" in one.reason]
+        assert server.SERVERS_MEMORY[0] in left.place
 
 
 def test_files_of_two_moments_are_not_read_together_and_changes_wait_for_each_other(

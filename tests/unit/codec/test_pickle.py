@@ -1,9 +1,12 @@
 """Pickles as inert values, in memory and in files."""
 
+import codecs
 import collections
+import copyreg
 import datetime as dt
 import pathlib
 import pickle
+import uuid
 import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +108,12 @@ def test_arrays_are_read_as_numpy_pickles_them() -> None:
     fields: Value = {"dtype": ">i4", "shape": [2, 2], "order": "F", "data": array.tolist()}
     for protocol in PROTOCOLS:
         assert read(array, protocol) == Tagged("numpy.ndarray", fields)
+    objects = numpy.array([None, "a"], dtype=object)
+    fields = {"dtype": "|O8", "shape": [2], "order": "C", "data": [None, "a"]}
+    assert read(objects) == Tagged("numpy.ndarray", fields)
+    rebuilt, args, (version, _, *rest) = numpy.zeros(1).__reduce_ex__(2)[:3]
+    found: Any = read(Calls(rebuilt, args, (version, (-1,), *rest)))
+    assert found.type.endswith("._reconstruct")
     one: Value = {"dtype": "<f8", "shape": [], "order": "C", "data": 1.5}
     assert read(numpy.float64(1.5)) == Tagged("numpy.generic", one)
 
@@ -124,6 +133,54 @@ def test_what_is_called_is_only_named() -> None:
     many = read({(n, n): n for n in range(3000)})
     assert isinstance(many, Tagged)
     assert many.type == "builtins.dict"
+    assert raw(b"(K\x011K\x02.") == 2
+    assert raw(b"K\x01(0.") == raw(b"K\x01K\x020.") == 1
+
+
+NOON = b"\x07\xea\x04\x07\x0c\0\0\0\0\0"
+TWO_DAYS: Value = [Tagged("datetime.timedelta", [2, 0, 0])]
+
+
+@cases(
+    "call shown",
+    ((dt.date, (b"abc",)), [b"abc"]),
+    ((dt.time, (b"\x01\0",)), b"\x01\0"),
+    ((dt.datetime, ("x",)), "x"),
+    ((dt.datetime, (b"\0" * 10,)), b"\0" * 10),
+    ((dt.datetime, (NOON, 7)), ["2026-04-07T12:00:00", 7]),
+    (
+        (dt.datetime, (NOON, Calls(dt.timezone, (dt.timedelta(2),)))),
+        ["2026-04-07T12:00:00", Tagged("datetime.timezone", TWO_DAYS)],
+    ),
+    ((dt.datetime, (NOON,), {"a": 1}), {"__args__": [NOON], "__state__": {"a": 1}}),
+    ((uuid.UUID, (), {"int": 1 << 128}), {"int": 1 << 128}),
+    ((uuid.UUID, (), {"int": -1}), {"int": -1}),
+    ((uuid.UUID, ("x",), {"int": 1}), {"__args__": ["x"], "__state__": {"int": 1}}),
+    ((codecs.encode, ("\u0100", "latin1")), ["\u0100", "latin1"]),
+    ((codecs.encode, ("a", "utf-16")), ["a", "utf-16"]),
+    ((bytearray, ()), b""),
+    ((bytearray, (5,)), 5),
+    ((bytearray, ("\xff", "latin-1")), b"\xff"),
+    ((bytearray, ("\u0100", "latin-1")), ["\u0100", "latin-1"]),
+    ((bytes, (5,)), 5),
+    ((set, ("ab",)), "ab"),
+    ((collections.deque, (), {"a": 1}), {"a": 1}),
+    (
+        (collections.defaultdict, (1,), None, None, iter([("a", 1)])),
+        {"__args__": [1], "__entries__": {"a": 1}},
+    ),
+    ((zoneinfo.ZoneInfo, (1,)), 1),
+)
+def test_what_a_class_would_not_take_is_shown_as_it_is(call: Any, shown: Value) -> None:
+    found: Any = read(Calls(*call))
+    assert found == Tagged(f"{call[0].__module__}.{call[0].__qualname__}", shown)
+
+
+def test_names_of_arguments_are_kept() -> None:
+    copy = Calls(copyreg.__newobj_ex__, (Names, (1,), {"k": 2}))  # type: ignore[attr-defined]
+    assert read(copy) == Tagged(f"{HERE}.Names", {"__args__": [1], "__kwargs__": {"k": 2}})
+    copy = Calls(copyreg.__newobj_ex__, (Names, (), {"k": 2}))  # type: ignore[attr-defined]
+    assert read(copy) == Tagged(f"{HERE}.Names", {"k": 2})
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
