@@ -111,7 +111,8 @@ def test_arrays_are_read_as_numpy_pickles_them() -> None:
     objects = numpy.array([None, "a"], dtype=object)
     fields = {"dtype": "|O8", "shape": [2], "order": "C", "data": [None, "a"]}
     assert read(objects) == Tagged("numpy.ndarray", fields)
-    rebuilt, args, (version, _, *rest) = numpy.zeros(1).__reduce_ex__(2)[:3]
+    parts: Any = numpy.zeros(1).__reduce_ex__(2)
+    rebuilt, args, (version, _, *rest) = parts[:3]
     found: Any = read(Calls(rebuilt, args, (version, (-1,), *rest)))
     assert found.type.endswith("._reconstruct")
     one: Value = {"dtype": "<f8", "shape": [], "order": "C", "data": 1.5}
