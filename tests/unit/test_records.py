@@ -5,12 +5,14 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import bson
 import pytest
 
+from ckpt_backends import records
 from ckpt_backends.apps.kaflow import records as kaflow
 from ckpt_backends.apps.kagent import layout as kagent
 from ckpt_backends.apps.plainredis import records as plainredis
@@ -27,10 +29,12 @@ from ckpt_backends.changes import (
     change_from_record,
     change_record,
 )
-from ckpt_backends.errors import Refused, StoreChanged, Unsupported
+from ckpt_backends.errors import Refused, StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.model import BlobKey, CheckpointKey, Encryption, Record, TypedBytes
+from ckpt_backends.mysql import connect as mysql
 from ckpt_backends.open_for_writing import create_store, open_writable
-from ckpt_backends.records import NamespaceState, check_numbers
+from ckpt_backends.postgres import connect as postgres
+from ckpt_backends.records import NamespaceState, check_numbers, removed_threads
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import PlacedValue, Row, ValueKind
 from ckpt_backends.sql import records as sql
@@ -79,22 +83,33 @@ def key(own: str, thread_id: str = "a") -> CheckpointKey:
     return CheckpointKey(thread_id, "", own)
 
 
-@pytest.fixture(params=["sqlite", "langgraph-dev"])
+FILES, SERVERS = ["sqlite", "langgraph-dev"], ["postgres", "mysql"]
+
+
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> StoreUrl:
     """A store with a thread of two checkpoints, the first with two writes."""
-    name = {"sqlite": "store.db", "langgraph-dev": ".langgraph_api/.langgraph_checkpoint.1.pckl"}
-    made = parse_url(f"{request.param}:///{tmp_path / name[request.param]}")
+    if request.param in SERVERS:
+        made = parse_url(request.getfixturevalue(f"{request.param}_url"))
+    else:
+        name = {"sqlite": "store.db", "langgraph-dev": ".langgraph_api"}[request.param]
+        made = parse_url(f"{request.param}:///{tmp_path / name}")
     found = create_store(made, Language.PYTHON)
-    records = [Record.write(key("1"), "task", "", idx, "x", SOME) for idx in (0, 1)]
-    for own, parent in (("1", None), ("2", "1")):
-        body = {"v": 4, "id": own, "channel_values": {}, "channel_versions": {"x": own}}
-        typed = TypedBytes("json", json.dumps(body).encode())
-        records.append(Record.checkpoint(key(own), parent, typed, SOME))
-        if request.param == "langgraph-dev":
-            records.append(Record.apart("a", "", "x", own, SOME))
+    came = [Record.write(key("1"), "task", "", idx, "x", SOME) for idx in (0, 1)]
+    came += [checkpoint("1"), checkpoint("2", "1")]
+    for channel, version in () if request.param == "sqlite" else product("xy", "12"):
+        value = TypedBytes("empty", b"") if channel == "y" else SOME
+        came.append(Record.apart("a", "", channel, version, value))
     with closing(open_writable(found)) as store:
-        store.receive([Arrival("a", records)])
+        store.receive([Arrival("a", came)])
     return found
+
+
+def checkpoint(own: str, parent: str | None = None, thread_id: str = "a") -> Record:
+    versions = {"x": own, "y": own}
+    body = {"v": 4, "id": own, "channel_values": {}, "channel_versions": versions}
+    typed = TypedBytes("json", json.dumps(body).encode())
+    return Record.checkpoint(key(own, thread_id), parent, typed, SOME)
 
 
 def everything(url: StoreUrl) -> Iterator[Row]:
@@ -107,6 +122,7 @@ NOW = {"": "2"}
 TASKS = (("task", 0), ("other", 0))
 
 
+@pytest.mark.parametrize("url", FILES, indirect=True)
 @pytest.mark.parametrize(
     "change",
     [
@@ -132,29 +148,60 @@ def test_a_change_of_what_is_not_as_planned_is_refused(url: StoreUrl, change: Ch
     assert list(everything(url)) == before
 
 
+def values_of(url: StoreUrl, thread_id: str) -> list[tuple[str, str]]:
+    with open_store(url) as store:
+        return sorted((one.channel, one.version) for one, _ in store.blobs(thread_id))
+
+
+@pytest.mark.parametrize("url", [*FILES, *SERVERS], indirect=True)
 def test_a_copy_has_the_writes_and_values_that_are_named(url: StoreUrl) -> None:
+    every = values_of(url, "a")
+    assert len(every) in {0, 4}
     with closing(open_writable(url)) as store:
         for name, writes, number in (("b", (), 0), ("c", (("task", 1),), 1), ("d", None, 2)):
             both = CopyOfCheckpoint(key("1"), writes=writes), CopyOfCheckpoint(key("2"))
             store.apply(Change(name, {}, copies=both))
             with open_store(url) as copied:
                 assert len(list(copied.writes(name))) == number
-                versions = [one.version for one, _ in copied.blobs(name)]
-                assert versions == [one.version for one, _ in copied.blobs("a")]
+            assert values_of(url, name) == every
         # What remains keeps its values, until the last checkpoint goes.
-        store.apply(Change("d", NOW, removed={key("2", "d"): 0}))
-        with open_store(url) as left:
-            assert len(list(left.blobs("d"))) == len(list(left.blobs("a")))
+        gone = BlobKey("", "x", "2")
+        store.apply(Change("d", NOW, removed={key("2", "d"): 0}, removed_blobs=(gone,)))
+        assert values_of(url, "d") == [one for one in every if one != gone[1:]]
         store.apply(Change("d", {"": "1"}, removed={key("1", "d"): 2}))
-        with open_store(url) as left:
-            assert list(left.rows("d")) == []
-            values = tuple(one for one, _ in left.blobs("a"))
-        removal = Removal("a", None, 2, 2, Inside({"": ("1",)}, values))
-        (done,) = store.remove([removal])
+        inside = Inside({"": ("1",)}, tuple(BlobKey("", *one) for one in every if one[0] == "x"))
+        removals = [Removal("a", None, 2, 2, inside), Removal("b", None, 2, 1)]
+        done, skipped = store.remove(removals)
+    assert (done.skipped, skipped.skipped) == ("", MOVED)
+    assert sorted(filter(None, done.rows.values())) == [1, 2, 2][: 3 if every else 2]
+    assert values_of(url, "a") == [one for one in every if one[0] == "y"]
+    assert [values_of(url, name) for name in "bcd"] == [every, every, []]
     with open_store(url) as left:
         assert [one.key for one in left.checkpoints("a")] == [key("2")]
-        assert [*left.writes("a"), *left.blobs("a")] == []
-    assert sorted(done.rows.values()) == sorted([1, 2, *([len(values)] if values else [])])
+        assert [*left.writes("a"), *left.rows("d")] == []
+
+
+@pytest.mark.parametrize("url", SERVERS, indirect=True)
+def test_nobody_adds_to_a_thread_that_is_removed(
+    url: StoreUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = next(one for one in everything(url) if one.table == "checkpoints")
+    new = Row(row.table, {**row.cells, "checkpoint_id": "3"})
+
+    def late(*given: Any) -> Any:
+        """As a saver does it, this takes no lock of the thread."""
+        held = pytest.raises(StoreUnavailable, match="another session holds a lock")
+        with closing(open_writable(url)) as other, held:
+            other.restore([new])
+        return removed_threads(*given)
+
+    monkeypatch.setattr(records, "removed_threads", late)
+    monkeypatch.setattr(postgres, "_LOCK_TIMEOUT", "500ms")
+    monkeypatch.setattr(mysql, "_LOCK_SECONDS", 1)
+    with closing(open_writable(url)) as store:
+        (done,) = store.remove([Removal("a", None, 2, 2)])
+    assert done.skipped == ""
+    assert list(everything(url)) == []
 
 
 def test_a_saved_change_is_the_same() -> None:
@@ -275,8 +322,8 @@ def test_a_document_of_kaflow_keeps_its_other_fields() -> None:
     news = {ValueKind.BODY: b"new", ValueKind.METADATA: bson.encode({"step": 2})}
     found = kaflow.edited_row("", row, lambda one: one.value._replace(data=news[one.kind]))
     assert found.cells["thread_id"] == "t"
-    made = bson.decode(found.cells["bson"])
-    assert made == {**fields, "checkpoint_data": b"new", "metadata": {"step": 2}}
+    made: Any = found.cells["bson"]
+    assert bson.decode(made) == {**fields, "checkpoint_data": b"new", "metadata": {"step": 2}}
     assert kaflow.edited_row("", row, lambda one: one.value) is row
 
 
