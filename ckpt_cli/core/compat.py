@@ -489,15 +489,28 @@ def deferral_of(level: StoredHead, judging: Judging) -> Iterator[Incompatibility
             )
             yield Incompatibility(CompatVerdict.BREAKS, "deferred", place, text, leave)
         elif not is_deferred and not is_over and deferred_pair(value) is not None:
-            text = (
-                "the node is not deferred any more, and what is stored for it has the form of one"
-                " that is: the next arrival raises, or its turn is dropped"
-            )
-            members = channel.members or frozenset([node])
-            if members & _ahead(level, judging.graph, surely=True):
-                yield Incompatibility(CompatVerdict.BREAKS, "undeferred", place, text, leave)
-            elif not channel.members or members & _ahead(level, judging.graph):
-                yield Incompatibility(CompatVerdict.CANNOT_TELL, "undeferred", place, text, leave)
+            yield from _undeferred(level, judging.graph, node, channel.members)
+
+
+def _undeferred(
+    level: StoredHead, graph: Graph, node: str, members: Set[str]
+) -> Iterator[Incompatibility]:
+    """Yield what becomes of the stored turn of a node, or of a join to it, that was deferred."""
+    text = (
+        "the node is not deferred any more, and what is stored for it has the form of one that is"
+    )
+    place = level.place(node)
+    leave = "leave defer as it was until these threads are done, or migrate them"
+    if not members:
+        # The value triggers nothing, and an arrival from elsewhere replaces it.
+        others = graph.reached_from(_starts(level, graph) - {node}, _arrived(level, graph))
+        verdict = CompatVerdict.CANNOT_TELL if node in others else CompatVerdict.LOSES
+        yield Incompatibility(verdict, "undeferred", place, f"{text}: its turn is dropped", leave)
+    elif members & _ahead(level, graph):
+        is_sure = members & _ahead(level, graph, surely=True)
+        verdict = CompatVerdict.BREAKS if is_sure else CompatVerdict.CANNOT_TELL
+        text = f"{text}: the next arrival raises"
+        yield Incompatibility(verdict, "undeferred", place, text, leave)
 
 
 def _tasks(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
@@ -646,13 +659,17 @@ def _ahead(
 
     With `among`, only from tasks of these nodes.
     """
+    return graph.reached_from(_starts(level, graph, among), _arrived(level, graph), surely=surely)
+
+
+def _starts(level: StoredHead, graph: Graph, among: Collection[str] | None = None) -> set[str]:
+    """Return the nodes of tasks that wait, of `among` if given, and those that run after them."""
     waiting = {
         task.node
         for task in level.step.tasks
         if task.node and not task.finished and (among is None or task.node in among)
     }
-    starts = waiting | _triggered(level, graph)
-    return graph.reached_from(starts, _arrived(level, graph), surely=surely)
+    return waiting | _triggered(level, graph)
 
 
 def _behind(

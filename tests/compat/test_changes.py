@@ -29,6 +29,7 @@ from tests.kit.agents.edges import (
     CHAIN,
     REPLAYED,
     ask,
+    fail,
     graph,
     keyed,
     merged,
@@ -121,6 +122,66 @@ def test_a_question_waits(
     check(stopped(tmp_path / "s.db", old, {"log": []}), old, new, verdict, log)
 
 
+def chosen(edges: str, *ends: str, **roles: Any) -> Any:
+    """A graph in which `rv` leads to the first of some nodes by a condition."""
+    built = graph(edges, **roles)
+    built.add_conditional_edges("rv", lambda _: ends[:1], list(ends))
+    return built
+
+
+def asks_one_two(_: Any) -> Any:
+    first = interrupt("one")
+    return {"log": [f"one={first} two={interrupt('two')}"]}
+
+
+NOT_ID = "cannot tell interrupt-id"
+
+
+def say_no(_: Any) -> Any:
+    return {"log": ["no"]}
+
+
+JOINED_TOO = graph(">pre pre>o x+y>o", o=graph(">first first>rv").compile())
+MAY = chosen(">a >rv a>b x>y", "x", "b")
+LATER = ">a a>d a>rv"
+LATEST = f"{LATER} rv>d"
+
+
+@cases(
+    "old new told log",
+    (graph(BESIDE), graph(f"{BESIDE} x+y>a"), "changes task-id a", "a rv j"),
+    (graph(BESIDE), graph(f"{BESIDE} x+y>rv"), f"{NOT_ID} rv", "a rv j"),
+    (nested(), JOINED_TOO, f"{NOT_ID} o, repeats subgraph-restarts o", "pre pre first rv"),
+    (graph(LATER, defer="d"), graph(LATER), "loses undeferred d", "a rv"),
+    (graph(LATEST, defer="d"), graph(LATEST), "cannot tell undeferred d", "a rv d"),
+    (graph(f"{LATER} a+rv>j", defer="j"), graph(f"{LATER} a+rv>j"), "breaks undeferred j", None),
+    (graph(LATER, defer="d"), graph(">a a>e a>rv", defer="e"), "loses node-gone d", "a rv"),
+    (graph(LATER, defer="d"), graph(">a a>rv"), "cannot tell node-gone d", "a rv"),
+    (graph(">a >rv a>b"), graph(">a >rv a>c"), "loses node-gone b", "a rv"),
+    (graph(">a >rv a>b"), graph(">a >rv a>c", c=say_no), "loses node-gone b", "a rv"),
+    (graph(">a >rv a>b"), graph(">a >rv rv>c", c=say_no), "cannot tell node-gone b", "a rv no"),
+    (graph(">a >rv a>b"), graph(">a >rv x>c", c=say_no, x=fail), "", "a rv"),
+    (graph(">a >rv a>b rv>b"), graph(">a >rv a>c rv>c"), "", "a rv c"),
+    (MAY, chosen(">a >rv a>c x>y", "x", "c"), "cannot tell node-gone b", "a rv x y"),
+    (graph(">a >rv >b a+b>c"), graph(">a >rv >b a+b>d", d=say_no), "loses join-gone c", "a b rv"),
+    (graph(BESIDE), graph(">a >rv j>x"), "cannot tell join-gone j", "a rv"),
+    (graph(BESIDE), graph(">a >rv a>j"), "loses join-gone j, loses route j", "a rv"),
+    (graph(BESIDE), graph(">a >rv rv>x x>j"), "", "a rv x j"),
+    (graph(BESIDE), chosen(">a >rv x>y j>y", "x", "j"), "cannot tell join-gone j", "a rv x y"),
+)
+def test_what_is_told_of_each_node(
+    tmp_path: Path, old: Any, new: Any, told: str, log: str | None
+) -> None:
+    path = stopped(tmp_path / "s.db", old, {"log": []})
+    found = judged(path, new, old).findings
+    assert ", ".join(f"{one.verdict} {one.code} {one.where}" for one in found) == told
+    if log is None:
+        with pytest.raises(Exception, match=r"."):
+            resumed(path, new)
+    else:
+        assert [one.split()[0] for one in resumed(path, new)["log"]] == log.split()
+
+
 @pytest.mark.parametrize("saver", [None, True])
 def test_a_subgraph_waits(tmp_path: Path, saver: bool | None) -> None:
     old = nested(saver=saver)
@@ -129,6 +190,8 @@ def test_a_subgraph_waits(tmp_path: Path, saver: bool | None) -> None:
     check(path, old, nested("other", saver=saver), "loses", None)
     check(path, old, nested(waiting="new", saver=saver), "loses", None)
     check(path, old, nested(o=say("o")), "loses", None)
+    found = judged(path, nested(o=say("o"))).findings
+    assert ("cannot tell", "subgraph-unseen", "o") in {one[:3] for one in found}
     found = judged(path, nested(saver=None if saver else True), old).findings
     assert ("repeats", "subgraph-restarts", "o") in {one[:3] for one in found}
 
@@ -285,11 +348,6 @@ def test_a_new_node_that_the_thread_has_passed(tmp_path: Path) -> None:
         assert resumed(path, one)["log"][-1] in {"v", "fin"}
 
 
-def asks_one_two(_: Any) -> Any:
-    first = interrupt("one")
-    return {"log": [f"one={first} two={interrupt('two')}"]}
-
-
 def asks_two_one(_: Any) -> Any:
     first = interrupt("two")
     return {"log": [f"two={first} one={interrupt('one')}"]}
@@ -316,6 +374,8 @@ def test_questions_are_matched_by_their_order(
     old, new = graph(CHAIN, rv=asks_one_two), graph(CHAIN, rv=node)
     path = stopped(tmp_path / "s.db", old, {"log": []}, answers)
     assert str(judged(path, new, old).verdict) == verdict
+    refiled = judged(path, graph(f"{CHAIN} x+y>rv", rv=asks_one_two), old).verdict
+    assert refiled == ("repeats" if answers else "cannot tell")
     if verdict == "changes":
         assert resumed(path, new)["log"] != resumed(path, old)["log"]
 
