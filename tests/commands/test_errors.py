@@ -143,4 +143,5 @@ test_wrong_words_are_refused = refusals(
     ("errors --by channel", 2, "cannot count by 'channel'"),
     ("errors --since soon", 2, "'soon' is not a time"),
     ("errors nobody", 3, "no thread 'nobody'"),
+    ("errors --summary --by node", 2, "--summary cannot be combined with --by"),
 )

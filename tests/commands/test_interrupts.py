@@ -34,6 +34,7 @@ def test_a_question_has_one_name_everywhere(path: Path) -> None:
     assert printed.count("ship it?") == 1
     for age, number in (("2020-01-01", 0), ("0s", 1)):
         assert len(told(path, "interrupts", "--older-than", age)) == number
+        ckpt("-s", path, "interrupts", "--older-than", age, "--exit-code", code=number)
 
 
 def ask_approval(saver: Any) -> Any:

@@ -7,4 +7,5 @@ test_wrong_words_are_refused = refusals(
     ("memory delete", 2, "nothing selected"),
     ("memory search", 2, "missing argument 'TEXT'"),
     ("memory edit key", 2, "missing option '--set'"),
+    ("memory show --raw", 2, "--raw needs a key"),
 )

@@ -194,6 +194,7 @@ test_wrong_words_are_refused = refusals(
     ("show trip-to-kyoto --ns gone", 3, "no namespace 'gone'"),
     ("show trip-to-kyoto --channel gone", 3, "its channels: booking"),
     ("show trip-to-kyoto --path messages[99]", 3, "a list of 10 items"),
+    ("show trip-to-kyoto --path x --channel y", 2, "--path cannot be combined with"),
 )
 
 

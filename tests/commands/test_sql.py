@@ -14,5 +14,8 @@ def test_a_query_is_answered_in_each_form(sample: Path) -> None:
 
 
 test_wrong_words_are_refused = refusals(
-    ("sql", 2, "no query"), ("sql 'DELETE FROM threads'", 2, "cannot run DELETE here")
+    ("sql", 2, "no query"),
+    ("sql 'DELETE FROM threads'", 2, "cannot run DELETE here"),
+    ("sql 'SELECT 1' --tables", 2, "give one of QUERY"),
+    ("sql 'SELECT 1' --thread trip-to-kyoto --match x", 2, "cannot be combined with --match"),
 )

@@ -213,4 +213,5 @@ test_wrong_words_are_refused = refusals(
     ("stats --time", 2, "use `ckpt"),
     ("stats --tokens", 2, " stats --by model`"),
     ("stats trip-to-kyoto --match c*", 2, "cannot be combined with --match"),
+    ("stats --ns x", 2, "--ns requires THREAD"),
 )

@@ -165,6 +165,8 @@ def test_a_planted_fault_is_found(clean: Path, tmp_path: Path, name: str) -> Non
     assert [(one["step"], one["channel"]) for one in wrong] == [where]
     assert [steps[one["child"]] for one in wrong] == [where[0]]
     assert answer.json["mismatch"] == 1
+    shown = ckpt("-s", path, "diff", "--writes", "--exit-code", f"{THREAD}@{wrong[0]['child']}")
+    assert (shown.code, "differs" in shown.out) == (1, True)
     if name in {"a written number", "two writes swapped", "a plain value"}:
         assert agreed(path) == ["mismatch"]
 
