@@ -231,6 +231,10 @@ def test_a_plan_is_carried_out_once_as_one_operation_that_is_undone_and_redone(c
     earlier, before = ops(), content()
     shown = apply(case, "--dry-run")
     assert (shown.code, content()) == (0, before), shown.err
+    runs = [] if "--write" in case.words else [run(case.words)]
+    for asking in (*runs, apply(case, "--utc")):
+        assert (asking.code, "confirmation needed" in asking.err) == (5, True), asking.err
+        assert content() == before
     done = apply(case)
     assert done.code == 0, done.err
     after = content()
@@ -282,9 +286,8 @@ def test_a_plan_writes_the_rows_that_the_command_writes(case: Case) -> None:
     top, *_ = planned(case)
     assert apply(case).code == 0
     once = rows_of(Path("store.db"))
-    shown, asking = (run(f"-s direct.db {case.words}", *more) for more in (["--dry-run"], []))
+    shown = run(f"-s direct.db {case.words}", "--dry-run")
     assert (shown.code, "dry run: nothing was " in shown.err) == (0, True), shown.err
-    assert (asking.code, "confirmation needed" in asking.err) == (5, True), asking.err
     with patch.object(Session, "now", datetime.fromisoformat(top["made_at"])), seeded(top["seed"]):
         assert run(f"-s direct.db {case.words}", "--yes").code == 0
     assert rows_of(Path("direct.db")) == once
