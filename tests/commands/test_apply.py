@@ -474,6 +474,8 @@ def test_a_header_that_no_command_writes_is_refused(place: str, name: str, value
 
 def test_a_plan_is_for_its_store_only() -> None:
     planned(STEPS)
+    for option in ("--to", "--memory", "--new-key-file"):
+        assert f"made without {option}" in refused(option, "new.key")
     text = PLAN.read_bytes()
     for path in ("postgresql://stranger.invalid/db", "agent.db", "/x?layout=y", "/x\0"):
         change("", path=path)

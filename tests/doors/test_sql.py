@@ -218,6 +218,7 @@ def need(planner: QueryPlanner, query: str) -> TableNeed:
     return found
 
 
+EARLIER, LATER = "2025-01-01 12:00+00", "2027-01-01 12:00+00"
 MANY = [f"{'long' * 30}-{n}" for n in range(500)]
 
 
@@ -238,7 +239,16 @@ MANY = [f"{'long' * 30}-{n}" for n in range(500)]
         RowBounds(thread_ids=frozenset({"a", "optional: b"})),
     ),
     (f"thread_id IN {tuple(MANY)}", RowBounds(thread_ids=frozenset(MANY))),
+    ("thread_id > 'b' AND thread_id < 'x'", RowBounds(first_id="b", last_id="x")),
+    ("thread_id > 'b' AND (thread_id > 'd' OR thread_id >= 'c')", RowBounds(first_id="c")),
+    ("thread_id < 'b' OR thread_id < 'd' AND node = 'x'", RowBounds(last_id="d")),
+    (f"ts > '{LATER}' OR ts >= '2026-01-01 12:00+00' AND idx > 1", RowBounds(since=NOON)),
+    (f"ts < '2026-01-01 12:00+00' OR ts <= '{EARLIER}' AND idx > 1", RowBounds(until=NOON)),
+    ("(thread_id = 'a' OR thread_id > 'x') AND channel = 'b'", RowBounds(channels=frozenset("b"))),
     # What is not certain bounds nothing.
+    ("thread_id IN ('a', node)", RowBounds()),
+    ("thread_id > 'b' OR thread_id < 'x'", RowBounds()),
+    (f"ts > '{LATER}' OR ts < '{EARLIER}'", RowBounds()),
     ("thread_id = 'a' OR node = 'b'", RowBounds()),
     ("NOT thread_id = 'a'", RowBounds()),
     ("upper(thread_id) = 'A'", RowBounds()),
@@ -279,10 +289,12 @@ def test_columns_are_those_that_the_scans_of_a_query_need(planner: QueryPlanner)
 def test_a_thread_that_went_on_has_rows_of_all_its_time() -> None:
     hour = timedelta(hours=1)
     thread = Thread("a", None, NOON - hour, NOON + hour, 3, 1)
-    for inside in (RowBounds(since=NOON), RowBounds(until=NOON), RowBounds(since=NOON + hour)):
+    named = RowBounds(frozenset("a"), first_id="a", last_id="a", until=NOON - hour)
+    for inside in (RowBounds(since=NOON), named, RowBounds(since=NOON + hour)):
         assert inside.admits(thread)
-    assert not RowBounds(since=NOON + 2 * hour).admits(thread)
-    assert not RowBounds(until=NOON - 2 * hour).admits(thread)
+    others = RowBounds(frozenset("b")), RowBounds(first_id="b"), RowBounds(last_id="A")
+    for outside in (*others, RowBounds(since=NOON + 2 * hour), RowBounds(until=NOON - 2 * hour)):
+        assert not outside.admits(thread)
 
 
 SECRET = "text of a file"
