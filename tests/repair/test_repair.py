@@ -415,3 +415,9 @@ def test_it_is_refused_where_no_write_is_stored(stepped: Path) -> None:
     change(stepped, "DELETE FROM writes WHERE channel = 'log'")
     damage(stepped, lambda stored: stored.pop("log"))
     assert repair_values(stepped, "--yes").code == 5
+    # A value beside it is restored, alone and among many threads.
+    damage(stepped, lambda stored: stored.pop("messages"))
+    ckpt("-s", stepped, "repair", "values", THREAD, "--dry-run", code=7, says="cannot restore 1")
+    answer = ckpt("-s", stepped, "repair", "values", "--match", "*", "--yes", code=7)
+    assert "some values could not be restored" in answer.err
+    assert values(stepped)["messages"]

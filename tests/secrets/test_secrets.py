@@ -27,7 +27,7 @@ from langgraph.types import interrupt
 from ormsgpack import packb
 
 import ckpt_cli
-from ckpt_backends.codec.values import Tagged
+from ckpt_backends.codec.values import Cut, Tagged
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Checkpoint
 from ckpt_backends.sqlite import store as sqlite
@@ -495,9 +495,28 @@ def test_paths_skip_classes_and_keys_that_are_secrets(scanner: Scanner) -> None:
     ]
     assert scanner.masked(f"user {token}!") == f"user {MASK}!"
     assert scanner.masked("user-42") == "user-42"
-    (one,) = scanner.parts("Tr0ub4dor&3", key="db_password")
-    assert (one.kind, one.text) == ("password", "Tr0ub4dor&3")
-    assert list(scanner.parts("Tr0ub4dor&3", key="name")) == []
+    found = scanner.scan(Cut([token], 99, "long"))
+    assert ([one.text for one in found.parts], found.is_whole) == ([token], False)
+
+
+LETTERS = "hornTiger-battery&staple"
+
+
+@cases(
+    "text key kind",
+    *(("Tr0ub4dor&3", key, "password") for key in ("db_password", "pwd", "Passwd")),
+    *((BY_NAME["access-token"], key, "access-token") for key in ("bot_token", "idToken")),
+    *((BY_NAME["access-token"], key, "secret-key") for key in ("secret", "app-secret")),
+    *((LETTERS, key, kind) for key, kind in (("passphrase", "password"), ("api_key", None))),
+    *(("k8Zk3", "password", None), ("k8Zk31", "password", "password")),
+    *(("k8Zk31mPq0L", "api_key", None), ("k8Zk31mPq0Lx", "api_key", "api-key")),
+    *(("Tr0ub4dor&3", key, None) for key in ("name", "x" * 93 + "password")),
+)
+def test_the_name_of_a_field_tells_what_it_holds(
+    scanner: Scanner, text: str, key: str, kind: str | None
+) -> None:
+    found = [(one.kind, one.text) for one in scanner.parts(text, key=key)]
+    assert found == ([(kind, text)] if kind else [])
 
 
 def test_a_secret_is_found_wherever_long_texts_are_cut(scanner: Scanner) -> None:

@@ -114,6 +114,7 @@ EXACT = {
     r"refund \d+ of customer": [" of customer"],
     "Hotel.*Kanra|Ryokan": ["Hotel", "Ryokan"],
     "go+gle": ["gle"],
+    r"Kanra\.txt|\[log\]": ["Kanra.txt", "[log]"],
     "x?order": ["order"],
     "pay(pal)?now": ["pay"],
     "[0-9]+ kg": [" kg"],
