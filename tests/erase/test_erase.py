@@ -517,6 +517,8 @@ def test_values_of_any_checkpoint_name_the_person(desk: Desk) -> None:
             graph_of(saver).update_state(config, {"items": [note]}, as_node="a")
     once = "not values.items[] ~ 'of emil' and values.items[] = 'a note'"
     assert (count("--where", once), count("--subject", once)) == (2, 3)
+    # The size is that of the whole thread.
+    assert count("--subject", f"{once} and bytes > 1") == 3
 
 
 def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None:
