@@ -283,6 +283,12 @@ UNKNOWN = "unknown key 'retentoin' in profile 'x' in 'ckpt.toml'\nhint: did you 
     ("filters = 1\n", "filters are not a table of texts in 'ckpt.toml'"),
     (X + "filters.a = 1\n", "write [stores.x.filters] and stuck ="),
     ("[filters]\n'a b' = 'idle > 1h'\n", "cannot name a filter 'a b' in 'ckpt.toml'"),
+    (X + "[stores.x.erase]\nwho = 'a'\n", "erase is not a table with the keys"),
+    (X + "[stores.x.erase]\nsubject = 1\n", "erase.subject is not text"),
+    (X + "[stores.x.erase]\narchives = 'a'\n", "erase.archives is not a list of folders"),
+    (X + "doctor.ignore = ['log-lagre']\n", "did you mean 'log-large'?"),
+    (X + "doctor.ignore = 'log-large'\n", "doctor.ignore is not a list of codes"),
+    (X + "secrets.ignored = ['jwt']\n", "secrets is not a table with the key 'ignore'"),
     ("= broken", "cannot read"),
 )
 def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str) -> None:

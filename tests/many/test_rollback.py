@@ -170,7 +170,7 @@ def test_threads_with_a_checkpoint_each(path: Path) -> None:
 
 
 def before_the_change(
-    monkeypatch: pytest.MonkeyPatch, thread_id: str, act: Callable[[], None]
+    monkeypatch: pytest.MonkeyPatch, thread_id: str, act: Callable[[], object]
 ) -> None:
     """Do something between the plan of a thread and its change."""
     carry_out = changes.Work.carry_out
@@ -216,18 +216,23 @@ def test_a_store_that_is_lost_meanwhile_ends_the_operation(
     assert {row[1] for row in rows_of(path) - before} == {*done} == {"raise-0"}
 
 
+@pytest.mark.parametrize("yes", [["--yes"], []], ids=["later", "while a person thinks"])
 def test_a_thread_that_moves_once_chosen_is_skipped(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, yes: list[str]
 ) -> None:
-    def move() -> None:
+    def move(_: str = "") -> bool:
         with sqlite_agent(path) as agent:
             config: Any = {"configurable": {"thread_id": "done-2"}}
             agent.graph.update_state(config, {"log": ["moved"]}, as_node="close")
+        return True
 
     monkeypatch.setattr(changes, "_PROPOSALS", 1)
-    before_the_change(monkeypatch, "done-0", move)
+    if yes:
+        before_the_change(monkeypatch, "done-0", move)
+    else:
+        monkeypatch.setattr("ckpt_cli.diagnostics.ask", move)
     where = ["--where", "status = done and thread like 'done-%'"]
-    answer = ckpt("-s", path, "rollback", *where, "--steps", "1", "--yes", "-o", "ndjson")
+    answer = ckpt("-s", path, "rollback", *where, "--steps", "1", *yes, "-o", "ndjson")
     assert (answer.code, set(by_thread(answer))) == (7, {"done-1", "done-0"}), answer.err
     assert "skipped 'done-2': an agent changed it meanwhile" in answer.err
     assert log_of(path, "done-2")[-1] == "moved"

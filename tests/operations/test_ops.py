@@ -77,7 +77,9 @@ def ops(store: Path, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_is_listed_and_shown(sample: Path) -> None:
+def test_what_is_listed_and_shown(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = os.urandom
+    monkeypatch.setattr(os, "urandom", lambda number: b"\xab\xcd" + random(number - 2))
     rolled = done(sample, "rollback", TRIP, "--steps", "2", "--reason", "wrong hotel", "-o", "json")
     done(sample, "fork", REFUND, "~1")
     newest, first = ops(sample)
@@ -85,11 +87,14 @@ def test_what_is_listed_and_shown(sample: Path) -> None:
     assert [one["op"] for one in ops(sample, "--thread", TRIP)] == [first["op"]]
     assert [one["op"] for one in ops(sample, "--action", "fork")] == [newest["op"]]
     assert [one["op"] for one in ops(sample, "-n", "1")] == [newest["op"]]
-    (step,) = ckpt("-s", sample, "ops", "show", first["op"][:4], "-o", "json").json["steps"]
+    (step,) = ckpt("-s", sample, "ops", "show", first["op"][:10], "-o", "json").json["steps"]
     assert rolled.json["checkpoint_id"] in step["checkpoints"]
     assert step["did"].startswith("add ")
     text = ckpt("-s", sample, "ops", "show", first["op"], "-o", "table").out
     assert f"undo {first['op']}" in text
+    before = rows_of(sample)
+    ckpt("-s", sample, "undo", "abcd", "--yes", code=3, says="'abcd' names several operations")
+    assert rows_of(sample) == before
 
 
 def test_operations_of_other_stores_are_listed_without_a_store(
