@@ -216,9 +216,13 @@ def test_a_store_that_is_lost_meanwhile_ends_the_operation(
     assert {row[1] for row in rows_of(path) - before} == {*done} == {"raise-0"}
 
 
-@pytest.mark.parametrize("yes", [["--yes"], []], ids=["later", "while a person thinks"])
+@cases(
+    "words",
+    ("--where", "status = done and thread like 'done-%'", "--yes"),
+    ("done-2", "done-1", "done-0"),  # while a person thinks
+)
 def test_a_thread_that_moves_once_chosen_is_skipped(
-    path: Path, monkeypatch: pytest.MonkeyPatch, yes: list[str]
+    path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]
 ) -> None:
     def move(_: str = "") -> bool:
         with sqlite_agent(path) as agent:
@@ -227,12 +231,11 @@ def test_a_thread_that_moves_once_chosen_is_skipped(
         return True
 
     monkeypatch.setattr(changes, "_PROPOSALS", 1)
-    if yes:
+    if "--yes" in words:
         before_the_change(monkeypatch, "done-0", move)
     else:
         monkeypatch.setattr("ckpt_cli.diagnostics.ask", move)
-    where = ["--where", "status = done and thread like 'done-%'"]
-    answer = ckpt("-s", path, "rollback", *where, "--steps", "1", *yes, "-o", "ndjson")
+    answer = ckpt("-s", path, "rollback", *words, "--steps", "1", "-o", "ndjson")
     assert (answer.code, set(by_thread(answer))) == (7, {"done-1", "done-0"}), answer.err
     assert "skipped 'done-2': an agent changed it meanwhile" in answer.err
     assert log_of(path, "done-2")[-1] == "moved"
