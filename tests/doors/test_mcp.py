@@ -19,11 +19,12 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from langgraph.store.sqlite import SqliteStore
 
-from ckpt_cli.mcp.tools import TOOLS
+from ckpt_cli.mcp.tools import TOOLS, line
 from tests.kit.cases import cases
-from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store, first_now
+from tests.kit.command import FIXTURES, ROOT, SAMPLE, ckpt, copy_store, first_now
 from tests.kit.hostile.corpus import build_store, light_rows
 from tests.kit.hostile.watched import FORBIDDEN
+from tests.kit.rows import change
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -221,6 +222,7 @@ def test_values_are_hidden_unless_they_are_opened(hiding: McpServer) -> None:
         'values.destination = "Kyoto"',
         "metadata.user_id = anna",
         "user = anna",
+        "any.metadata.user_id = anna",
         "question ~ budget",
         "error ~ timeout",
         "step > 1 and not question = x",
@@ -261,6 +263,33 @@ def test_channels_are_opened_alone(sample: Path) -> None:
         assert found["forked_from"]
         refused = opened.call("memory", search="Ryokan")
         assert (refused.is_error, "--channels" in text_of(refused)) == (True, True)
+
+
+def test_pages_make_the_whole_answer_of_one_call(showing: McpServer) -> None:
+    for tool, arguments in (("history", {"thread": THREAD, "all_ns": True}), ("threads", {})):
+        whole = showing.items(tool, **arguments)
+        assert showing.items(tool, **arguments, max_chars=5000) == whole
+    first = showing.call("history", thread=THREAD, max_chars=1000).structured_content
+    other = showing.call("history", thread="nightly-report", cursor=first["next_cursor"])
+    assert (other.is_error, "not from this call" in text_of(other)) == (True, True)
+    # An item that is larger than a page comes in parts.
+    held = {"thread": THREAD, "path": "messages"}
+    (whole,) = showing.items("show", **held)
+    parts = showing.items("show", **held, max_chars=1000)
+    assert len(parts) > 1
+    assert "".join(one["part"] for one in parts) == line(whole)
+
+
+def test_what_could_not_be_searched_is_told(tmp_path: Path) -> None:
+    store = copy_store(FIXTURES / "lg-1.2.22-serde" / "store.db", tmp_path)
+    with SqliteStore.from_conn_string(str(store)) as memory:
+        memory.setup()
+        memory.put(("users", "anna"), "taste", {"text": "likes a Ryokan"})
+    change(store, "UPDATE store SET value = '{'")
+    with McpServer(store, "--values") as server:
+        for tool, wanted in (("grep", {"pattern": "Ryokan"}), ("memory", {"search": "Ryokan"})):
+            (missed,) = server.items(tool, **wanted)
+            assert re.search("cannot read|could not be read", missed["missed"])
 
 
 @pytest.mark.engines

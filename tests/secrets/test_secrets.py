@@ -495,8 +495,8 @@ def test_paths_skip_classes_and_keys_that_are_secrets(scanner: Scanner) -> None:
     ]
     assert scanner.masked(f"user {token}!") == f"user {MASK}!"
     assert scanner.masked("user-42") == "user-42"
-    found = scanner.scan(Cut([token], 99, "long"))
-    assert ([one.text for one in found.parts], found.is_whole) == ([token], False)
+    scanned = scanner.scan(Cut([token], 99, "long"))
+    assert ([one.text for one in scanned.parts], scanned.is_whole) == ([token], False)
 
 
 LETTERS = "hornTiger-battery&staple"
