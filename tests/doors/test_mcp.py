@@ -274,10 +274,10 @@ def test_pages_make_the_whole_answer_of_one_call(showing: McpServer) -> None:
     assert (other.is_error, "not from this call" in text_of(other)) == (True, True)
     # An item that is larger than a page comes in parts.
     held = {"thread": THREAD, "path": "messages"}
-    (whole,) = showing.items("show", **held)
+    (large,) = showing.items("show", **held)
     parts = showing.items("show", **held, max_chars=1000)
     assert len(parts) > 1
-    assert "".join(one["part"] for one in parts) == line(whole)
+    assert "".join(one["part"] for one in parts) == line(large)
 
 
 def test_what_could_not_be_searched_is_told(tmp_path: Path) -> None:
