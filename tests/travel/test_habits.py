@@ -272,6 +272,12 @@ def test_targets_by_what_happened(sample: Path) -> None:
     head = ckpt("-s", sample, "show", failed, "-o", "json").json["checkpoint_id"]
     assert target(failed, "--last-good") == head
     assert target(failed, "--as-of", "now") == head
+    for store, thread, code, said in (
+        ("lg-1.2.22", "error-handled", 3, "no step failed"),
+        ("lg-0.2.70", "error", 0, "the last step that failed is step 2"),
+    ):
+        words = ("rollback", thread, "--last-good", "--dry-run")
+        ckpt("-s", FIXTURES / store / "store.db", *words, code=code, says=said)
 
 
 def test_what_cannot_be_written_to(sample: Path) -> None:

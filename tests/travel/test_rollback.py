@@ -219,6 +219,16 @@ def test_an_edit_is_what_update_state_makes(filled: ScenarioStore, case: Any) ->
     check(filled, *case)
 
 
+def test_a_value_that_is_replaced_replaces_what_the_caller_wrote(filled: ScenarioStore) -> None:
+    target = at_step(filled, "linear", 1)
+    filled.harness.copy("linear", "ours")
+    fork(filled, "ours", target, "--set", 'items=["edited"]')
+    made = fork(filled, "ours", "head", "--replace", 'items=["only"]').json
+    found = filled.thread("linear").graph(filled.saver).get_state(config_of("ours"))
+    assert (found.config["configurable"], found.metadata["step"]) == (made["configurable"], 3)
+    assert found.values["items"] == ["only"]
+
+
 def test_a_message_without_an_id_gets_one_that_stays(filled: ScenarioStore) -> None:
     target = at_step(filled, "chat", 1)
     filled.harness.copy("chat", "ours")
