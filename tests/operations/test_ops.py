@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -669,19 +670,27 @@ def test_a_thread_that_is_skipped_is_not_ops(sample: Path, monkeypatch: pytest.M
     assert (one["threads"], one["number"]) == ([TRIP], 1)
 
 
-def losing(open_: Callable[..., Any], name: str, *, is_done: bool) -> Callable[..., Any]:
-    """Return what opens a store whose connection is lost in a call, which may be carried out."""
+def losing(
+    open_: Callable[..., Any], name: str, *, is_done: bool = False, before: int = 0
+) -> Callable[..., Any]:
+    """Return what opens a store whose connection is lost in a call, which may be carried out.
+
+    `before` is the number of calls before that one.
+    """
 
     @contextmanager
     def opened(*words: Any) -> Iterator[Any]:
         with open_(*words) as writable:
+            calls = count()
 
-            def lose(*words: Any) -> None:
-                if is_done:
-                    getattr(writable, name)(*words)
-                raise StoreUnavailable("the connection was lost")
+            def lose(*words: Any) -> Any:
+                is_lost = next(calls) == before
+                found = getattr(writable, name)(*words) if is_done or not is_lost else None
+                if is_lost:
+                    raise StoreUnavailable("the connection was lost")
+                return found
 
-            yield SimpleNamespace(**{name: lose})
+            yield SimpleNamespace(**{name: lose, "finish_removal": str})
 
     return opened
 
@@ -726,30 +735,16 @@ def test_what_became_of_a_change_of_memory_the_next_run_finds_out(
 def test_a_removal_of_items_that_stops_is_recorded_with_what_it_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, archive = tmp_path / "memory.json", tmp_path / "archive"
+    path = tmp_path / "memory.json"
     save(path, memory())
     facts = [one["id"] for one in json.loads(path.read_bytes())["facts"]]
-
-    @contextmanager
-    def opened(*words: Any) -> Iterator[Any]:
-        with open_writable_memory(*words) as writable:
-            left = iter((writable.remove,))
-
-            def remove(items: Any) -> Any:
-                if (known := next(left, None)) is None:
-                    raise StoreUnavailable("the connection was lost")
-                return known(items)
-
-            yield SimpleNamespace(remove=remove, finish_removal=writable.finish_removal)
-
+    lost = losing(open_writable_memory, "remove", before=1)
     monkeypatch.setattr(apply_memory, "_AT_ONCE", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(apply_memory, "open_writable_memory", opened)
-        delete = ("memory", "delete", *facts, "--archive", archive, "--write", "--yes")
-        ckpt("-s", path, *delete, code=7, says="the connection was lost")
-    left = [one["id"] for one in json.loads(path.read_bytes())["facts"]]
-    (one,) = all_ops(path)
-    assert (one["number"], len(left)) == (1, len(facts) - 1)
+    monkeypatch.setattr(apply_memory, "open_writable_memory", lost)
+    delete = ("memory", "delete", *facts, "--archive", tmp_path / "archive", "--write", "--yes")
+    ckpt("-s", path, *delete, code=7, says="the connection was lost")
+    assert [one["id"] for one in json.loads(path.read_bytes())["facts"]] == facts[1:]
+    assert all_ops(path)[0]["number"] == 1
 
 
 def test_whether_a_step_was_carried_out_the_store_tells(apart: Path) -> None:
@@ -963,13 +958,14 @@ def test_a_killed_change_is_appended_once_by_the_next_run(
     assert not left.exists()
 
 
+def full(*_: Any) -> None:
+    raise UsageError("the disk is full")
+
+
 def test_a_change_whose_line_is_not_written_is_appended_by_the_next_run(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.ndjson"
-
-    def full(*_: Any) -> None:
-        raise UsageError("the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(AuditFile, "append", full)
@@ -988,9 +984,6 @@ def test_a_step_that_must_be_recorded_is_refused_once_the_log_is_lost(
     notes: list[str] = []
     recorder = Recorder(parse_url(str(sample)), "anna", "", datetime.now(UTC), notes.append)
     step = OperationStep(TRIP, AppliedChange(Change(TRIP, {})), None)
-
-    def full(*_: Any) -> None:
-        raise UsageError("the disk is full")
 
     for is_lost in (True, False):
         with monkeypatch.context() as patch, recorder.operation("repair") as recording:
