@@ -807,15 +807,23 @@ def test_of_a_killed_run_only_what_it_did_is_taken_back(sample: Path, tmp_path: 
     assert rows_of(sample) == first
 
 
-def test_a_killed_copy_says_how_what_it_added_is_removed(sample: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_killed_copy_says_how_what_it_added_is_removed(
+    sample: Path, tmp_path: Path, is_known: bool
+) -> None:
     target = tmp_path / "target.db"
     ckpt("-s", sample, "copy", REFUND, "--to", target, "--create", "--yes", code=0)
     (kept,) = (state() / "steps").iterdir()
     lines = kept.read_bytes().splitlines(keepends=True)
-    # The outcome is the second step; a killed run has only the intended one.
-    (state() / "running" / kept.name).write_bytes(b"".join(lines[:2]))
+    # The outcome is the second step; a killed run has only the intended one, or cannot tell more.
+    (state() / "running" / kept.name).write_bytes(b"".join(lines[: 3 if is_known else 2]))
     (state() / "log.ndjson").unlink()
     (one,) = all_ops(target)
+    if is_known:
+        assert one["number"] == 1
+        done(target, "undo")
+        assert rows_of(target) == set()
+        return
     assert one["why_not"].startswith("it was killed before it recorded what it added")
     assert one["why_not"].endswith(f"ckpt -s {target} threads delete {REFUND}")
 
