@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Flag, IntEnum, StrEnum, auto
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -38,6 +39,7 @@ def ticks_of(checkpoint_id: str) -> int | None:
     return None if found is None else int("".join(found.groups()), 16)
 
 
+@lru_cache(1000)
 def time_of(checkpoint_id: str) -> datetime | None:
     """When the checkpoint was made, UTC, or None if its id contains no time."""
     ticks = ticks_of(checkpoint_id)
