@@ -22,12 +22,12 @@ from ckpt_backends.testing.harness import Harness
 from ckpt_cli.core.tasks import is_surely_done
 from tests.engines.answers import COMMANDS, PLANNED, items_of, refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, fill, graph_of, role, saver_of, talk
-from tests.kit.command import ckpt, later
+from tests.kit.command import ckpt
 from tests.kit.harness import mysql
 from tests.kit.harness.three_table import connected
 from tests.kit.heads import CHANNELS, some_checkpoint
 
-REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
+REDIS = ["redis", "redis-hash", "redis-plain", "valkey"]
 
 
 OWNERS = {"kagent": ("user_id", "user_id"), "valkey-agentcore": ("actor_id", "actor")}

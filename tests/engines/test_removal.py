@@ -30,10 +30,10 @@ from ckpt_backends.testing.scenarios.catalog import SCENARIOS
 from ckpt_backends.url import parse_url
 from tests.engines.answers import refuses, succeeds, threads_of
 from tests.kit.agents.steps import config_of, graph_of, talk
-from tests.kit.command import ckpt, ids_of, later
+from tests.kit.command import ckpt, ids_of
 from tests.kit.savers.redis_threads import client, removal_of
 
-REDIS = ["redis", "redis-hash", *later("redis-plain", "valkey")]
+REDIS = ["redis", "redis-hash", "redis-plain", "valkey"]
 HOUR = 3_600_000
 HOSTILE = [
     *("a", "a:b", "a:b:c", "A", "a$b", "a$", "a*", "a[bc]", "a,b", "ab", "a?", "a\\b"),
@@ -106,7 +106,7 @@ def test_each_thread_goes_alone_and_wholly(place: Any) -> None:
 
 @pytest.mark.parametrize("moment", ["watch", "multi"])
 @pytest.mark.parametrize("what", ["checkpoint", "writes"])
-@pytest.mark.parametrize("place", ["redis", *later("redis-plain", "valkey")], indirect=True)
+@pytest.mark.parametrize("place", ["redis", "redis-plain", "valkey"], indirect=True)
 def test_a_thread_that_goes_on_in_the_last_moment_stays(
     place: Harness, what: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
     assert items(place) == ["in trip", "from a", "from b"] * (1 if what == "writes" else 2)
 
 
-@pytest.mark.parametrize("place", later("redis-plain"), indirect=True)
+@pytest.mark.parametrize("place", ["redis-plain"], indirect=True)
 def test_what_goes_meanwhile_is_not_copied(place: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """After it was found, and before it is watched."""
     talk(place.kept_saver, "trip")
@@ -165,7 +165,7 @@ class Broken(Exception):
 
 
 @pytest.mark.parametrize("asks", [False, True])
-@pytest.mark.parametrize("place", ["redis", *later("redis-plain", "valkey")], indirect=True)
+@pytest.mark.parametrize("place", ["redis", "redis-plain", "valkey"], indirect=True)
 def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
     place: Harness, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:

@@ -290,6 +290,7 @@ def test_without_its_writes_no_thread_goes(place: Place) -> None:
     place.database["unlike"].update_many({}, {"$unset": {"idx": 1}})
     refused = place.delete("a")
     assert (refused.code, "?writes_collection=" in refused.err) == (4, True)
+    assert "no collection of writes found" in ckpt("-s", place.url, "show", "a").err
     assert place.database["checkpoints"].count_documents({}) == 4
 
 

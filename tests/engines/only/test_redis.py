@@ -464,7 +464,7 @@ def test_a_user_without_rights_is_told_what_it_needs(redis_url: str, rights: lis
     assert admin.get(LOCK) is None or admin.pttl(LOCK) > 0
 
 
-@pytest.mark.parametrize("layout", ["redis", "redis-hash", *later("redis-plain", "valkey")])
+@pytest.mark.parametrize("layout", ["redis", "redis-hash", "redis-plain", "valkey"])
 def test_the_rights_of_the_docs_suffice_and_times_to_live_come_back(
     redis_stack_url: str, layout: str, tmp_path: Path
 ) -> None:
