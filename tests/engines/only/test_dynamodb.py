@@ -251,19 +251,33 @@ def test_what_scans_says_what_it_costs(
     assert called.keys() <= READING
 
 
-@pytest.mark.nightly
-def test_pages_of_a_scan_and_of_a_query_are_joined(place: DynamoDbHarness) -> None:
-    """A page has at most 1 MB."""
-    for number in range(6):
-        graph_of(place.kept_saver).invoke({"items": ["y" * 90_000]}, config_of(f"page-{number}"))
-    assert len(threads_of(place.url)) == 7
-    for number in range(20):
-        extra = {**entry(f"0000{number:04}"), "filler": {"S": "z" * 100_000}}
-        place.client.put_item(TableName=place.table, Item=extra)
+def test_pages_are_joined_and_what_is_left_out_is_asked_for_again(
+    place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page has at most 1 MB, and here two items."""
     with open_store(place.url) as store:
-        thread = store.thread("trip")
-    assert thread is not None
-    assert thread.checkpoints == 24
+        before = [*store.threads(), *store.rows("trip")]
+
+    def shorten(params: dict[str, Any], **_: Any) -> None:
+        params.setdefault("Limit", 2)
+
+    def leave_out(parsed: dict[str, Any], **_: Any) -> None:
+        found = parsed["Responses"][place.table]
+        if len(found) > 1:
+            key = {name: one for name, one in found.pop().items() if name in {"PK", "SK"}}
+            parsed["UnprocessedKeys"] = {place.table: {"Keys": [key]}}
+
+    class SlowSession(Session):  # type: ignore[misc]
+        def create_client(self, *given: Any, **named: Any) -> Any:
+            client = super().create_client(*given, **named)
+            for name in ("Query", "Scan"):
+                client.meta.events.register(f"before-parameter-build.dynamodb.{name}", shorten)
+            client.meta.events.register("after-call.dynamodb.BatchGetItem", leave_out)
+            return client
+
+    monkeypatch.setattr(engine, "Session", SlowSession)
+    with open_store(place.url) as store:
+        assert [*store.threads(), *store.rows("trip")] == before
 
 
 def test_errors_tell_no_secret(place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
