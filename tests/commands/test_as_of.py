@@ -97,8 +97,7 @@ def test_changes_between_two_times_and_what_is_gone_are_told(past: Past, tmp_pat
     found = ckpt("-s", past.store, "diff", "asked", then, "now", "-o", "json").json
     assert found["channels"]["log"]["after"] == ["go", "more", "yes", "acted"]
     # A thread that began later is said to be not there.
-    found = ckpt("-s", past.store, "show", "late", "--as-of", then)
-    assert (found.code, found.out) == (3, "")
+    found = ckpt("-s", past.store, "show", "late", "--as-of", then, code=3, out="")
     assert "thread 'late' had no checkpoint then\nhint: its first checkpoint is" in found.err
     found = ckpt("-s", past.store, "threads", "list", "--as-of", "2020-01-01")
     assert (found.code, found.err) == (0, "note: there was no thread then\n")

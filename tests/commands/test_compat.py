@@ -110,8 +110,7 @@ def test_a_profile_names_the_graphs_and_other_files_are_refused(folder: Path) ->
     ckpt(*words, "interrupts", code=2, says="keys 'new' and 'from'")
     for text in ("", '{"ckpt_graph": 2}', "[" * 100_000):
         (folder / "odd.json").write_text(text)
-        found = ckpt("-s", folder / "store.db", "compat", folder / "odd.json")
-        assert (found.code, found.out) == (2, "")
+        found = ckpt("-s", folder / "store.db", "compat", folder / "odd.json", code=2, out="")
         assert "is not what the probe prints" in found.err or "describes no graph" in found.err
 
 

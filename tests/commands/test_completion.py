@@ -70,8 +70,7 @@ def test_it_is_installed_for_the_user(
 ) -> None:
     for name, folder in variables.items():
         monkeypatch.setenv(name, str(home / folder))
-    answer = ckpt("completion", shell, "--install")
-    assert (answer.code, answer.out) == (0, "")
+    answer = ckpt("completion", shell, "--install", code=0, out="")
     assert answer.err.startswith(f"note: wrote '{home / path}'; ")
     assert (home / path).read_text("utf-8") == script(shell)
     assert [one for one in home.rglob("*") if one.is_file()] == [home / path]

@@ -57,8 +57,7 @@ test_wrong_words_are_refused = refusals(
 @pytest.mark.parametrize("command", ["history", "tail", "interrupts"])
 def test_a_command_on_a_thread_names_what_shows_a_checkpoint(sample: Path, command: str) -> None:
     """To be pasted, with the store or with the configuration."""
-    answer = ckpt("-s", sample, command, "trip-to-kyoto@step:3")
-    assert (answer.code, answer.out) == (3, "")
+    answer = ckpt("-s", sample, command, "trip-to-kyoto@step:3", code=3, out="")
     error, hint = answer.err.splitlines()
     assert error.startswith("ckpt: 'trip-to-kyoto@step:3' is a checkpoint, ")
     named = hint.partition("`ckpt ")[2].partition("`")[0]

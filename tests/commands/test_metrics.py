@@ -86,8 +86,7 @@ def test_what_is_not_stored_or_not_read_is_left_out(
 def test_the_label_is_escaped_and_a_file_is_replaced_at_once(sample: Path, tmp_path: Path) -> None:
     out = tmp_path / "ckpt.prom"
     out.write_text("old")
-    done = ckpt("-s", sample, "metrics", "--out", out)
-    assert (done.code, done.out) == (0, "")
+    ckpt("-s", sample, "metrics", "--out", out, code=0, out="")
     assert parsed(out.read_text())["ckpt_up", None] == 1
     assert stat.S_IMODE(out.stat().st_mode) == 0o644
     assert sorted(one.name for one in tmp_path.iterdir() if "ckpt" in one.name) == [out.name]
@@ -100,8 +99,7 @@ def test_the_label_is_escaped_and_a_file_is_replaced_at_once(sample: Path, tmp_p
         text = out.read_text() if words else down.out
         assert parsed(text) == {("ckpt_up", None): 0}
         assert "hunter2" not in text + down.err
-    in_json = ckpt("-s", url, "metrics", "-o", "json")
-    assert (in_json.code, in_json.out) == (4, "")
+    ckpt("-s", url, "metrics", "-o", "json", code=4, out="")
     # The label of the store is escaped.
     odd = sample.with_name('a "b" \\ c\n\x1b[2J.db')
     sample.rename(odd)

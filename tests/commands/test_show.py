@@ -86,8 +86,7 @@ def test_a_thread_without_a_root_names_its_namespaces(path: Path) -> None:
             config: Any = {"configurable": {"thread_id": "-named", "checkpoint_ns": ns}}
             saver.put(config, empty_checkpoint(), {"source": "input", "step": -1}, {})
     for words in ("show", "history", "diff", "timeline", "rollback --steps 1", "repair messages"):
-        told = ckpt("-s", path, *words.split(), "--", "-named")
-        assert told.code == 3, words
+        told = ckpt("-s", path, *words.split(), "--", "-named", code=3)
         assert "no checkpoint in the root namespace; its namespaces: " in told.err
         assert "'worker'" in told.err
         assert f"`ckpt -s {path} show --ns 'two words' -- -named` shows" in told.err

@@ -297,6 +297,5 @@ test_wrong_words_are_refused = refusals(
 
 
 def test_an_answer_without_an_end_is_no_json_document(live: Path) -> None:
-    answer = ckpt("-s", live, "tail", "first", "-o", "json")
-    assert (answer.code, answer.out) == (2, "")
+    answer = ckpt("-s", live, "tail", "first", "-o", "json", code=2, out="")
     assert "use -o ndjson" in json.loads(answer.err)["hint"]

@@ -120,8 +120,7 @@ def test_a_store_that_ckpt_changed(
         url = harness.url
 
         def run(*words: str | Path) -> None:
-            answer = ckpt("-s", url, *words, "--yes")
-            assert answer.code == 0, (words, answer.err)
+            ckpt("-s", url, *words, "--yes", code=0)
 
         for name in TRAVELLED:
             for copy in ("forked", "rolled", "undone", "pruned", "gone"):

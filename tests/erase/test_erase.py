@@ -404,8 +404,7 @@ def test_an_erasure_that_is_killed_at_any_moment_is_finished_by_the_next(
             shutil.rmtree(one) if one.is_dir() else one.unlink()
         shutil.copytree(full, place, dirs_exist_ok=True)
         killed += kill_at(ERASE, moment)
-        again = ckpt(*ERASE, "--receipt", "receipt.json")
-        assert again.code == 0, (moment, again.err)
+        ckpt(*ERASE, "--receipt", "receipt.json", code=0)
         left = home.everything()
         for name in (CANARY, *THREADS, "a secret"):
             assert name.encode() not in left, (moment, name)

@@ -527,8 +527,7 @@ def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path:
 def test_a_reducer_of_an_unknown_channel_and_an_unknown_reducer_are_refused(sample: Path) -> None:
     for words in (["replay"], ["diff", "--writes"]):
         run: list[str | Path] = ["-s", sample, *words, "trip-to-kyoto", "--reducer"]
-        answer = ckpt(*run, "mesages=append")
-        assert (answer.code, answer.out, "no channel 'mesages'" in answer.err) == (3, "", True)
+        answer = ckpt(*run, "mesages=append", code=3, out="", says="no channel 'mesages'")
         assert "did you mean 'messages'" in answer.err
         answer = ckpt(*run, "messages=apend")
         assert (answer.code, "no reducer 'apend' for channel 'messages'" in answer.err) == (2, True)

@@ -179,8 +179,7 @@ def test_a_path_can_be_pasted_and_memory_names_the_item(
     for one in found:
         if one["place"] == "value":
             target = f"{THREAD}@{one['checkpoint_id']}"
-            shown = ckpt("-s", store, "show", target, "--path", one["path"], "-o", "json")
-            assert shown.code == 0, (one, shown.err)
+            ckpt("-s", store, "show", target, "--path", one["path"], "-o", "json", code=0)
             assert one["value"] == f"{target}:{one['path']}"
         elif one["place"] == "write":
             assert one["value"].split(":", 1)[1].startswith(f"write:{one['task_id']}:{one['idx']}:")

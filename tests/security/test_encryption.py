@@ -78,8 +78,7 @@ def test_a_key_file_that_others_can_read_is_refused(store: Path, tmp_path: Path,
     link.symlink_to(file)
     rekey = ("rekey", "aes-chat", "--new-key-file", file, "--dry-run")
     for words in (("--aes-key-file", file, "show", "aes-chat"), rekey):
-        answer = ckpt("-s", store, *words)
-        assert (answer.code, answer.out) == (5, "")
+        answer = ckpt("-s", store, *words, code=5, out="")
         assert f"other users can read it (mode {mode:04o})" in answer.err
         assert f"hint: chmod 600 {file}" in answer.err
     ckpt("-s", store, "--aes-key-file", link, "show", "aes-chat", code=5)
@@ -125,8 +124,7 @@ def test_plain_rows_among_encrypted_ones_are_flagged(
 
 def test_what_needs_a_value_says_that_the_key_is_missing(store: Path) -> None:
     for words in ("messages aes-chat", "show aes-chat --path messages", "blame aes-chat messages"):
-        answer = ckpt("-s", store, *words.split(), "-o", "json")
-        assert (answer.code, answer.out) == (4, "")
+        answer = ckpt("-s", store, *words.split(), "-o", "json", code=4, out="")
         error = json.loads(answer.err.splitlines()[-1])
         assert error["error"] == "unreadable"
         assert error["hint"] == "set LANGGRAPH_AES_KEY or add --aes-key-file FILE"

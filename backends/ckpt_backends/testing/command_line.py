@@ -55,18 +55,22 @@ CHECKS: list[Check] = []
 """What a project checks of each command that its tests run."""
 
 
-def ckpt(*words: str | Path, code: int | None = None, says: str = "") -> CommandResult:
+def ckpt(
+    *words: str | Path, code: int | None = None, says: str = "", out: str | None = None
+) -> CommandResult:
     """Run `ckpt` in this process through its entry point, with its output as in a pipe.
 
-    Fails the test if it ends with another exit code than `code`, or does not say `says` on stderr.
+    Fails the test if it ends with another exit code than `code`, does not say `says` on stderr, or
+    prints other than `out`.
     """
-    out, err = _Out(), io.StringIO()
+    printed, err = _Out(), io.StringIO()
     argv = [str(word) for word in words]
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(err):
         ended = run([*argv])
-    result = CommandResult(ended, out.bytes.getvalue(), err.getvalue())
+    result = CommandResult(ended, printed.bytes.getvalue(), err.getvalue())
     for check in CHECKS:
         check(argv, result)
-    assert code in {None, ended}, result.err
-    assert says in result.err, result.err
+    assert code in {None, ended}, (argv, result.err)
+    assert says in result.err, (argv, result.err)
+    assert out is None or result.out == out, (argv, result.err)
     return result

@@ -112,8 +112,7 @@ def test_what_the_layout_cannot_hold_is_refused(place: Place) -> None:
         (["fork", ANNA, "head", "--replace", "messages=[]"], "is pickled", "update_state"),
         (["repair", "values", ANNA], "stores no writes from which values could be rebuilt", ""),
     ):
-        answer = ckpt("-s", url, *words, "--yes")
-        assert (answer.code, answer.out) == (4, "")
+        answer = ckpt("-s", url, *words, "--yes", code=4, out="")
         assert reason in answer.err.partition("hint: ")[0]
         assert hint in answer.err.partition("hint: ")[2]
     key = CheckpointKey(ANNA, "", "x")
