@@ -83,13 +83,6 @@ def python(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def loaded_by(*words: str) -> set[str]:
-    """Modules that one command line loads, in a process of its own."""
-    return set(
-        python(f"{RUN} print(*sys.modules, sep='\\n', file=sys.stderr)", *words).stderr.split()
-    )
-
-
 SQL = {"duckdb", "prompt_toolkit", "numpy"}
 DRIVERS = {"sqlite3", "psycopg", "redis", "langgraph", "langchain_core", "asyncio", "textual", *SQL}
 DECODERS = {"ormsgpack", "ckpt_backends.codec.msgpack"}
@@ -130,7 +123,8 @@ def test_a_command_loads_only_what_it_uses(
     words: str, used: set[str], unused: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CKPT_STORE", str(SAMPLE))
-    loaded = loaded_by(*words.split())
+    program = f"{RUN} print(*sys.modules, sep='\\n', file=sys.stderr)"
+    loaded = {*python(program, *words.split()).stderr.split()}
     assert "ckpt_cli.run" in loaded
     assert used <= loaded
     assert not unused & loaded

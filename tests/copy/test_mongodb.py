@@ -27,27 +27,13 @@ from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.cases import cases
 from tests.kit.command import FIXTURES, ckpt
 from tests.kit.harness.kaflow import MongoDBCheckpointer
-from tests.kit.harness.mongodb import Place
-from tests.kit.servers import Server, mongodb_database, start_mongodb
+from tests.kit.harness.mongodb import Place, mongodb_place
+from tests.kit.servers import start_mongodb
 from tests.kit.stores import restore_javascript_documents
 
 TABLES = ("checkpoints", "checkpoint_writes")
 JS = FIXTURES / "js-1.7.3" / "mongodb.bson.gz"
-
-
-@pytest.fixture
-def place(mongodb_server: Server) -> Iterator[Place]:
-    with mongodb_database(mongodb_server) as url:
-        found = Place(url)
-        yield found
-        found.client.close()
-
-
-@pytest.fixture
-def empty(mongodb_url: str) -> Iterator[Place]:
-    found = Place(mongodb_url)
-    yield found
-    found.client.close()
+place, empty = mongodb_place(), mongodb_place()
 
 
 @pytest.fixture

@@ -56,13 +56,8 @@ TYPED = JsonPlusSerializer()
 REDIS = JsonPlusRedisSerializer()
 
 
-def _saver() -> Any:
-    saver: Any = RedisSaver.__new__(RedisSaver)
-    saver.serde = REDIS
-    return saver
-
-
-_SAVER = _saver()
+_SAVER: Any = RedisSaver.__new__(RedisSaver)
+_SAVER.serde = REDIS
 
 
 def typed(value: Any) -> TypedBytes:
@@ -424,10 +419,6 @@ for _ in range(40):
     HUGE = [HUGE, HUGE]
 
 
-def pickled(value: Any) -> TypedBytes:
-    return TypedBytes("pickle", pickle.dumps(value))
-
-
 @cases(
     "stored tag reason",
     # RedisSaver would give it back as something else.
@@ -478,7 +469,7 @@ def pickled(value: Any) -> TypedBytes:
     (TypedBytes("pickle", b"\x80\x04" + b"]" * 10_000 + b"a" * 9_999 + b"."), "msgpack", ""),
     # A pickle holds more than msgpack, or is damaged.
     *(
-        (pickled(value), "msgpack", reason)
+        (TypedBytes("pickle", pickle.dumps(value)), "msgpack", reason)
         for value, reason in (
             (int, "a class or function"),
             (Address("s", "c"), "'zoo_types.Address'"),

@@ -890,10 +890,6 @@ def test_the_lock_of_deerflow_is_heeded(users: Path, monkeypatch: pytest.MonkeyP
             erase(users)
 
 
-def bytes_below(folder: Path) -> bytes:
-    return b"".join(one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file())
-
-
 def test_facts_go_with_their_thread(base: Path, store: Path) -> None:
     front = f"id: fact_1\nsource:\n  type: thread\n  threadId: {THREAD}"
     mine = write_fact(base, "anna", "coder", "fact_1", front, "She works at Canary Ltd.")
@@ -907,6 +903,6 @@ def test_facts_go_with_their_thread(base: Path, store: Path) -> None:
     assert not mine.exists()
     assert other.read_bytes() == before
     assert json.loads((base / "memory.json").read_text())["facts"] == []
-    left = bytes_below(base)
+    left = b"".join(one.read_bytes() for one in sorted(base.rglob("*")) if one.is_file())
     for text in ("Canary Ltd", "fact_a1b2c3d4", "在字节跳动担任后端开发工程师", THREAD):
         assert text.encode() not in left, text

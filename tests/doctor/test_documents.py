@@ -15,19 +15,12 @@ from tests.doctor.asking import faults_of_all, run_mongodb
 from tests.kit.agents.steps import config_of, graph_of
 from tests.kit.command import FIXTURES, ckpt, ids_of
 from tests.kit.harness.dynamodb import DynamoDbHarness, entry
-from tests.kit.harness.mongodb import Place
-from tests.kit.servers import Server, mongodb_database
+from tests.kit.harness.mongodb import Place, mongodb_place
+from tests.kit.servers import Server
 from tests.kit.stores import restore_javascript_documents
 
 HOUR = 3600
-
-
-@pytest.fixture
-def place(mongodb_server: Server) -> Iterator[Place]:
-    with mongodb_database(mongodb_server) as url:
-        made = Place(url)
-        yield made
-        made.client.close()
+place = mongodb_place()
 
 
 def checkpoints(place: Place, thread_id: str) -> list[Any]:

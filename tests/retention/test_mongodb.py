@@ -25,7 +25,8 @@ from ckpt_backends.url import parse_url
 from tests.kit.agents.steps import State, config_of, graph_of
 from tests.kit.command import CommandResult, ckpt
 from tests.kit.harness.mongodb import Place as MongoPlace
-from tests.kit.servers import Server, mongodb_database, start_mongodb
+from tests.kit.harness.mongodb import mongodb_place
+from tests.kit.servers import start_mongodb
 
 pytestmark = pytest.mark.engines
 
@@ -52,12 +53,7 @@ class Place(MongoPlace):
         return ckpt("-s", url or self.url, "threads", "delete", *threads, "--yes")
 
 
-@pytest.fixture
-def place(mongodb_server: Server) -> Iterator[Place]:
-    with mongodb_database(mongodb_server) as url:
-        found = Place(url)
-        yield found
-        found.client.close()
+place = mongodb_place(Place)
 
 
 def served(*words: str) -> Iterator[Place]:

@@ -210,11 +210,7 @@ CASES: list[Any] = [
 """The thread, the step, the options, and the values and the node of `update_state`."""
 
 
-def named(case: Any) -> str:
-    return f"{case[0]} {' '.join(case[2])}"
-
-
-@pytest.mark.parametrize("case", CASES, ids=named)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {' '.join(case[2])}")
 def test_an_edit_is_what_update_state_makes(filled: ScenarioStore, case: Any) -> None:
     check(filled, *case)
 

@@ -1,7 +1,6 @@
 """What only MongoDB has: collections by shape, two generations of metadata, errors of a network."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,18 +14,11 @@ from tests.engines.answers import COMMANDS, items_of, refuses, succeeds, threads
 from tests.kit.agents.steps import config_of, graph_of, talk
 from tests.kit.command import ckpt
 from tests.kit.harness.kaflow import MongoDBCheckpointer
-from tests.kit.harness.mongodb import Place
-from tests.kit.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
+from tests.kit.harness.mongodb import Place, mongodb_place
+from tests.kit.servers import start_guarded_mongodb, start_mongodb
 
 SECRET = "hunter2-canary"
-
-
-@pytest.fixture
-def place(mongodb_server: Server) -> Iterator[Place]:
-    with mongodb_database(mongodb_server) as url:
-        found = Place(url)
-        yield found
-        found.client.close()
+place = mongodb_place()
 
 
 def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pymongo
+import pytest
 from bson.codec_options import CodecOptions
 from bson.errors import InvalidDocument
 from bson.raw_bson import RawBSONDocument
@@ -68,6 +69,19 @@ class Place:
         for one in self.database["checkpoints"].find(match):
             change = {"$set": {"metadata": old(one["metadata"])}}
             self.database["checkpoints"].update_one({"_id": one["_id"]}, change)
+
+
+def mongodb_place(kind: Any = Place) -> Any:
+    """A fixture of an empty database on the server of the run."""
+
+    @pytest.fixture
+    def place(mongodb_server: Server) -> Iterator[Any]:
+        with mongodb_database(mongodb_server) as url:
+            found = kind(url)
+            yield found
+            found.client.close()
+
+    return place
 
 
 RAW = CodecOptions(RawBSONDocument)

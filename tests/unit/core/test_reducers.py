@@ -88,18 +88,6 @@ def steps(writes: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[li
     return st.lists(st.lists(writes, max_size=most), max_size=5)
 
 
-def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    return {**old, **new}
-
-
-def keep(old: Any, new: Any) -> Any:
-    return old
-
-
-def last(old: Any, new: Any) -> Any:
-    return new
-
-
 def joined(kind: Any, operation: Callable[[Any, Any], Any]) -> Callable[[], Any]:
     return lambda: BinaryOperatorAggregate(kind, operation)
 
@@ -107,14 +95,14 @@ def joined(kind: Any, operation: Callable[[Any, Any], Any]) -> Callable[[], Any]
 LISTS = st.lists(words | numbers, max_size=3)
 MAKERS: dict[str, tuple[Callable[[], Any], st.SearchStrategy[list[list[Any]]]]] = {
     "last_value": (lambda: LastValue(Any), steps(words | LISTS, 1)),
-    "any_value": (joined(Any, last), steps(words | numbers)),
-    "first_value": (joined(Any, keep), steps(words | numbers)),
+    "any_value": (joined(Any, lambda _, new: new), steps(words | numbers)),
+    "first_value": (joined(Any, lambda old, _: old), steps(words | numbers)),
     "append": (joined(list, operator.add), steps(LISTS)),
     "concat": (joined(str, operator.add), steps(st.text("ab", max_size=3))),
     "sum": (joined(int, operator.add), steps(numbers)),
     "max": (joined(int, max), steps(numbers)),
     "min": (joined(int, min), steps(numbers)),
-    "dict_merge": (joined(dict, merge), steps(st.dictionaries(words, numbers, max_size=3))),
+    "dict_merge": (joined(dict, operator.or_), steps(st.dictionaries(words, numbers, max_size=3))),
     "set_union": (joined(set, operator.or_), steps(st.sets(words))),
     "topic": (lambda: Topic(str), steps(words | st.lists(words, max_size=2))),
     "ephemeral": (lambda: EphemeralValue(Any, guard=False), steps(words)),

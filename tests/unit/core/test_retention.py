@@ -37,10 +37,6 @@ def line(length: int) -> list[RetentionCandidate]:
     return [item(one, before) for one, before in zip(ids, [None, *ids], strict=False)][::-1]
 
 
-def names(chosen: object) -> set[str]:
-    return {checkpoint_id for _, checkpoint_id in chosen}  # type: ignore[attr-defined]
-
-
 def days(number: int) -> RetentionRules:
     return RetentionRules(within=timedelta(days=number))
 
@@ -79,7 +75,7 @@ REMEMBERS = [item("20", "10"), item("10"), item("07", None), *KNEW]
     pytest.param(REMEMBERS, RetentionRules(last=2), "20 10 15 08", id="and before"),
 )
 def test_what_stays(items: list[RetentionCandidate], rules: RetentionRules, kept: str) -> None:
-    assert names(choose_kept(items, rules, NOW)) == set(kept.split())
+    assert {one for _, one in choose_kept(items, rules, NOW)} == set(kept.split())
 
 
 def dumped(record: Any) -> str:
