@@ -39,9 +39,7 @@ def parsed(text: str) -> dict[tuple[str, str | None], float]:
     return found[0]
 
 
-def test_the_numbers_are_those_of_the_other_commands(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_the_numbers_are_those_of_commands(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with empty_store(SqliteHarness, request, tmp_path) as harness:
         fill(harness, THREADS)
         url = harness.url

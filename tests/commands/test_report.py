@@ -76,9 +76,7 @@ def test_changes_are_those_of_diff_and_what_is_wrong_comes_first(sample: Path) -
     assert len(set(ids)) == len(ids) > 1
 
 
-def test_what_is_left_out_is_said_in_page_and_stderr(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_and_stderr_tell_what_lacks(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = ckpt("-s", sample, "report", "trip-to-kyoto", "--last", "5")
     for text in (answer.out, answer.err):
         assert "11 older checkpoints not included; --last N adds more" in text

@@ -220,9 +220,7 @@ def told(path: Path, *, redact: bool = False) -> list[tuple[int | None, str, int
     return [(one.step, changes_text(one.changes), one.tokens) for one in found]
 
 
-def test_a_step_is_told_by_input_messages_and_values(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_input_messages_and_values_tell_a_step(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage: Any = {"input_tokens": 40, "output_tokens": 2, "total_tokens": 42}
     answer = AIMessage("Hi! " + "much " * 40, usage_metadata=usage)
     # The list is written again, which is not new.

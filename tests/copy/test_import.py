@@ -137,9 +137,7 @@ DAMAGES: tuple[Cell, ...] = (
     "layout",
     ["postgres", *(pytest.param(one, marks=pytest.mark.engines) for one in ("redis", "kaflow"))],
 )
-def test_damage_in_a_cell_ends_in_a_clear_error(
-    layout: str, sources: Sources, tmp_path: Path
-) -> None:
+def test_damage_in_a_cell_is_a_clear_error(layout: str, sources: Sources, tmp_path: Path) -> None:
     source = sources(_KINDS[layout], FEW)
     name = next(one for one in ("interrupt-parallel", "chat") if one in source.read)
     (archive,) = exported(source, tmp_path / "archives").glob(f"{name}-*")
@@ -241,7 +239,7 @@ def test_a_killed_copy_is_finished_by_the_next_run(
 
 
 @pytest.mark.parametrize(("seconds", "has_expired"), [(-60, True), (60, False)])
-def test_an_archive_has_expired_with_the_first_of_its_records(
+def test_an_archive_expires_with_the_first_of_its_records(
     seconds: int, has_expired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived = ArchivedRecords(Path("archive.ckpt"))

@@ -285,9 +285,7 @@ def test_times_to_live_are_kept_in_seconds(scenes: Path, dynamodb: DynamoDbHarne
 
 
 @pytest.mark.engines
-def test_long_payloads_go_to_the_bucket_or_are_compressed(
-    scenes: Path, dynamodb: DynamoDbHarness
-) -> None:
+def test_long_payloads_go_to_s3_or_are_compressed(scenes: Path, dynamodb: DynamoDbHarness) -> None:
     records = records_for(scenes, "dynamodb", ASKING)
     at = next(n for n, one in enumerate(records) if one.kind is Kind.WRITE)
     texts = b"words " * 70_000, random.Random(1).randbytes(500_000)

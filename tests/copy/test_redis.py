@@ -134,9 +134,7 @@ def test_a_stopped_copy_of_a_large_thread_shows_nothing(
         assert not list(connected.scan_iter("ckpt-copy:*"))
 
 
-def test_all_keys_of_a_thread_expire_if_its_parts_do(
-    place_of: tuple[str, str], scenes: Path
-) -> None:
+def test_all_keys_of_a_thread_expire_if_parts_do(place_of: tuple[str, str], scenes: Path) -> None:
     at, (layout, url) = 4_000_000_000_000, place_of
     records = [one._replace(expires_at=at) for one in records_for(scenes, layout, "fanout-send")]
     receive(url, Arrival("fanout-send", records))
@@ -148,9 +146,7 @@ def test_all_keys_of_a_thread_expire_if_its_parts_do(
         assert list(store.thread_faults("fanout-send")) == []
 
 
-def test_older_checkpoints_that_come_later_leave_the_head(
-    place_of: tuple[str, str], scenes: Path
-) -> None:
+def test_late_older_checkpoints_leave_the_head(place_of: tuple[str, str], scenes: Path) -> None:
     layout, url = place_of
     records = records_for(scenes, layout, THREAD)
     early, late = half(records)
@@ -170,9 +166,7 @@ def test_older_checkpoints_that_come_later_leave_the_head(
 
 
 @cases("parts whole", ((5, 9, 7), [("PEXPIREAT", b"list", 9)]), ((5, None, 7), []))
-def test_the_list_of_writes_stays_as_long_as_any_of_them(
-    parts: tuple[int | None, ...], whole: list[Any]
-) -> None:
+def test_the_list_of_writes_outlasts_each(parts: tuple[int | None, ...], whole: list[Any]) -> None:
     listed = receiving.ListOfWrites()
     for one in parts:
         listed.add(b"write", 0, one)
@@ -449,9 +443,7 @@ def test_a_thread_of_which_a_part_stays_does_not_expire(scenes: Path, place: Any
     assert place.client.pttl(f"thread:{START}") == -1
 
 
-def test_what_the_saver_cannot_read_or_finds_in_other_threads_is_refused(
-    scenes: Path, place: Any
-) -> None:
+def test_what_the_saver_cannot_read_or_finds_elsewhere_is_refused(scenes: Path, place: Any) -> None:
     records = records_for(scenes, "valkey", THREAD)
     at = next(n for n, record in enumerate(records) if record.kind is Kind.CHECKPOINT)
     refused = [

@@ -228,9 +228,7 @@ def test_threads_of_a_memory_are_refused_with_where_they_are(root: Path, store: 
     ckpt("-s", f"deerflow:///{root}?x=1", "memory", "list", code=2)
 
 
-def test_without_a_reader_of_yaml_all_else_is_read(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_yaml_all_else_is_read(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     shown = ckpt("-s", base, "memory", "show", "fact_a1b2c3d4", "-o", "json").json
     assert "langgraph-ckpt[deerflow]" in shown["origin"]["remark"]
@@ -563,9 +561,7 @@ def test_what_may_not_be_set_or_is_so_already_is_not_written(
 
 
 @pytest.mark.parametrize("stands", [False, True], ids=["the clock goes", "the clock stands"])
-def test_deerflow_itself_notices_an_edit(
-    path: Path, monkeypatch: pytest.MonkeyPatch, stands: bool
-) -> None:
+def test_deerflow_sees_an_edit(path: Path, monkeypatch: pytest.MonkeyPatch, stands: bool) -> None:
     """It keeps what it read until the time of the file has changed."""
     real = os.fsync
 
@@ -644,9 +640,7 @@ def test_what_the_app_writes_meanwhile_is_never_lost(
     assert os.listdir(path.parent) == ["memory.json"]
 
 
-def test_a_file_that_goes_away_meanwhile_is_not_made_anew(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_vanishes_is_not_made_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with at_call(monkeypatch, "fsync", 1, path.unlink):
         answer = edit(path, KEY, "--set", "category=goal", "--write")
     assert answer.code == 6
@@ -770,9 +764,7 @@ def test_items_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Pa
         assert (after["facts"], after["user"]) == (before["facts"][::-1], before["user"])
 
 
-def test_what_changes_while_a_person_reads_the_plan_stays(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_while_a_plan_is_read_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of the same length, and without a time: a fact of the first release has none of changes.
     changed = path.read_text(encoding="utf-8").replace("0.95", "0.11")
     monkeypatch.setattr("ckpt_cli.commands.memory.confirm", lambda _: path.write_text(changed))

@@ -343,7 +343,7 @@ ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
     ("value-replaced", ("sqlite",)): "test_deep.test_a_checkpoint_replaced_in_a_file",
     ("value-replaced", ("mongodb-js",)): "test_deep.test_a_checkpoint_replaced_on_mongodb",
     ("keys-evicted", REDIS): "test_redis.test_keys_that_expire_or_are_evicted",
-    ("branches-share-value", ("postgres",)): "test_clean.test_a_postgres_database_of_javascript",
+    ("branches-share-value", ("postgres",)): "test_clean.test_postgres_of_javascript",
     ("branches-share-value", ("redis-plain",)): "test_planted.test_branches_that_share_values",
     ("index-missing", SEARCHED): "test_redis.test_a_search_index_that_is_gone",
     ("ttl-partial", REDIS): "test_redis.test_keys_that_expire_or_are_evicted",
@@ -353,9 +353,7 @@ ELSEWHERE: Mapping[tuple[str, tuple[str, ...]], str] = {
     ("index-stale", ("redis",)): "test_redis.test_keys_that_contradict_documents",
     ("index-stale", ("redis-shallow",)): "test_redis.test_a_write_that_a_shallow_saver_lists_not",
     ("index-stale", JS): "test_redis.test_writes_that_langgraph_js_does_not_read",
-    ("index-stale", ("valkey", "valkey-agentcore")): (
-        "test_redis.test_lists_that_contradict_checkpoints"
-    ),
+    ("index-stale", ("valkey", "valkey-agentcore")): ("test_redis.test_contradicting_lists"),
     ("index-stale", ("redis-plain",)): "test_redis.test_a_timeline_that_names_lost_checkpoints",
     ("space-free", DOCUMENTS): "test_documents.test_unused_space_counts_only_if_it_is_much",
 }

@@ -196,9 +196,7 @@ def graph(saver: SqliteSaver) -> Any:
 
 
 @pytest.mark.parametrize(("key", "value"), CHANGES, ids=lambda one: repr(one)[:24])
-def test_a_body_that_langgraph_cannot_use_is_found(
-    key: str, value: Any, filled: bytes, tmp_path: Path
-) -> None:
+def test_an_unusable_body_is_found(key: str, value: Any, filled: bytes, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(filled)
     with SqliteSaver.from_conn_string(str(path)) as saver:

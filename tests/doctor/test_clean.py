@@ -49,9 +49,7 @@ FIRST = {"lg-0.2.14-json", "lg-1.2.22-serde", "deepagents-0.7"}
         for path in (*eras(), *agents())
     ],
 )
-def test_a_sqlite_store_of_an_era(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sqlite_of_an_era(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
     assert left_in(copy_store(folder / "store.db", tmp_path), ignored=WITHOUT_KEY_AT_FIRST) == []
 
@@ -90,9 +88,7 @@ def test_a_redis_server_of_an_era(folder: Path, redis_stack_url: str) -> None:
     ("js-0.2.74", {("fork-update", "items"), ("fork-chat", "messages")}),
     ("js-1.7.3", {("fork-asking", "items")}),
 )
-def test_a_postgres_database_of_javascript(
-    era: str, shared: set[tuple[str, str]], postgres_url: str
-) -> None:
+def test_postgres_of_javascript(era: str, shared: set[tuple[str, str]], postgres_url: str) -> None:
     """Where one branch overwrote another's values, LangGraph.js lost them itself."""
     restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
     # JSONB holds no text with a NUL.

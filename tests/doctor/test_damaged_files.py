@@ -78,9 +78,7 @@ def check_all(path: Path) -> None:
     ("kind", "place", "seed"),
     [("zeroed", 5, 0), ("cut off", 40, 0), ("random", 20, 1), ("swapped", 9, 1), ("bytes", 29, 5)],
 )
-def test_no_command_fails_on_a_spoilt_page(
-    kind: str, place: int, seed: int, tmp_path: Path
-) -> None:
+def test_no_command_fails_on_spoilt_pages(kind: str, place: int, seed: int, tmp_path: Path) -> None:
     check_all(spoilt(tmp_path / "store.db", place, kind=kind, seed=seed))
 
 

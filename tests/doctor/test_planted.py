@@ -517,9 +517,7 @@ def test_a_key_is_not_created_over_rows_that_are_stored_twice(tmp_path: Path) ->
     assert "stored twice" in only(path).detail
 
 
-def test_the_options_of_the_check_are_those_of_the_fix(
-    store: SqliteHarness, tmp_path: Path
-) -> None:
+def test_the_options_of_a_check_are_those_of_the_fix(store: SqliteHarness, tmp_path: Path) -> None:
     rows, (head, *_) = copy(store, CHAT, "keyed")
     rows.set_value(head, "messages", without_result(rows.value(head, "messages")))
     key = tmp_path / "the key"

@@ -161,9 +161,7 @@ def test_a_head_that_the_saver_does_not_load_is_shown_as_such(redis_stack_url: s
 
 
 @pytest.mark.engines
-def test_the_doctor_waits_once_for_all_threads(
-    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_waits_once_for_all(redis_stack_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_faults, "_PAUSE_SECONDS", 1.0)
     waited: list[float] = []
     monkeypatch.setattr(thread_faults, "sleep", waited.append)
@@ -327,9 +325,7 @@ LISTS = {
 
 @pytest.mark.engines
 @pytest.mark.parametrize("layout", LISTS)
-def test_lists_that_contradict_checkpoints(
-    layout: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_contradicting_lists(layout: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     checkpoint, listed = LISTS[layout]
     with empty_store(KINDS[layout], request, tmp_path) as harness:
         with harness.saver() as saver:

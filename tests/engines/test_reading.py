@@ -245,9 +245,7 @@ _DONE: dict[str, Any] = {
         pytest.param("mysql", _HEADS, marks=pytest.mark.nightly),
     ],
 )
-def test_outlines_say_of_each_head_what_it_says(
-    request: pytest.FixtureRequest, server: str, most: int
-) -> None:
+def test_outlines_agree_with_heads(request: pytest.FixtureRequest, server: str, most: int) -> None:
     url: str = request.getfixturevalue(f"{server}_url")
     with (saver_of if server == "postgres" else mysql.saver_of)(url) as saver:
         saver.setup()

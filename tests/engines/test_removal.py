@@ -359,9 +359,7 @@ def test_what_a_saver_stores_between_two_requests_wins(
 
 @pytest.mark.engines
 @pytest.mark.parametrize("place", ["objectstorage"], indirect=True)
-def test_the_head_is_stored_and_removed_last(
-    place: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_head_is_stored_and_removed_last(place: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """So a killed run leaves an earlier state of the thread to its saver."""
     drive(place.kept_saver, SCENARIOS["subgraph"])
     write, remove, seen = FileObjects.write, FileObjects.remove, list[str]()

@@ -107,9 +107,7 @@ def test_without_history_no_run_is_said_to_have_reached_its_limit(place: Harness
 
 
 @pytest.mark.parametrize("place", ["redis-shallow"], indirect=True)
-def test_a_plan_that_removed_the_last_thread_is_not_carried_out_again(
-    store: str, tmp_path: Path
-) -> None:
+def test_a_plan_that_removed_the_last_thread_is_not_repeated(store: str, tmp_path: Path) -> None:
     """Without a thread, the database looks like one of another layout."""
     plan = tmp_path / "plan"
     words = ["threads", "delete", "trip", "--archive", str(tmp_path / "archive")]

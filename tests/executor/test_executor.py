@@ -235,9 +235,7 @@ def _workers(nannies: list[Any]) -> list[int]:
 
 
 @pytest.mark.nightly
-def test_workers_that_are_killed_at_random_lose_and_double_nothing(
-    run: Run, tmp_path: Path
-) -> None:
+def test_workers_killed_at_random_lose_and_double_nothing(run: Run, tmp_path: Path) -> None:
     whole, _ = run(works.lengths)
     numbers, killed, over = random.Random(11), list[int](), threading.Event()
     with cluster(tmp_path, 8) as (address, nannies):

@@ -102,9 +102,7 @@ def test_the_plan_is_a_table_that_is_carried_out(path: Path) -> None:
     assert resumed(path, done) == dict.fromkeys(done, whole)
 
 
-def test_a_second_run_goes_on_where_the_first_stopped_and_one_undo_takes_all_back(
-    path: Path,
-) -> None:
+def test_a_second_run_goes_on_where_the_first_ended_and_one_undo_takes_all_back(path: Path) -> None:
     before = rows_of(path)
     for way in (["--last-good"], ["--steps", "1"], ["--at", "step:0"]):
         words = ["rollback", "--where", BROKEN, *way, "--yes", "-o", "ndjson"]

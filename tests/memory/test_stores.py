@@ -255,9 +255,7 @@ OLD = """
 
 
 @of(SqliteBench)
-def test_a_file_older_than_times_to_live_and_vectors_or_of_an_unknown_store(
-    bench: SqliteBench,
-) -> None:
+def test_a_file_before_times_to_live_and_vectors_or_of_an_unknown_store(bench: SqliteBench) -> None:
     with closing(sqlite3.connect(bench.url)) as db, db:
         db.executescript(OLD)
     (one,) = listed(bench)
@@ -374,9 +372,7 @@ def test_a_role_that_may_only_select_reads(bench: PostgresBench) -> None:
 
 
 @of(RedisBench)
-def test_a_store_may_have_other_prefixes_and_vectors_that_are_hashes(
-    bench: RedisBench, tmp_path: Path
-) -> None:
+def test_other_prefixes_and_vectors_that_are_hashes(bench: RedisBench, tmp_path: Path) -> None:
     index: Any = {"dims": DIMENSIONS, "embed": embed, "fields": ["text"]}
     index["vector_storage_type"] = "hash"
     with RedisStore.from_conn_string(
@@ -580,9 +576,7 @@ def test_an_archive_and_an_undo_bring_everything_back(bench: Bench, tmp_path: Pa
     assert not keys(bench)
 
 
-def test_an_archive_goes_over_nothing_and_items_that_were_used_since_stay(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_an_archive_goes_over_no_item_that_was_used_since(bench: Bench, tmp_path: Path) -> None:
     fill(bench, {(("w",), "k"): {"text": "first"}, (("w",), "l"): {"text": "other"}})
     answer = memory(bench, "delete", "k", "l", "--archive", tmp_path, "--yes", "-o", "json")
     bundle = answer.json["archive"]

@@ -98,9 +98,7 @@ def test_what_is_listed_and_shown(sample: Path, monkeypatch: pytest.MonkeyPatch)
     assert rows_of(sample) == before
 
 
-def test_operations_of_other_stores_are_listed_without_a_store(
-    sample: Path, tmp_path: Path
-) -> None:
+def test_operations_of_other_stores_are_listed_without_one(sample: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     shutil.copyfile(sample, other)
     done(sample, "rollback", TRIP, "--steps", "2")
@@ -428,9 +426,7 @@ def test_an_operation_is_named_by_at_least_four_digits(sample: Path) -> None:
     assert f"`ckpt -s {sample} ops list`" in refused.err
 
 
-def test_the_plan_and_the_question_name_the_operation(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_and_question_name_an_operation(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done(sample, "rollback", TRIP, "--steps", "2")
     op = ops(sample)[0]["op"]
     asked: list[str] = []
@@ -933,9 +929,7 @@ def test_a_torn_line_is_named_and_the_chain_goes_on(sample: Path, audit: Path) -
 
 
 @pytest.mark.parametrize("kind", ["folder", "device", "link", "new link", "hard link", "shared"])
-def test_nothing_is_changed_if_it_cannot_be_written(
-    sample: Path, tmp_path: Path, kind: str
-) -> None:
+def test_nothing_changes_if_it_cannot_be_written(sample: Path, tmp_path: Path, kind: str) -> None:
     path = {"folder": tmp_path, "device": Path("/dev/null")}.get(kind, tmp_path / kind)
     (tmp_path / "target").touch()
     (tmp_path / "link").symlink_to(tmp_path / "target")
@@ -953,9 +947,7 @@ def test_nothing_is_changed_if_it_cannot_be_written(
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_killed_change_is_appended_once_by_the_next_run(
-    sample: Path, tmp_path: Path, is_there: bool
-) -> None:
+def test_a_killed_change_is_appended_once(sample: Path, tmp_path: Path, is_there: bool) -> None:
     path = tmp_path / "audit.ndjson"
     one, left = killed(sample, "--audit", path)
     if not is_there:

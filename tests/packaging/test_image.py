@@ -52,9 +52,7 @@ def test_the_commands_of_the_jobs_do_what_they_say(
 
 
 @pytest.mark.release
-def test_its_steps_make_a_program_that_writes_nothing_of_the_image(
-    tmp_path: Path, sample: Path
-) -> None:
+def test_its_steps_make_a_program_that_writes_nothing_of_it(tmp_path: Path, sample: Path) -> None:
     source, target = tmp_path / "src", tmp_path / "opt"
     source.mkdir()
     for words in re.findall(r"^COPY (?!--from)(.*)$", BUILD, re.MULTILINE):

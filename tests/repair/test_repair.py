@@ -99,9 +99,7 @@ def test_the_answer_ends_with_what_to_resume(talks: Any, path: Path) -> None:
     assert all('"checkpoint_id"' in one for one in lines)
 
 
-def test_a_call_that_may_get_its_result_is_refused_alone_and_left_out_of_many(
-    talks: Any, path: Path
-) -> None:
+def test_a_call_that_may_get_a_result_is_refused_or_left_out(talks: Any, path: Path) -> None:
     waiting = {"messages": conversation(is_broken=True)[:2]}
     talks.update_state(config("waiting"), waiting, as_node="agent")
     alone = ckpt("-s", path, "repair", "messages", "waiting", "--yes")
@@ -232,9 +230,7 @@ def test_a_subgraph_asks_again_from_its_first_question(
     assert two.ran == ["ask"]
 
 
-def test_an_answer_that_nobody_asked_for_is_dropped_after_a_while(
-    saver: SqliteSaver, path: Path
-) -> None:
+def test_an_answer_that_nobody_asked_for_is_dropped_later(saver: SqliteSaver, path: Path) -> None:
     """The agent was stopped before any task could take the answer."""
     builder = chain(Log, {"ask": lambda _: {"log": [interrupt("first?")]}})
     stopped = builder.compile(checkpointer=saver, interrupt_before=["ask"])
@@ -347,9 +343,7 @@ def repair_values(path: Path, *more: str) -> Any:
 
 
 @pytest.mark.parametrize("channel", ["messages", "log", "total", "facts", "tags", "mood"])
-def test_a_missing_value_of_the_head_is_restored_and_taken_back(
-    stepped: Path, channel: str
-) -> None:
+def test_a_missing_value_of_a_head_is_restored_and_taken_back(stepped: Path, channel: str) -> None:
     expected = values(stepped)
     damage(stepped, lambda stored: stored.pop(channel))
     damaged = rows_of(stepped)

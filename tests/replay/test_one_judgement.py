@@ -475,9 +475,7 @@ def test_where_a_value_differs_is_said(forged: tuple[Path, str]) -> None:
 
 
 @cases("words", ["replay", "t"], ["replay", "t", "--all-steps"], ["diff", "--writes", "t"])
-def test_no_value_is_told_where_values_are_redacted(
-    forged: tuple[Path, str], words: list[str]
-) -> None:
+def test_no_value_is_told_with_redaction(forged: tuple[Path, str], words: list[str]) -> None:
     answer = ckpt("-s", forged[0], "--redact", *words, "-o", "json")
     assert "mismatch" in answer.out
     assert "tick 999" not in answer.out
@@ -566,9 +564,7 @@ def test_any_order_of_the_writes_between_two_snapshots_may_be_right(
             assert unsure.code == 0
 
 
-def test_without_stored_paths_the_next_run_may_take_parallel_writes_in_any_order(
-    tmp_path: Path,
-) -> None:
+def test_without_paths_the_next_run_may_take_parallel_writes_in_any_order(tmp_path: Path) -> None:
     path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
     left, right = ormsgpack.packb(["left 7"]), ormsgpack.packb(["right 7"])
     swap = """UPDATE writes SET value = CASE value WHEN :left THEN :right ELSE :left END

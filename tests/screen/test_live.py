@@ -97,9 +97,7 @@ async def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
         assert seat.sees("ckpt")
 
 
-async def test_a_slow_store_is_loading_and_keys_go_on(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_keys_go_on_while_loading(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Event()
     read = GrowingTree.read
 

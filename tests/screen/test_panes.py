@@ -37,9 +37,7 @@ from tests.packaging.pictures import FOLDER, PICTURES, Picture, take
 pytestmark = pytest.mark.engines
 
 
-async def test_panes_are_as_large_as_needed_or_as_dragged(
-    seat: Seat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_panes_are_as_needed_or_dragged(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
     main = seat.main
     for size, (threads, tree), shown in (
         # The row of threads is longer than its share of the screen.
@@ -78,9 +76,7 @@ async def test_panes_are_as_large_as_needed_or_as_dragged(
     assert main.inspector.region.y == y
 
 
-async def test_keys_change_the_focused_pane_and_the_choice_comes_back(
-    sample: Path, tmp_path: Path
-) -> None:
+async def test_keys_change_the_focused_pane_and_it_comes_back(sample: Path, tmp_path: Path) -> None:
     look = tmp_path / "state" / "look.json"
     before: list[tuple[int, ...]] = []
 
@@ -176,9 +172,7 @@ async def test_escape_leads_out_of_one_thing_after_the_other(seat: Seat) -> None
     assert main.inspector.tab == "errors"
 
 
-async def test_a_screen_that_ends_at_its_start_remembers_as_before(
-    sample: Path, tmp_path: Path
-) -> None:
+async def test_a_screen_that_ends_at_once_remembers_as_before(sample: Path, tmp_path: Path) -> None:
     class Ending(CkptApp):
         def on_load(self) -> None:
             super().on_load()
@@ -266,9 +260,7 @@ def _red_and_green_can_be_told_apart_on_the_cursor(seat: Seat) -> None:
     assert green.g - max(green.r, green.b) > 20, (seat.app.theme, green)
 
 
-async def test_without_colours_text_is_readable(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_uncoloured_text_is_readable(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with sitting(sample) as seat:
         for name in ("textual-dark", "textual-light"):
@@ -401,9 +393,7 @@ async def test_a_pane_and_a_screen_list_their_keys_and_a_screen_is_left(seat: Se
 
 
 @pytest.mark.screen(writes=True)
-async def test_what_is_typed_at_once_runs_no_command(
-    seat: Seat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_typed_at_once_runs_no_command(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
     # However long a key takes here.
     monkeypatch.setattr(app, "_PATIENCE", 60.0)
     # Without waiting, as a paste into a slow terminal; e lists errors, and D deletes a thread.
@@ -478,9 +468,7 @@ async def test_a_search_a_question_an_error_and_the_palette_lead_to_their_checkp
     assert not seat.sees("loading")
 
 
-async def test_each_command_line_runs_and_what_is_copied_is_taken_elsewhere(
-    seat: Seat, sample: Path
-) -> None:
+async def test_command_lines_run_and_copies_are_taken_elsewhere(seat: Seat, sample: Path) -> None:
     await seat.search("status:done kyoto")
     await seat.press("enter", "k", "y")
     shown = ckpt("-s", sample, "show", seat.app.clipboard, "-o", "json").json

@@ -51,9 +51,7 @@ from tests.screen.stores import stored
 pytestmark = pytest.mark.engines
 
 
-async def test_each_tab_shows_its_part_and_a_message_leads_to_its_step(
-    seat: Seat, sample: Path
-) -> None:
+async def test_each_tab_shows_its_part_and_messages_lead_to_steps(seat: Seat, sample: Path) -> None:
     says = {
         "1": ["next", "booking", "KYO-HKK-0407"],
         "2": ["--- step 11", "+++ step 12 · reply · f169", "itinerary"],
@@ -163,9 +161,7 @@ def signed(seat: Seat) -> str:
     return found
 
 
-async def test_the_timeline_follows_the_cursor(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_timeline_follows_the_cursor(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = Mock(wraps=read_steps)
     monkeypatch.setattr(thread_tabs, "read_steps", read)
     async with sitting(sample) as seat:
@@ -319,9 +315,7 @@ def go_to(seat: Seat, code: str) -> None:
 
 
 @pytest.mark.screen(on="broken", writes=True)
-async def test_findings_are_listed_lead_to_checkpoints_and_are_checked_anew(
-    seat: Seat, sample: Path
-) -> None:
+async def test_findings_are_listed_lead_on_and_are_checked_anew(seat: Seat, sample: Path) -> None:
     # The thread is checked while its tree is shown.
     await seat.until(lambda: marked(seat))
     assert "checked 1 thread" not in seat.read

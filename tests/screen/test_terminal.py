@@ -225,9 +225,7 @@ def shown_until(browser: Browser, holds: Callable[[str], bool]) -> None:
     holds_within(lambda: holds(browser.run(_READ_TERMINAL)))
 
 
-def test_the_screen_in_a_browser_ends_when_its_server_is_killed(
-    sample: Path, chromium: Browser
-) -> None:
+def test_the_screen_in_a_browser_ends_with_its_server(sample: Path, chromium: Browser) -> None:
     with serving(str(sample)) as (url, process), chromium.before_each_page(_FIND_TERMINAL):
         chromium.show(width=1280, height=800)
         chromium.go(url)

@@ -265,9 +265,7 @@ async def test_a_running_read_is_not_restarted(long: Path, monkeypatch: pytest.M
         assert len(begun) <= 3
 
 
-def test_details_are_read_again_after_new_writes(
-    long: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_details_are_read_anew_after_writes(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [("", one) for one in "abc"]
 
     def details(*asked: Any) -> Any:
@@ -443,9 +441,7 @@ _BUDGET = ("1", "slash", "b", "u", "enter")
 """The keys that lead to `budget` in State."""
 
 
-async def test_steps_lead_on_and_read_few_checkpoints(
-    long: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_steps_lead_on_and_read_little(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = ids_of(long, "long")[::-1]
     asked: list[Collection[str] | None] = []
     checkpoints = SqlStore.checkpoints

@@ -199,9 +199,7 @@ def test_no_secret_is_printed(store: Path, words: str) -> None:
         assert text not in answer.out + answer.err
 
 
-def test_several_processes_and_python_code_give_the_same_answer(
-    store: Path, found: list[dict[str, Any]]
-) -> None:
+def test_processes_and_python_answer_alike(store: Path, found: list[dict[str, Any]]) -> None:
     answer = ckpt("-s", store, "secrets", "--jobs", "2", "-o", "ndjson")
     assert [json.loads(line) for line in answer.out.splitlines()] == found
     with ckpt_cli.open(store) as opened:
@@ -341,9 +339,7 @@ def test_a_write_without_a_checkpoint_is_searched(path: Path) -> None:
     assert (one["thread_id"], one["place"], one["task_id"]) == ("lost", "write", "task")
 
 
-def test_encrypted_values_are_named_and_read_with_the_key(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_encrypted_values_are_named_and_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = "k" * 32
     serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
     put(path, "t", {"a": TOKENS[0]}, serde=serde)
@@ -547,9 +543,7 @@ def test_hostile_texts_are_searched_to_the_end(scanner: Scanner, text: str) -> N
     assert scanner.stopped == 0
 
 
-def test_a_rule_that_takes_too_long_is_counted_and_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_rule_that_takes_long_is_counted_and_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckpt_cli.core.secrets._SECONDS", 0.05)
     rules = TextRules([SecretRule("slow", r"(?:a|aa)+$", ("a",)), *own_rules()])
     for n in range(5):

@@ -99,9 +99,7 @@ def test_keys_of_each_size(size: int, tmp_path: Path) -> None:
             keys_of_file(str(path))
 
 
-def test_plain_rows_among_encrypted_ones_are_flagged(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_rows_beside_encrypted_are_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
     history = ckpt("-s", store, "history", "aes-after-plain", "-o", "json")
     assert {row["step"] for row in history.json if row.get("plaintext")} == {-1, 0, 1, 2, 3}

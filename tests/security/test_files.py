@@ -118,9 +118,7 @@ def test_a_temporary_folder_of_a_killed_run_is_removed_and_no_other(
     assert sorted(tmp_path.iterdir()) == others
 
 
-def test_without_a_folder_for_temporary_files(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_folder_of_temporary_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(folder / "missing"))
     ckpt("-s", folder / "store.db", "--copy", "threads", "list", code=4, says="hint: set TMPDIR")
 
@@ -283,9 +281,7 @@ def test_a_memory_is_replaced_with_its_mode_and_owner(folder: Path, victim: Path
     assert sorted(victim.parent.iterdir()) == sorted([victim, shared])
 
 
-def test_the_members_of_another_group_gain_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_group_gains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     like = tmp_path / "like"
     like.touch()
     like.chmod(0o664)

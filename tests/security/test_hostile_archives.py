@@ -77,9 +77,7 @@ MALFORMED: dict[str, list[bytes]] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_archives_are_refused_with_a_clear_error(
-    sample: Path, tmp_path: Path, name: str
-) -> None:
+def test_malformed_archives_are_refused_clearly(sample: Path, tmp_path: Path, name: str) -> None:
     bundle, before = tmp_path / "a.ckpt.gz", sample.read_bytes()
     packed = gzip.compress(b"".join(MALFORMED[name]))
     bundle.write_bytes(packed[:-9] if name == "a file that is cut off" else packed)
@@ -218,9 +216,7 @@ def line_of_plan(**parts: str) -> str:
         "null",
     ],
 )
-def test_malformed_plans_are_refused_with_a_clear_error(
-    sample: Path, tmp_path: Path, line: str
-) -> None:
+def test_malformed_plans_are_refused_clearly(sample: Path, tmp_path: Path, line: str) -> None:
     plan, _ = plans(sample, tmp_path)
     plan.write_bytes(plan.read_bytes() + line.encode("latin-1") + b"\n")
     before = sample.read_bytes()

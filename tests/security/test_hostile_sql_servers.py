@@ -138,9 +138,7 @@ def test_an_option_file_changes_neither_the_method_nor_the_host() -> None:
 
 
 @pytest.mark.parametrize("plugin", [SHA2, SHA256])
-def test_a_key_of_the_server_is_used_on_this_machine_only(
-    request: pytest.FixtureRequest, plugin: str
-) -> None:
+def test_a_key_of_a_server_is_used_here_only(request: pytest.FixtureRequest, plugin: str) -> None:
     heard = bytearray()
     ask(MysqlWire, asks_mysql(plugin), heard)
     assert heard[-257] in {1, 2}
@@ -158,9 +156,7 @@ def test_a_key_of_the_server_is_used_on_this_machine_only(
     (PostgresWire, asks_postgres(CLEAR_TEXT), "&require_auth=password"),
     ids=["mysql", "postgresql", "postgresql, where clear text is allowed"],
 )
-def test_an_unencrypted_password_is_warned_of_once(
-    engine: type[Wire], script: Script, more: str
-) -> None:
+def test_a_plain_password_is_warned_of_once(engine: type[Wire], script: Script, more: str) -> None:
     heard = bytearray()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # what PYTHONWARNINGS says makes no difference

@@ -144,9 +144,7 @@ def test_a_store_of_wrong_types_is_listed(tmp_path: Path, words: list[str]) -> N
 
 
 @cases("words first step", *shares(EVERY_ROW, 1), *shares(ON_THREAD, 5, by_default=3))
-def test_threads_of_wrong_types_are_shown(
-    tmp_path: Path, words: list[str], first: int, step: int
-) -> None:
+def test_wrong_types_are_shown(tmp_path: Path, words: list[str], first: int, step: int) -> None:
     for thread_id in build_odd_store(tmp_path / "odd.db")[first::step]:
         answered(tmp_path / "odd.db", on(thread_id, words))
 
@@ -230,9 +228,7 @@ def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     *each("du", "", "--by channel"),
     ids=" ".join,
 )
-def test_texts_of_a_conversation_are_shown_as_text(
-    conversations: Path, words: list[str], form: str
-) -> None:
+def test_conversations_are_shown_as_text(conversations: Path, words: list[str], form: str) -> None:
     for number in range(len(TEXTS)):
         assert check(ckpt("-s", conversations, "-o", form, *on(f"thread-{number}", words)), 0).out
 
@@ -345,9 +341,7 @@ def wrong_kaflow(mongodb_server: Server) -> Iterator[Place]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["wrong", "wrong_kaflow"])
-def test_every_document_goes_through_some_command(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_each_document_goes_through_some_command(kind: str, request: pytest.FixtureRequest) -> None:
     place: Place = request.getfixturevalue(kind)
     before = place.documents()
     for number, words in enumerate([*EVERY_ROW, *ON_THREAD]):

@@ -47,9 +47,7 @@ def one_long_text(command: Command) -> bytes:
 
 
 @pytest.mark.parametrize("server", ["mysql", pytest.param("redis", marks=pytest.mark.nightly)])
-def test_an_answer_without_end_ends_at_the_limit_of_memory(
-    server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_answer_ends_at_the_limit(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CKPT_MEMORY_LIMIT", "200M")
     if server == "mysql":
         with url_at(MysqlWire, flooding) as url:

@@ -174,9 +174,7 @@ def test_every_command_that_archives_can_sign(sample: Path, tmp_path: Path, alic
         assert signers == {b64encode(alice.key.public_key().public_bytes_raw()).decode()}
 
 
-def test_archives_of_memory_are_signed_and_verified(
-    tmp_path: Path, alice: Key, mallory: Key
-) -> None:
+def test_memory_archives_are_signed_and_verified(tmp_path: Path, alice: Key, mallory: Key) -> None:
     store = tmp_path / "memory.json"
     fact = {"id": "fact_1", "content": "likes tea", "category": "preference"}
     store.write_text(json.dumps({"version": "1.0", "user": {}, "history": {}, "facts": [fact]}))

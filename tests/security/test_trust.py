@@ -321,9 +321,7 @@ def test_a_file_that_others_can_write_is_refused(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("what", ["file", "folder", "link"])
-def test_a_file_of_another_user_is_refused(
-    folder: Path, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_files_are_refused(folder: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(folder, "[stores.x]\nurl = 'agent.db'\n")
     given = {"file": path, "folder": folder, "link": path}[what]
     if what == "link":
@@ -565,9 +563,7 @@ def test_no_error_tells_a_value(
         assert not tells(ckpt("--config", tmp_path / "profiles.toml", "stores"), *VALUES.values())
 
 
-def test_a_plan_is_for_the_values_that_it_was_made_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_is_for_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         shutil.copyfile(SAMPLE, tmp_path / name / "agent.db")
@@ -633,9 +629,7 @@ def test_a_url_as_written(text: str, raw: str, shown: str) -> None:
     assert printable_written(text, raw) == shown
 
 
-def test_a_scheme_from_the_environment_is_not_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheme_of_a_variable_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "ghp16C7e42F292c")
     for url in ("${TOKEN}://u@h/db", "${TOKEN}://u@h:x:y/db"):
         words = profile(tmp_path, f"url = '{url}'")

@@ -112,9 +112,7 @@ def test_tests_pass_twice_in_another_process(tmp_path: Path) -> None:
     assert (first["$messages"].split()[1:], rest) == (["m1", "m2", "m3"], [])
 
 
-def test_parallel_tasks_get_their_own_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parallel_tasks_get_own_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In whatever order they ask."""
     record(tmp_path / "store.db", "sending")
     found = write(tmp_path / "store.db", tmp_path / "tests", "sending", place_of("sending"))
@@ -158,8 +156,6 @@ def missed_faults(
 
 @pytest.mark.in_ci("loop", "reviewing")
 @pytest.mark.parametrize("name", MODULES)
-def test_faults_in_a_graph_are_found(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_graph_faults_are_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the route, the reducer, a tool's argument, the prompt, a write and a channel's name."""
     assert missed_faults(tmp_path, name, monkeypatch) == []

@@ -156,9 +156,7 @@ def changing() -> Any:
 
 
 @pytest.mark.engines  # the check runs pytest twice
-def test_tests_that_do_not_pass_twice_are_marked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tests_that_pass_once_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, folder = tmp_path / "store.db", tmp_path / "tests"
     run(path, changing(), {"log": ["in"]})
     monkeypatch.chdir(ROOT)

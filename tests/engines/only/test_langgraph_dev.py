@@ -432,9 +432,7 @@ def test_it_is_found_and_listed(js_folder: Path, monkeypatch: pytest.MonkeyPatch
     ckpt("-s", ".langgraph_api", "show", code=0)
 
 
-def test_one_of_two_languages_must_be_chosen(
-    js_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_language_of_two_must_be_chosen(js_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in (FIXTURES / "dev" / "runtime-0.36.7").glob("*.pckl"):
         shutil.copyfile(path, js_folder / path.name)
     monkeypatch.chdir(js_folder.parent)

@@ -550,9 +550,7 @@ def test_the_only_store_is_found_with_writes(redis_stack_url: str, pair: tuple[s
 
 
 @cases("has_search", True, False, ids=["indexes", "keys"])
-def test_the_stores_of_a_server_are_named_each_whole(
-    redis_stack_url: str, has_search: bool
-) -> None:
+def test_stores_of_a_server_are_named_each_whole(redis_stack_url: str, has_search: bool) -> None:
     fill_prefixed(redis_stack_url, "agenta", "agenta_write", "same", "one")
     fill_prefixed(redis_stack_url, "agentb", "written", "same", "two")
     fill_prefixed(redis_stack_url, "checkpoint", "checkpoint_write", "same")
@@ -632,9 +630,7 @@ def test_the_prefixes_of_plainredis_are_named(redis_url: str) -> None:
     assert threads_of(redis_url) == ["trip"]
 
 
-def test_a_prefix_that_is_not_there_and_a_user_with_rights_to_its_keys(
-    redis_stack_url: str,
-) -> None:
+def test_a_prefix_that_is_missing_and_a_user_with_rights_to_its_keys(redis_stack_url: str) -> None:
     fill_prefixed(redis_stack_url, "agenta", "agenta_write", "trip")
     for query in ("prefix=agent", "prefix=agent&layout=redis", "prefix=agenta&write_prefix=x"):
         (url,) = named(ckpt("-s", f"{redis_stack_url}?{query}", "threads", "list", code=4).err)

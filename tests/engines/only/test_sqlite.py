@@ -392,9 +392,7 @@ def store(agent: sqlite3.Connection) -> Path:
     return found
 
 
-def test_what_is_undone_pruned_or_deleted_leaves_the_disk(
-    store: Path, agent: sqlite3.Connection
-) -> None:
+def test_undone_pruned_or_deleted_leaves_the_disk(store: Path, agent: sqlite3.Connection) -> None:
     """From the log at first, and then from the file."""
     reason = "a reason nobody needs any more"
     ckpt("-s", store, "rollback", "anna", "~1", "--reason", reason, YES, code=0)

@@ -59,7 +59,7 @@ OF_EACH_LAYOUT = frozenset(
 )
 """The tests of changes that `-m engines` runs on every layout, since rows and keys differ."""
 OF_SLOW_SERVERS = OF_EACH_LAYOUT | {
-    "test_plan_and_report_equal_what_the_engine_counts",
+    "test_plan_and_report_equal_the_engines_counts",
     "test_cells_of_other_types_end_with_a_clear_error",
     "test_an_erasure_tells_what_was_done_and_what_remains",
     "test_a_thread_comes_back_from_a_copy",
@@ -81,21 +81,21 @@ OF_TWINS = frozenset(
 PROVED_ON_SQLITE = frozenset(
     {
         "test_each_command_does_what_its_cell_says",
-        "test_as_of_a_time_each_thread_is_what_the_library_had_by_then",
-        "test_plan_and_report_equal_what_the_engine_counts",
+        "test_as_of_a_time_a_thread_is_what_the_library_had",
+        "test_plan_and_report_equal_the_engines_counts",
         "test_cells_of_other_types_end_with_a_clear_error",
         "test_an_erasure_tells_what_was_done_and_what_remains",
         "test_a_change_is_planned_carried_out_read_by_the_library_and_taken_back",
         "test_a_plan_is_not_carried_out_on_a_thread_that_moved",
         "test_an_erased_value_is_in_no_row_and_the_graph_goes_on",
-        "test_a_thread_is_encrypted_gets_another_key_and_is_decrypted",
+        "test_a_thread_is_encrypted_rekeyed_and_decrypted",
     }
 )
 """The tests that take seconds on each engine. By default, they run on SQLite only."""
 KILLED = "test_a_killed_change_is_whole_or_nothing_and_the_log_tells_which"
 """It runs on SQLite; on a server, the next run waits for the lock of a killed one."""
 OF_A_LAYOUT = {
-    "test_the_declaration_is_complete_and_says_what_the_matrix_is_made_of",
+    "test_the_declaration_is_complete_and_says_what_makes_the_matrix",
     "test_each_command_does_what_its_cell_says",
 }
 """The tests of a filled store whose answers depend on the layout alone, not on its threads."""
@@ -132,7 +132,7 @@ _CHANGES += [
     for layout in ("sqlite", "postgres", "mongodb")
 ]
 IN_CI = {
-    "test_as_of_a_time_each_thread_is_what_the_library_had_by_then": _OF_EACH_WAY,
+    "test_as_of_a_time_a_thread_is_what_the_library_had": _OF_EACH_WAY,
     "test_cells_of_other_types_end_with_a_clear_error": (
         "sqlite, postgres, mysql, redis], mongodb], langgraph-dev], three-table], dynamodb"
     ),
@@ -145,16 +145,16 @@ IN_CI = {
     ),
     "test_a_secret_is_found_and_not_told": _OF_THREE,
     "test_a_plan_that_was_reviewed_is_carried_out": "sqlite",
-    "test_an_archive_brings_no_pickle_unless_that_is_allowed": f"{_OF_THREE}, redis], langgraph-",
+    "test_an_archive_brings_no_pickle_unless_allowed": f"{_OF_THREE}, redis], langgraph-",
     "test_the_command_brings_the_archive_as_it_is_or_nothing": _OF_THREE,
     "test_threads_are_listed_filtered_and_looked_into": "sqlite, postgres-shallow, three-table (",
     "test_a_timeline_has_the_states_of_every_checkpoint": _OF_EACH_ENGINE,
-    "test_plan_and_report_equal_what_the_engine_counts": "sqlite, postgres, redis",
+    "test_plan_and_report_equal_the_engines_counts": "sqlite, postgres, redis",
     "test_a_filter_chooses_the_threads_for_which_it_holds": (
         "sqlite, postgres (, mongodb (, kaflow, three-table ("
     ),
     "test_each_command_does_what_its_cell_says": f"{_OF_EACH_ENGINE}, three-table (",
-    "test_checkpoints_and_writes_of_many_threads_are_those_of_each": (
+    "test_checkpoints_and_writes_of_many_are_as_of_each": (
         "sqlite, postgres (6), postgres-shallow (6), mysql, redis, mongodb, kaflow, "
         "langgraph-dev, three-table, valkey"
     ),

@@ -204,9 +204,7 @@ def apart(size: int, **versions: Any) -> Body:
     (apart(9, a=1), apart(9, a=2), None),
     (apart(1 << 20, a=1), apart(1 << 20, a=2), True),
 )
-def test_versions_differ_beside_equal_values(
-    before: Body | None, after: Body, verdict: bool | None
-) -> None:
+def test_versions_of_equal_values(before: Body | None, after: Body, verdict: bool | None) -> None:
     assert changed("a", before, after) is verdict
 
 

@@ -392,8 +392,6 @@ def test_the_parts_of_a_selection_bound_it_together() -> None:
 
 
 @cases("having others is_usual", (2, 1, True), (1, 1, False), (1, 2, False))
-def test_the_usual_key_of_a_user_is_one_that_most_heads_have(
-    having: int, others: int, is_usual: bool
-) -> None:
+def test_a_usual_key_is_one_that_most_heads_have(having: int, others: int, is_usual: bool) -> None:
     named: dict[str, Value] = {"user_id": "anna"}
     assert (usual_key([named] * having + [{}] * others) is not None) is is_usual

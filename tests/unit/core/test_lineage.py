@@ -164,9 +164,7 @@ SAID = [wrote("a", message("1")), wrote("b", [message("2"), message("3")])]
     pytest.param(MAPS, ["c", "k"], 1, "a", id="a key that was merged"),
     pytest.param(MAPS, ["c", "l"], 2, "b", id="a key that was overwritten"),
 )
-def test_writers_of_values(
-    written: list[TaskWrite], place: list[Any], value: Any, found: str
-) -> None:
+def test_value_writers(written: list[TaskWrite], place: list[Any], value: Any, found: str) -> None:
     assert nodes(writers(written, TracedPath(tuple(place)), value)) == [*found]
     # A message is found by its id.
     assert nodes(writers(SAID, TracedPath(("c", 0), "1"), None)) == ["a"]

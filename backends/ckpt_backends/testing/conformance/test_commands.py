@@ -10,9 +10,7 @@ VALUES_ONLY = False
 DISTINCT = True
 
 
-def test_threads_are_listed_newest_first_and_by_what_holds_of_their_heads(
-    filled: FilledStore,
-) -> None:
+def test_threads_are_listed_newest_first_and_by_facts_of_their_heads(filled: FilledStore) -> None:
     listed = run(filled, "threads", "list", "--all", "--long", "-o", "json").json
     assert {row["thread_id"] for row in listed} == set(filled.threads)
     for row in listed:
@@ -68,9 +66,7 @@ def test_show_of_each_thread_and_its_head(filled: FilledStore) -> None:
                 assert equal(filled, shown["values"][name], head["values"][name]), thread_id
 
 
-def test_history_tree_and_timeline_have_the_checkpoints_and_their_nodes(
-    filled: FilledStore,
-) -> None:
+def test_history_tree_and_timeline_have_checkpoints_and_their_nodes(filled: FilledStore) -> None:
     for thread_id, truth in filled.sampled_threads.items():
         every = sum(map(len, truth["history"].values()))
         drawn = run(filled, "show", "--tree", "--unfold", "--", thread_id).out

@@ -67,9 +67,7 @@ def orphan(store: EmptyStore, thread_id: str, folder: Path) -> None:
     assert store.imported(bundle).code == 0
 
 
-def test_plan_and_report_equal_what_the_engine_counts(
-    empty_store: EmptyStore, tmp_path: Path
-) -> None:
+def test_plan_and_report_equal_the_engines_counts(empty_store: EmptyStore, tmp_path: Path) -> None:
     store, harness = empty_store, empty_store.harness
     with quiet():
         for thread_id in ("whole-1", "whole-2", "newest", "branches", "named"):

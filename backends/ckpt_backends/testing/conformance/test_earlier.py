@@ -50,9 +50,7 @@ def some_times(filled: FilledStore) -> Iterator[datetime]:
         yield dice.choice([at, at - _TICK, made[0] + (made[-1] - made[0]) * dice.random()])
 
 
-def test_as_of_a_time_each_thread_is_what_the_library_had_by_then(
-    store: Store, filled: FilledStore
-) -> None:
+def test_as_of_a_time_a_thread_is_what_the_library_had(store: Store, filled: FilledStore) -> None:
     if not filled.harness.has_history:
         with pytest.raises(Unsupported, match="keeps the newest checkpoint only"):
             EarlierStore(store, datetime.now().astimezone())

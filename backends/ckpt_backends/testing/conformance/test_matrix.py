@@ -50,9 +50,7 @@ WORDS: Mapping[str, list[str]] = {
 }
 
 
-def test_the_declaration_is_complete_and_says_what_the_matrix_is_made_of(
-    filled: FilledStore,
-) -> None:
+def test_the_declaration_is_complete_and_says_what_makes_the_matrix(filled: FilledStore) -> None:
     with open_store(filled.harness.url) as store:
         info = store.describe()
     assert info.capabilities == layouts(known_backends())[info.layout]

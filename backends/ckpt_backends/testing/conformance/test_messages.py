@@ -64,9 +64,7 @@ def test_the_channel_of_the_messages_is_found_and_summed_up(filled: FilledStore)
     )
 
 
-def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
-    filled: FilledStore,
-) -> None:
+def test_grep_finds_each_message_once_on_each_branch_where_it_begins(filled: FilledStore) -> None:
     for thread_id in ("chat", "delta-often", "delta-rarely", "fork-chat"):
         if has(filled, thread_id):
             check_grep(filled, thread_id)

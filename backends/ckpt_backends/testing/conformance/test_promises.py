@@ -49,9 +49,7 @@ def history(filled: FilledStore, thread_id: str) -> dict[str, list[str]]:
     return {ns: [one["checkpoint_id"] for one in rows] for ns, rows in found.items()}
 
 
-def test_describe_names_the_layout_and_where_it_is(
-    store: Store, filled: FilledStore, thread_id: str
-) -> None:
+def test_describe_names_layout_and_place(store: Store, filled: FilledStore, thread_id: str) -> None:
     info = store.describe()
     assert info.layout, "describe() must name the layout"
     assert info.engine, "describe() must name the engine and its version"
@@ -128,9 +126,7 @@ def test_threads_within_bounds_are_those_of_the_list(store: Store) -> None:
         assert list(store.threads_within(bounds)) == wanted, bounds
 
 
-def test_checkpoints_with_a_key_are_those_whose_metadata_have_it(
-    store: Store, filled: FilledStore
-) -> None:
+def test_checkpoints_with_a_key_have_it_in_metadata(store: Store, filled: FilledStore) -> None:
     ids = [*filled.threads, "no such"]
     stored = [each for one in ids for each in store.checkpoints(one, metadata=True)]
     known = [(one.key, decode(one.metadata)) for one in stored if one.metadata is not None]
@@ -205,9 +201,7 @@ def test_writes_come_in_the_order_of_the_protocol(store: Store, filled: FilledSt
         assert places == sorted(places), "writes of a checkpoint: by task path, task id, idx"
 
 
-def test_checkpoints_and_writes_of_many_threads_are_those_of_each(
-    store: Store, filled: FilledStore
-) -> None:
+def test_checkpoints_and_writes_of_many_are_as_of_each(store: Store, filled: FilledStore) -> None:
     stored = [one.key for thread_id in filled.threads for one in store.checkpoints(thread_id)]
     # Every other one: what was not asked for must not come.
     newest = stored[::2]
@@ -299,9 +293,7 @@ def test_values_kept_apart_are_read_only_where_asked_for(store: Store, thread_id
     assert read(users[:1]) == control | set(users[:1])
 
 
-def test_threads_that_may_hold_a_text_are_at_least_those_with_a_match(
-    store: Store, filled: FilledStore
-) -> None:
+def test_threads_that_may_hold_a_text_have_all_matches(store: Store, filled: FilledStore) -> None:
     ids = [*filled.threads, "no such thread"]
     find = compile_pattern(r"\w{4,}", fixed=False, ignore_case=False)
     texts: dict[str, set[str]] = {}
@@ -419,9 +411,7 @@ def _shape(one: Checkpoint) -> str:
     return repr([sorted(part, key=repr) if isinstance(part, set) else part for part in parts])
 
 
-def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
-    store: Store, filled: FilledStore
-) -> None:
+def test_sizes_are_of_each_thread_in_the_order_asked_for(store: Store, filled: FilledStore) -> None:
     asked = [*sorted(filled.threads, reverse=True), "no such thread", "\ud800"]
     assert store.sizes(asked) == [store.size(one) for one in asked]
     assert store.sizes([]) == []

@@ -131,9 +131,7 @@ def test_what_was_pruned_comes_back_from_its_archive(emptied: EmptyStore, tmp_pa
     assert (emptied.rows("pruned"), emptied.read("pruned")) == before
 
 
-def test_an_archive_brings_no_pickle_unless_that_is_allowed(
-    emptied: EmptyStore, tmp_path: Path
-) -> None:
+def test_an_archive_brings_no_pickle_unless_allowed(emptied: EmptyStore, tmp_path: Path) -> None:
     # A question is a value with a type of its own, also where checkpoints are plain JSON.
     emptied.fill("a", asks=True)
     emptied.fill("stays")

@@ -133,9 +133,7 @@ def _check_that_other_rows_are_not_replaced(store: EmptyStore) -> None:
     assert store.rows(THREAD) == rows
 
 
-def test_a_thread_is_encrypted_gets_another_key_and_is_decrypted(
-    leaky: EmptyStore, tmp_path: Path
-) -> None:
+def test_a_thread_is_encrypted_rekeyed_and_decrypted(leaky: EmptyStore, tmp_path: Path) -> None:
     pytest.importorskip("Crypto")
     harness, url = leaky.harness, leaky.url
     old, new = ("--aes-key-file", _file(tmp_path, KEY)), ("--aes-key-file", _file(tmp_path, NEW))
