@@ -766,17 +766,21 @@ def test_the_steps_of_an_operation_that_still_runs_are_left(home: Home) -> None:
     journal.close(keep=False)
 
 
-@cases("fails", "_remove_items", "open_writable_memory")
-def test_items_that_cannot_be_removed_are_left(
-    home: Home, monkeypatch: pytest.MonkeyPatch, fails: str
+@cases(
+    "fails kind number",
+    *(("_remove_items", "memory", 2), ("open_writable_memory", "memory", 2)),
+    ("ErasureRun._remains", "engine", None),
+)
+def test_what_cannot_be_removed_is_left(
+    home: Home, monkeypatch: pytest.MonkeyPatch, fails: str, kind: str, number: int | None
 ) -> None:
     def refuse(*_: Any) -> Any:
         raise StoreUnavailable("it is down")
 
-    monkeypatch.setattr(erase, fails, refuse)
+    monkeypatch.setattr(f"ckpt_cli.apply.erase.{fails}", refuse)
     answer = json.loads(home.erase(*SUBJECT).out)
     left = {one["kind"]: (one["items"], one["state"], one["reason"]) for one in answer["places"]}
-    assert (answer["complete"], left["memory"]) == (False, (2, "kept", "it is down"))
+    assert (answer["complete"], left[kind]) == (False, (number, "kept", "it is down"))
     assert left["threads"][:2] == (2, "erased")
 
 

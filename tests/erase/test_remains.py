@@ -324,6 +324,16 @@ def test_a_file_that_is_read_or_was_not_replaced_is_left_alone(
         remains = old.remains()
         assert opened.read() == TEXT
     assert remains.places[0].reason == "another process has it open"
+    backup = file.with_name("backup.json")
+    os.link(file, backup)
+    with OldFiles() as old:
+        old.hold(file, "facts")
+        old.hold(file.with_name("missing"), "notes")
+        replace(file)
+        reasons = [one.reason for one in old.remains().places]
+    assert reasons[0].startswith("it cannot be overwritten: ")
+    assert reasons[1].startswith("the file has another name")
+    assert backup.read_bytes() == b"new"
 
 
 def test_the_files_of_langgraph_dev_are_overwritten(dev: DevHarness) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +62,10 @@ def test_what_is_named_is_erased_and_nothing_else(harness: SqliteHarness, tmp_pa
     assert SECRET.encode() not in unpacked(tmp_path)
     _, values, *_ = history(harness, THREAD)[0]
     assert values["card"] == {"password": "[erased]", "list": ["[erased]", "[erased]"]}
+    erase(harness.url, f"{THREAD}:messages[0]")
+    _, values, *_ = history(harness, THREAD)[0]
+    assert values["messages"][0].content == "[erased]"
+    assert values["messages"][1].content == "using [erased]"
 
 
 def test_what_cannot_be_erased_is_refused(harness: SqliteHarness) -> None:
@@ -108,6 +114,24 @@ def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
     stored = TypedBytes("json", json.dumps(metadata).encode())
     made = eraser.erased(PlacedValue(ValueKind.METADATA, stored, "here"))
     assert json.loads(made.data) == {**metadata, "writes": {"login": {"pin": 0, "other": 4711}}}
+
+
+def test_metadata_with_encrypted_fields_are_erased_in_all_fields() -> None:
+    opened = TypedBytes("json", json.dumps(SECRET).encode(), encrypted=True)
+    keys: Any = SimpleNamespace(
+        opened_with=lambda *_: (opened, None),
+        sealed=lambda one, *_, **__: TypedBytes("json+aes", one.data),
+    )
+    stored = {
+        "source": "loop",
+        "user": "encrypted.aes:" + b64encode(b"sealed").decode(),
+        "note": SECRET,
+    }
+    eraser = ThreadEraser("sqlite", Erasure(frozenset({SECRET})), keys)
+    value = TypedBytes("json", json.dumps(stored).encode())
+    made = json.loads(eraser.erased(PlacedValue(ValueKind.METADATA, value, "here")).data)
+    sealed = b64encode(json.dumps(MARKER).encode()).decode()
+    assert made == {**stored, "user": f"encrypted.aes:{sealed}", "note": MARKER}
 
 
 def test_what_secrets_finds_is_erased(tmp_path: Path) -> None:

@@ -906,6 +906,20 @@ def test_items_that_change_between_the_comparison_and_the_copy(
     assert [key for _, key in official(target, 1)] == ["3"]
 
 
+@of(SqliteBench, OtherFile)
+def test_an_item_that_cannot_be_read_back_is_told(pair: Pair) -> None:
+    source, target = pair
+    fill(source, {(("a",), "1"): {"text": "x"}})
+    assert copied(pair, "--create", "--yes").code == 0
+    with closing(sqlite3.connect(target.url)) as db, db:
+        spoil = "UPDATE store SET value = '{}' WHERE key = new.key"
+        db.execute(f"CREATE TRIGGER spoil AFTER INSERT ON store BEGIN {spoil}; END")
+    with source.store(embeds=False) as store:
+        store.put(("a",), "2", {"text": "y"})
+    done = copied(pair, "--yes")
+    assert (done.code, "item 'a/2' is not the same in the target" in done.err) == (4, True)
+
+
 @pytest.mark.engines
 @of(SqliteBench, RedisBench)
 def test_expired_items_are_copied_where_no_server_removes_them(pair: Pair) -> None:

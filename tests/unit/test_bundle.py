@@ -3,6 +3,7 @@
 import gzip
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,7 +25,13 @@ from ckpt_backends.rows import Cell, Row, is_part
 from tests.kit.cases import cases
 
 HEADER = Header("user-42", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
-NUMBERS: dict[str, Cell] = {"least": -(2**63), "most": 2**63 - 1, "part": 1.5, "none": None}
+NUMBERS: dict[str, Cell] = {
+    "least": -(2**63),
+    "most": 2**63 - 1,
+    "part": 1.5,
+    "less": -inf,
+    "none": None,
+}
 TEXTS: dict[str, Cell] = {"": "é\n", "broken": "\udc80\udcff", "bytes": b"\0\xff", "empty": b""}
 ROWS = [Row("writes", NUMBERS), Row("checkpoints", {}), Row("writes", TEXTS), Row("writes", TEXTS)]
 

@@ -20,7 +20,7 @@ from ckpt_backends.transfer.convert import (
     converted_version,
     replace_version,
 )
-from ckpt_backends.transfer.copying import route
+from ckpt_backends.transfer.copying import record_digest, route
 from ckpt_backends.transfer.form import CannotHold, Form, Language
 from ckpt_backends.transfer.sealing import AsStored
 from ckpt_cli.core.copying import went_on
@@ -28,6 +28,7 @@ from tests.kit.cases import cases
 
 TEXTS = Form()
 INTEGERS = Form(counts_with_integers=True)
+WRITE = Record.write(CheckpointKey("t", "", "1"), "t", "", 0, "x", TypedBytes("msgpack", b"\x01"))
 THIRD = "00000000000000000000000000000003.0.0000000000000000"
 
 
@@ -40,6 +41,31 @@ THIRD = "00000000000000000000000000000003.0.0000000000000000"
 )
 def test_one_version(version: Any, target: Form, expected: Any) -> None:
     assert converted_version(version, target, "it") == expected
+
+
+@cases(
+    "one other is_same",
+    ('{"a": 1, "b": [2]}', '{"b":[2.0],"a":1}', True),
+    ("[1, 2]", "[2, 1]", False),
+    ("1.5e300", f"15{'0' * 299}", True),  # as PostgreSQL writes it
+    (str(2**53 + 1), f"{2**53}.0", False),
+    (f"1{'0' * 400}", f"1{'0' * 399}", False),
+)
+def test_json_in_another_spelling_is_the_same(one: str, other: str, is_same: bool) -> None:
+    written, read = (WRITE._replace(value=TypedBytes("json", it.encode())) for it in (one, other))
+    assert (record_digest(written) == record_digest(read)) is is_same
+
+
+def test_a_record_is_another_one_if_anything_differs_but_its_time_of_expiry() -> None:
+    value = TypedBytes("msgpack", b"\x02")
+    different: list[dict[str, Any]] = [
+        *({"key": WRITE.key._replace(checkpoint_ns="a")}, {"task_id": "u"}, {"idx": 1}),
+        *({"parent": ""}, {"task_path": "p"}, {"channel": "y"}),
+        *({"value": value}, {"value": WRITE.value._replace(type="json")}, {"metadata": value}),
+    ]
+    digests = {record_digest(WRITE._replace(**one)) for one in (*different, {})}
+    assert len(digests) == len(different) + 1
+    assert record_digest(WRITE._replace(expires_at=5)) == record_digest(WRITE)
 
 
 @pytest.mark.parametrize("version", ["first", 1.5, True])
