@@ -22,6 +22,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 import ckpt_cli
 from ckpt_backends.apps.deerflow import memory as replace_file
+from ckpt_backends.apps.deerflow.memory import TABLE
 from ckpt_backends.changes import Remains
 from ckpt_backends.errors import (
     Refused,
@@ -34,6 +35,7 @@ from ckpt_backends.errors import (
 from ckpt_backends.memory import Item, Source
 from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
 from ckpt_backends.registry import open_memory
+from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
 from tests.kit.cases import cases
 from tests.kit.command import ckpt, ended
@@ -705,6 +707,12 @@ def test_of_two_facts_alike_the_one_that_is_meant_goes(tmp_path: Path) -> None:
         writable.remove(gone)
         with pytest.raises(StoreChanged):
             writable.remove(gone)
+        cells = {"namespace": json.dumps(gone[0].key.namespace), "key": "a"}
+        with pytest.raises(StoreChanged, match="exists with other contents"):
+            writable.restore([Row(TABLE, {**cells, "value": '{"id": "b"}'})])
+        for odd in ({**cells, "key": None}, {**cells, "namespace": "[]"}, {**cells, "value": "?"}):
+            with pytest.raises((Refused, Unsupported)):
+                writable.restore([Row(TABLE, odd)])
     assert load(path)["facts"] == ["x", {"id": "a"}]
 
 
@@ -861,11 +869,18 @@ def test_no_file_holds_an_erased_item(users: Path) -> None:
 def test_nothing_is_erased_after_a_change_by_deerflow(users: Path) -> None:
     url = parse_url(str(users))
     items = [one for one in read(users) if one.key.key in {CANARY, "topOfMind", "fact_b"}]
-    write_fact(users, "anna", "coder", CANARY, FRONT, "# later\n\nsomething else\n")
-    with open_writable_memory(url) as writable, watched(users) as files:
-        writable.begin_erasure()
-        with pytest.raises(StoreChanged):
-            writable.remove(items)
+    (fact,) = users.rglob(f"{CANARY}.md")
+    whole = fact.read_text()
+    for change in (
+        fact.unlink,
+        lambda: fact.write_text(f"{whole[:-2]}~\n"),  # as long as before
+        lambda: write_fact(users, "anna", "coder", CANARY, FRONT, "# later\n\nsomething else\n"),
+    ):
+        change()
+        with open_writable_memory(url) as writable, watched(users) as files:
+            writable.begin_erasure()
+            with pytest.raises(StoreChanged):
+                writable.remove(items)
     assert sum(CANARY.encode() in one for one in files) == 6
     # Nor while a change of DeerFlow is unfinished.
     (users / "users" / "anna" / ".memory.journal.json").write_text("{}")

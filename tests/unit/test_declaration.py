@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,14 @@ from ckpt_backends.declaration import NAME, Backend
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Capability
 from ckpt_backends.plugins import TYPES, check_declaration, field_types, missing_functions
-from ckpt_backends.url import parse_url
+from ckpt_backends.url import (
+    fingerprint,
+    masked,
+    parse_url,
+    printable,
+    printable_written,
+    without_values,
+)
 from tests.kit.cases import cases
 
 
@@ -126,6 +134,40 @@ def test_what_is_printed(text: str, shown: str) -> None:
     assert str(parse_url(text)) == shown
 
 
+@cases(
+    "text raw shown",
+    ("${HOME}/x.db", "/root/x.db", "${HOME}/x.db"),
+    ("${A}/secret", "pg://u:p@h/secret", "${A}***"),
+    ("${A}:secret@h${B}", "", "${A}***${B}"),
+    ("${A}?password=secret", "", "${A}***"),
+    ("pg://u:${A}@h/db", "", "pg://u:***@h/db"),
+)
+def test_what_is_printed_of_a_profile(text: str, raw: str, shown: str) -> None:
+    assert printable_written(text, raw) == shown
+
+
+def test_messages_show_no_secret_and_no_value_of_a_variable() -> None:
+    raw = "pg://u:s3cret%21@h/db?token=t0ken&layout=x"
+    url = replace(parse_url(raw), written=raw.replace("h/", "${HOST}/"), variables={"HOST": "h"})
+    said = "cannot log in to h with s3cret! or S3CRET%21 or t0ken: x, haha"
+    shown = "cannot log in to ${HOST} with *** or *** or ***: x, haha"
+    assert masked(said, url) == shown
+    assert without_values(said, parse_url(raw)) == said
+    for text in ("host=h password=secret", "redis:secret@h", "port = 5 user=u"):
+        assert printable(text) == "***"
+        with pytest.raises(UsageError, match="not a store URL"):
+            parse_url(text)
+
+
+def test_a_digest_of_a_place_depends_on_no_secret() -> None:
+    one, other, far = (
+        fingerprint(parse_url(f"pg://u:{secret}@{host}/db?token={secret}"), "salt")
+        for secret, host in (("a", "h"), ("b", "h"), ("a", "g"))
+    )
+    assert one == other != far
+    assert fingerprint(parse_url("pg://u:a@h/db?token=a"), "pepper") != one
+
+
 @given(st.text(alphabet="abc:@%&=?#!/", min_size=1))
 def test_a_password_is_never_printed(password: str) -> None:
     canary = f"s3cr3t{password}"
@@ -138,7 +180,13 @@ def test_a_password_is_never_printed(password: str) -> None:
         assert "s3cr3t" not in shown
 
 
-@pytest.mark.parametrize("text", ["", "a\0b", "sqlite:///a%00b", "sqlite://[::1", "sqlite:///a\0b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "a\0b", "sqlite:///a%00b", "sqlite://[::1", "sqlite:///a\0b"),
+        *("pg://h?pass-word=secret@d", "pg://h/se@cret", "pg:///se@cret", "pg://h?se-cret=x"),
+    ],
+)
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_url(text)

@@ -485,7 +485,7 @@ def statements(
     and not text, and `longest` is the length that the server allows. Raises `RowRefused`.
     """
     texts: list[bytes] = []
-    start = size = 0
+    start, size = 0, len(head)
     for n, row in enumerate(rows):
         try:
             text = b"(" + b", ".join(map(_literal, row, are_bytes)) + b")"

@@ -11,10 +11,11 @@ import trustme
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Capability, CheckpointKey
-from ckpt_backends.mysql.database import lock_name
+from ckpt_backends.mysql.database import lock_name, statements
 from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Row
+from ckpt_backends.sql.database import RowRefused
 from ckpt_backends.url import parse_url
 from tests.engines.answers import COMMANDS, items_of, refuses, succeeds
 from tests.kit import servers
@@ -52,6 +53,19 @@ def test_another_change_is_waited_for(mysql_url: str, monkeypatch: pytest.Monkey
         refuses(mysql_url, "rollback", "ours", *words, says="another session holds a lock")
         ckpt("-s", mysql_url, "rollback", "other", *words, code=0)
     ckpt("-s", mysql_url, "rollback", "ours", *words, code=0)
+
+
+def test_rows_are_sent_in_statements_that_the_server_takes() -> None:
+    head, are_bytes = b"INSERT INTO t VALUES ", [False, True, False, False]
+    rows = [("a'\\", b"\0'", None, n) for n in range(9)]
+    found = list(statements(head, are_bytes, rows, 100))
+    assert found[0][0].startswith(head + b"('a''\\\\', _binary'\0''', NULL, 0), (")
+    assert [row for _, some in found for row in some] == rows
+    assert [text.count(b"_binary") for text, _ in found] == [len(some) for _, some in found]
+    assert max(len(text) for text, _ in found) <= 100
+    for cell, says in (("\ud800", "no lone surrogates"), ("x" * 90, "longer than the server's")):
+        with pytest.raises(RowRefused, match=says):
+            list(statements(head, [False], [("a",), (cell,)], 100))
 
 
 VARIANTS = ["Abc", "abc", "àbc", "abc ", "ABC"]

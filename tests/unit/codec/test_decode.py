@@ -78,6 +78,37 @@ def test_a_cut_keeps_the_beginning(value: object, kept: Value) -> None:
     assert (cut.size, cut.kept) == (len(data), kept)
 
 
+LONG = packb("x" * 200)
+
+
+@cases(
+    "data kept",
+    (b"\x81\x92\x01\x02" + LONG, {Tagged("builtins.tuple", [1, 2]): "x" * 94}),
+    (b"\x91\xc7\xc8\x7f" + b"x" * 200, [Tagged("ext:127", b"x" * 96)]),
+    (b"\x92" + packb(1.5) + LONG, [1.5, "x" * 88]),
+    (b"\x93" + packb("x" * 88) + packb(1.5) + LONG, ["x" * 88, 1.5]),
+    (b"\x91\xc7\x03\x07\x91\x93\xc0" + LONG, [Tagged("langgraph.DeltaSnapshot", [[None]])]),
+    (b"\x81\x81\x01\x02" + LONG, "a map key that is a map or an ext type"),
+    (b"\x81\xd4\x7f\x02" + LONG, "a map key that is a map or an ext type"),
+    (b"\xc1" * 200, "cut off or invalid msgpack"),
+)
+def test_the_beginning_of_odd_bytes(data: bytes, kept: Any) -> None:
+    cut = decode(TypedBytes("msgpack", data), TIGHT)
+    if isinstance(kept, str):
+        assert isinstance(cut, Opaque)
+        assert cut.reason == kept
+    else:
+        assert isinstance(cut, Cut)
+        assert cut.kept == kept
+
+
+def test_many_keys_with_one_hash_are_not_compared() -> None:
+    keys = b"".join(b"\x92" + packb(n) + b"\x01\x01" for n in range(2001))
+    found = read(b"\xde\x07\xd1" + keys)
+    assert isinstance(found, Opaque)
+    assert found.reason == "a map with 2001 keys that are tuples"
+
+
 @cases("tag kept", ("bytes", b"x" * 100), ("bytearray", Tagged("builtins.bytearray", b"x" * 100)))
 def test_long_bytes_are_cut(tag: str, kept: Value) -> None:
     assert decode(TypedBytes(tag, b"x" * 101), TIGHT) == Cut(kept, 101, "longer than 100 bytes")
@@ -160,6 +191,13 @@ def test_what_langgraph_stores(thing: Any, value: Value) -> None:
     (2, ["m", "C", [1]], Tagged("ext:2", ["m", "C", [1]])),
     (4, ["m", "C", {}, "construct"], Tagged("m.C", {})),
     (0, {"a": 1}, Tagged("ext:0", {"a": 1})),
+    (0, ["m", "C", 1, "make"], Tagged("ext:0", ["m", "C", 1, "make"])),
+    (1, ["m", "C", 1], Tagged("ext:1", ["m", "C", 1])),
+    (2, ["m", "C", {}, "make"], Tagged("ext:2", ["m", "C", {}, "make"])),
+    (3, ["m", "C", 1, 7], Tagged("ext:3", ["m", "C", 1, 7])),
+    (3, ["m", "C", "2026", "fromisoformat"], Tagged("m.C.fromisoformat", "2026")),
+    (3, ["datetime", "datetime", [1], "now"], Tagged("datetime.datetime.now", [1])),
+    (6, ["|u1", [-1], "C", b""], Tagged("ext:6", ["|u1", [-1], "C", b""])),
     (6, ["|u1", "x", "C", b""], Tagged("ext:6", ["|u1", "x", "C", b""])),
     (6, ["|u1", [True], "C", b"a"], Tagged("ext:6", ["|u1", [True], "C", b"a"])),
 )
@@ -204,6 +242,10 @@ def test_arrays(dtype: str, data: bytes, flat: list[Value]) -> None:
     ("<M8[ns]", [1], "C", bytes(8), bytes(8)),
     ("<U1", [1], "C", b"\xff" * 4, b"\xff" * 4),
     ("<i1", [1] * 40, "C", b"a", b"a"),
+    ("<i3", [1], "C", b"abc", b"abc"),
+    ("<i4", [1], "C", b"abc", b"abc"),
+    ("|S0", [0], "C", b"", b""),
+    (">U1", [1], "C", b"\0\0\0a", ["a"]),
 )
 def test_odd_arrays(dtype: str, shape: list[int], order: str, data: bytes, content: Value) -> None:
     value: Any = read(packb(Ext(6, packb([dtype, shape, order, data]))))
