@@ -424,9 +424,14 @@ def test_payloads_stay_in_s3_if_a_removal_fails_and_are_named_if_they_cannot_go(
     place: DynamoDbHarness, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     graph_of(place.kept_saver).invoke({"items": ["x" * 400_000]}, config_of("large"))
-    ckpt("-s", place.url, "rollback", "large@~1", "--yes", code=0)
+    before, name, rollback = place.objects(), "TransactWriteItems", ["rollback", "large@~1"]
+    with monkeypatch.context() as patch:
+        on_call(patch, name, 1, failing("AccessDeniedException", name))
+        ckpt("-s", place.url, *rollback, "--yes", code=4)
+    assert place.objects() == before
+    ckpt("-s", place.url, *rollback, "--yes", code=0)
     before, number = place.objects(), len(place.rows("large")["CHECKPOINT"])
-    name, items = "TransactWriteItems", kept_items(place)
+    items = kept_items(place)
     with monkeypatch.context() as patch:
         on_call(patch, name, 1, failing("AccessDeniedException", name))
         ckpt("-s", place.url, *words, "--yes", code=4)
