@@ -20,6 +20,7 @@ from ckpt_backends import open_for_writing
 from ckpt_backends.archive import Bundle, check_bundle, write_bundle
 from ckpt_backends.errors import Refused, StoreChanged, Unsupported
 from ckpt_backends.memory import ItemKey
+from ckpt_backends.mongodb.write import WritableMongoMemory
 from ckpt_backends.open_for_writing import create_memory, open_writable_memory
 from ckpt_backends.registry import open_memory
 from ckpt_backends.rows import Cell, Row
@@ -48,7 +49,7 @@ from tests.kit.memory.benches import (
     settle,
     told,
 )
-from tests.kit.servers import Server
+from tests.kit.servers import Server, start_mongodb
 from tests.kit.stores import postgres_schema
 
 FAST = {"sqlite", "postgres"}
@@ -545,6 +546,47 @@ def test_an_item_that_changed_meanwhile_stops_it_all(bench: Bench) -> None:
         with pytest.raises(StoreChanged, match="no longer exists"):
             writable.remove(planned)
     assert len(keys(bench)) == len(ITEMS) - 1
+
+
+@pytest.mark.engines
+@of(MongoBench)
+def test_an_item_that_changes_in_the_last_moment_stops_it_all(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(bench)
+    removing = WritableMongoMemory._remove
+
+    def late(self: Any, *given: Any) -> int:
+        with bench.store() as store:
+            store.put(("users", "anna"), "profile", {"text": "changed by the application"})
+        return removing(self, *given)
+
+    monkeypatch.setattr(WritableMongoMemory, "_remove", late)
+    refused = memory(bench, "delete", "--namespace", "users/anna", "--all", "--yes")
+    assert (refused.code, "so nothing was removed" in refused.err) == (6, True)
+    assert len(keys(bench)) == len(ITEMS)
+
+
+@pytest.mark.engines
+def test_a_standalone_mongodb_takes_all_items_back_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckpt_backends.mongodb.write.DOCUMENTS_AT_ONCE", 1)
+    server = start_mongodb("--standalone")
+    try:
+        bench = MongoBench(server.at("agents"))
+        fill(bench, {(("w",), one): {"text": one} for one in "kl"})
+        done = memory(bench, "delete", "k", "l", "--archive", tmp_path, "--yes", "-o", "json")
+        assert (keys(bench), done.json["removed"]["items"]) == ([], 2)
+        with bench.store() as store:
+            store.put(("w",), "l", {"text": "second"})
+        assert memory(bench, "import", done.json["archive"], "--yes").code == 6
+        assert keys(bench) == [(("w",), "l")]
+        assert memory(bench, "delete", "l", "--yes").code == 0
+        assert memory(bench, "import", done.json["archive"], "--yes").code == 0
+        assert {name for _, name in keys(bench)} == {"k", "l"}
+    finally:
+        server.stop()
 
 
 def test_an_archive_and_an_undo_bring_everything_back(bench: Bench, tmp_path: Path) -> None:
