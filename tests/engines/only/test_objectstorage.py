@@ -58,6 +58,16 @@ def test_compressed_objects_stay_so(place: ObjectStorageHarness, compression: st
     assert graph.get_state(config_of("other")).values == shown["values"]
 
 
+def test_an_object_that_goes_meanwhile_is_left_out(place: ObjectStorageHarness) -> None:
+    run(place)
+    with open_store(place.url) as store:
+        head, *others = [one.key for one in store.checkpoints("trip")]
+        (path,) = Path(place.root).glob(f"trip/**/checkpoints/**/{head.checkpoint_id}*")
+        path.unlink()
+        assert [one.key for one in store.checkpoints("trip", body=True)] == others
+        assert len(list(store.rows("trip"))) == len(place.objects())
+
+
 def test_an_encrypted_object_is_shown_as_such_and_not_copied(place: ObjectStorageHarness) -> None:
     run(place, encryption=OneKey())
     before = place.fingerprint()
