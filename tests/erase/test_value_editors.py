@@ -31,6 +31,7 @@ from ckpt_backends.erasing.formats import (
     Treatment,
     erased_value,
     packed_ext,
+    packed_text,
 )
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.transfer.form import CannotHold
@@ -133,7 +134,8 @@ def test_texts_and_objects_of_any_length(size: int) -> None:
     tag, data = SERIALIZER.dumps_typed(HumanMessage(text, id="1"))
     made = SERIALIZER.loads_typed((tag, erased(tag, data)[0]))
     assert made == HumanMessage(ERASURE.replaced(text), id="1")
-    for number in (size, *range(20)):
+    for number in (size, *range(34), 255, 256, 65535, 65536):
+        assert packed_text("x" * number) == ormsgpack.packb("x" * number)
         packed = packed_ext(5, bytes(number))
         assert ormsgpack.unpackb(packed, ext_hook=lambda *one: [*one]) == [5, bytes(number)]
 
