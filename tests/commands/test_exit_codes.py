@@ -121,7 +121,7 @@ def test_a_database_of_another_layout(path: Path, ddl: str, says: str) -> None:
     refuses(path, "threads list", 4, says)
 
 
-def test_an_error_about_a_time_is_in_the_zone_of_the_answer(
+def test_an_error_about_a_time_is_in_its_zone(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
@@ -216,9 +216,7 @@ def test_what_takes_long_is_told_if_asked_for(sample: Path, words: str, keys: se
     assert set(first) == keys
 
 
-def test_the_forms_tell_the_same_wherever_the_options_stand(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_may_stand_anywhere(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("-s", sample, "threads", "list")
     array = ckpt(*words, "-o", "json").json
     lines = [json.loads(line) for line in ckpt(*words, "-o", "ndjson").out.splitlines()]

@@ -368,9 +368,7 @@ def asks_one(_: Any) -> Any:
         (["A"], asks_one, "loses"),
     ],
 )
-def test_questions_are_matched_by_their_order(
-    tmp_path: Path, answers: list[str], node: Any, verdict: str
-) -> None:
+def test_questions_go_by_order(tmp_path: Path, answers: list[str], node: Any, verdict: str) -> None:
     old, new = graph(CHAIN, rv=asks_one_two), graph(CHAIN, rv=node)
     path = stopped(tmp_path / "s.db", old, {"log": []}, answers)
     assert str(judged(path, new, old).verdict) == verdict

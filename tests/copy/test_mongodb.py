@@ -308,8 +308,7 @@ def test_what_another_run_removed_on_its_way_makes_no_part_of_a_thread(
     there: Place = request.getfixturevalue(kind)
 
     def remove(receiver: Any) -> None:
-        staged = {"thread_id": staged_id(receiver._run, "trip")}
-        there.database["checkpoints"].delete_one(staged)
+        there.database["checkpoints"].delete_one({"thread_id": staged_id(receiver._run, "trip")})
 
     there.saver().delete_thread("trip")
     monkeypatch.setattr(receiving, "_AT_ONCE", 1000)

@@ -117,9 +117,7 @@ def test_messages_of_a_delta_channel_that_an_update_lost_are_found(tmp_path: Pat
     ]
 
 
-def test_a_plain_checkpoint_of_an_encrypted_thread_is_found(
-    encrypted: Path, tmp_path: Path
-) -> None:
+def test_a_plain_checkpoint_of_an_encrypted_thread_is_seen(encrypted: Path, tmp_path: Path) -> None:
     path = copy_store(encrypted, tmp_path)
     with rows_of(path) as rows:
         own = rows.ids()[5]

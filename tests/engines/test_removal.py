@@ -242,9 +242,7 @@ def test_times_to_live_are_carried(place: Harness) -> None:
     ],
     indirect=True,
 )
-def test_only_what_is_as_it_was_read_is_replaced(
-    place: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_as_read_is_replaced(place: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a thread that is too large for one request."""
     for name, most in (
         ("redis.engine.write._AT_ONCE", 100),

@@ -277,8 +277,7 @@ def test_a_saved_plan_is_carried_out_or_nothing(home: Home) -> None:
                 talk(saver, THREADS[0], CANARY)
             else:
                 store.put(("users", CANARY), "profile", {"text": f"{CANARY} likes rice"})
-        moved = home.run("apply", plan, "--receipt", receipt, "--yes")
-        assert moved.code == 6
+        assert home.run("apply", plan, "--receipt", receipt, "--yes").code == 6
         assert home.threads == {*THREADS, OTHER}
         assert home.run("erase", *SUBJECT, "--receipt", receipt, "--plan-out", plan).code == 0
     without = home.run("apply", plan, "--yes")
@@ -561,8 +560,7 @@ def test_archives_of_any_store_below_a_named_folder_are_erased(desk: Desk) -> No
     below = desk.archives / "2026" / "january"
     ckpt("-s", moved, "export", "--all", "--to", below, code=0)
     deleted = desk.folder / "deleted"
-    words = ("threads", "delete", "resumed", "--archive", deleted, "--yes")
-    assert desk.run(*words).code == 0
+    assert desk.run("threads", "delete", "resumed", "--archive", deleted, "--yes").code == 0
     desk.talk("resumed-2", "bert-2")
     assert desk.run("purge", "--match", "pl*", "--plan-out", below / "plan.ndjson").code == 0
     (below / "killed.ckpt.gz").write_bytes(bytes(99))
@@ -702,8 +700,7 @@ def test_a_verification_looks_at_all_that_ckpt_recorded(desk: Desk) -> None:
     desk.talk("plain", "bert-2")
     plan = desk.archives / "below" / "plan.ndjson"
     plan.parent.mkdir()
-    words = ("purge", "--match", "plain", "--keep-last", "1", "--plan-out", plan)
-    assert desk.run(*words).code == 0
+    assert desk.run("purge", "--match", "plain", "--keep-last", "1", "--plan-out", plan).code == 0
     assert desk.verified() == (1, {**states, "threads": "kept", "plans": "kept"})
     assert desk.run("rollback", "plain", "--steps", "1", "--yes").code == 0
     kept = dict.fromkeys(("threads", "plans", "operations"), "kept")
@@ -747,8 +744,7 @@ def test_what_cannot_be_read_makes_it_incomplete(
 
 
 def test_an_archive_with_another_name_is_left_with_what_tells_of_it(desk: Desk) -> None:
-    words = ("threads", "delete", "plain", "--archive", desk.archives, "--yes")
-    assert desk.run(*words).code == 0
+    assert desk.run("threads", "delete", "plain", "--archive", desk.archives, "--yes").code == 0
     (bundle,) = desk.archives.iterdir()
     os.link(bundle, desk.folder / "another name")
     places = {one["kind"]: one for one in desk.erase(code=7)["places"]}

@@ -143,8 +143,7 @@ def test_a_line_of_the_log_without_ids() -> None:
 
 
 def test_which_operations_name_an_erased_thread_or_the_person() -> None:
-    scope = ErasureScope("anna", {"anna"}, [("users", "anna")], {"t1"})
-    naming = LogNaming("here", scope, ["x"])
+    naming = LogNaming("here", ErasureScope("anna", {"anna"}, [("users", "anna")], {"t1"}), ["x"])
     records: list[tuple[dict[str, Any], bool]] = [
         ({"place": "here", "threads": ["t2", "t1"]}, True),
         ({"place": "there", "threads": ["t1"]}, False),

@@ -310,9 +310,7 @@ def test_a_replaced_file_is_overwritten(file: Path) -> None:
     assert file.read_bytes() == b"new"
 
 
-def test_a_file_that_is_read_or_was_not_replaced_is_left_alone(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_in_use_or_not_replaced_is_left(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ckpt_backends.overwriting._WAIT_SECONDS", 0.0)
     with OldFiles() as old:
         old.hold(file, "facts")

@@ -141,8 +141,7 @@ def test_texts_and_objects_of_any_length(size: int) -> None:
 
 
 def test_snapshots_arrays_and_unknown_objects() -> None:
-    inner = ormsgpack.packb([SECRET, "other"])
-    made, _ = erased("msgpack", packed_ext(7, inner))
+    made, _ = erased("msgpack", packed_ext(7, ormsgpack.packb([SECRET, "other"])))
     assert made == packed_ext(7, ormsgpack.packb([MARKER, "other"]))
     array = ormsgpack.packb(["<u1", [24], "C", SECRET.encode()])
     for code, data in ((6, array), (99, SECRET.encode())):

@@ -923,9 +923,7 @@ def test_nothing_is_written_unasked(pair: Pair) -> None:
 
 
 @of(SqliteBench, OtherFile)
-def test_items_that_change_between_the_comparison_and_the_copy(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_items_that_change_once_compared(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = pair
     fill(source, {(("a",), key): {"text": "as compared"} for key in "1234"})
     opened = open_for_writing.open_writable_memory

@@ -642,8 +642,7 @@ def test_a_purge_that_stops_is_recorded_with_what_it_removed(
         monkeypatch.setattr(Pace, "why_stop", lambda _: next(reasons))
     purge = ["purge", "--match", "*", "--include-pending", "--include-interrupted"]
     more = ["--include-error", "--batch", "1", "--archive", str(tmp_path / "archive"), "--yes"]
-    said = f"stopped: {why}; 6 threads left"
-    ckpt("-s", sample, *purge, *more, "--vacuum", code=7, says=said)
+    ckpt("-s", sample, *purge, *more, "--vacuum", code=7, says=f"stopped: {why}; 6 threads left")
     assert change(sample, "PRAGMA freelist_count") != [(0,)]
     (one,) = all_ops()
     assert (one["number"], one["ended"]) == (2, why)
@@ -864,9 +863,7 @@ def test_what_is_recorded_of_memory_holds_no_values_but_edited_ones(tmp_path: Pa
     assert all(one.endswith("--set ... --write") for one in edits)
 
 
-def test_a_log_that_another_process_holds_does_not_stop_a_change(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_held_log_does_not_stop_a_change(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "_PATIENCE", 0.05)
     ckpt("-s", sample, "rollback", TRIP, "--steps", "2", "--yes", code=0)
     with open(state() / "lock", "rb+") as held:

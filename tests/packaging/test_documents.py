@@ -54,8 +54,7 @@ def test_the_readme_answers_each_question_by_a_command(sample: Path) -> None:
     for command in found:
         words = command.replace("THREAD", "trip-to-kyoto").replace("CHANNEL", "hotel").split()
         confirmed = ["--yes"] if words[0] == "rollback" else []
-        answer = ckpt("-s", sample, *words, *confirmed, code=0)
-        assert answer.out
+        assert ckpt("-s", sample, *words, *confirmed, code=0).out
 
 
 def test_the_command_reference_is_up_to_date(generate: Any) -> None:

@@ -170,9 +170,7 @@ def test_a_missing_driver_or_function_is_named_with_its_package(run: _Run, site:
 _BROKEN = "backend 'duck' of package ckpt-duck cannot be loaded: "
 
 
-def test_a_terminal_of_80_columns_shows_packages_and_problems(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_80_columns_show_packages_and_problems(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
     (site / "duck.py").write_text("import nosuch_driver")
     install(site, "ckpt-duck", duck="duck:BACKEND")

@@ -310,9 +310,7 @@ def test_a_copy_is_decrypted_and_its_copy_encrypted(
     check(plain, source, None, exact=exact)
 
 
-def test_without_the_key_a_thread_is_skipped_if_its_form_changes(
-    source: Source, places: Places
-) -> None:
+def test_without_the_key_a_thread_is_left_if_forms_change(source: Source, places: Places) -> None:
     same, other = places(SqliteHarness), places(PostgresHarness)
     copied(source.harness.url, same)
     words = ("-s", source.harness.url, "copy", "--all", "--to", other.url, "--create", "--yes")

@@ -58,9 +58,7 @@ def test_what_is_protected_stays_and_says_so(sample: Path) -> None:
     assert "weekly-digest" not in ids(sample)
 
 
-def test_a_thread_whose_conditions_cannot_be_read_stays_alone(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_of_unread_conditions_stays(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = thread.conditions_of_heads
 
     def some(store: Any, threads: Any, inference: Any) -> Any:

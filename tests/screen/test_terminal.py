@@ -46,9 +46,8 @@ def serving(
     store: str, *words: str, **variables: str
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Serve a store; yields the address and the process."""
-    command = [sys.executable, "-m", "ckpt_cli", *words, "tui", "--serve"]
     with subprocess.Popen(
-        command,
+        [sys.executable, "-m", "ckpt_cli", *words, "tui", "--serve"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "CKPT_STORE": store, **variables},
         stdout=subprocess.PIPE,

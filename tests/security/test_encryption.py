@@ -298,12 +298,11 @@ def test_the_published_code_reads_what_was_written(sealed: Path, tmp_path: Path)
     python = era_python("agent-server-0.18", "dev")
     stored = [b64encode(data).decode() for *_, data in stored_values(sealed)]
     (tmp_path / "stored.json").write_text(json.dumps([stored, metadata_of(sealed)]))
-    environment = {**os.environ, "DATABASE_URI": ":memory:", "REDIS_URI": "fake"}
     done = subprocess.run(
         [python, FIXTURES / "make" / "agent_server_keys.py", tmp_path / "stored.json", KEY],
         check=True,
         capture_output=True,
-        env=environment,
+        env={**os.environ, "DATABASE_URI": ":memory:", "REDIS_URI": "fake"},
     )
     values, metadata, theirs = json.loads(done.stdout)
     assert [b64decode(one) for one in values] == [

@@ -167,9 +167,7 @@ def rows_of(store: Path, thread_id: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
-def test_a_change_of_a_hostile_thread_is_whole_and_undone_or_refused(
-    tmp_path: Path, step: int
-) -> None:
+def test_a_hostile_threads_change_is_whole_and_undone_or_refused(tmp_path: Path, step: int) -> None:
     store, marker, done = tmp_path / "store.db", tmp_path / "payload-ran", 0
     threads = build_store(store, light_rows(marker)[::step])
     answered(store, on(threads[0], ["rollback", "--at", "head", "--dry-run"]))

@@ -260,9 +260,7 @@ def test_the_passphrase_of_a_key_is_asked_for(
     assert tried(sample, bundle, "--trusted-key", alice.public).code == 0
 
 
-def test_a_key_that_cannot_sign_is_refused_before_anything_is_done(
-    sample: Path, tmp_path: Path, alice: Key
-) -> None:
+def test_a_key_that_cannot_sign_is_refused_first(sample: Path, tmp_path: Path, alice: Key) -> None:
     other, shared = Key(tmp_path, "other"), Key(tmp_path, "shared").path
     other.key = rsa.generate_private_key(65537, 2048)
     other.write(forms.PrivateFormat.PKCS8)

@@ -90,9 +90,7 @@ def tells_no_secret(answer: CommandResult) -> bool:
     *("-s local purge --expired --yes", "-s local show --long trip-to-kyoto"),
     *("-s ./agent.db show --long trip-to-kyoto --memory plain", "-s items memory list --orphans"),
 )
-def test_nobody_is_told_anything_by_a_file_that_is_not_trusted(
-    folder: Path, listener: Listener, words: str
-) -> None:
+def test_an_untrusted_file_tells_nobody(folder: Path, listener: Listener, words: str) -> None:
     path = write(folder, hostile(listener.port))
     answer = ckpt(*words.split(), code=2, says=f"'{path}' is not trusted and ")
     assert f"hint: read the file, then run `ckpt trust {path}`" in answer.err
@@ -480,9 +478,7 @@ def test_a_link_is_as_safe_as_all_folders_on_its_way(tmp_path: Path) -> None:
         fault_of(loop, path.stat(), mine)
 
 
-def test_a_group_may_write_only_if_it_is_the_owners_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_owners_group_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import grp
     import pwd
 

@@ -174,9 +174,7 @@ def test_tests_that_pass_once_are_marked(tmp_path: Path, monkeypatch: pytest.Mon
     assert sorted(decorated) == sorted(marked)
 
 
-def test_a_check_of_a_graph_that_is_not_there_marks_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_of_no_graph_marks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, folder = tmp_path / "store.db", tmp_path / "tests"
     run(path, breaking_not(), {"log": ["in"]})
     monkeypatch.chdir(ROOT)

@@ -57,8 +57,7 @@ def rolled_back(path: Path, targets: Mapping[Target, str]) -> dict[Target, Any]:
     for (thread_id, checkpoint_id), copy in targets.items():
         copy_thread(path, thread_id, copy)
         words = ["rollback", "--at", checkpoint_id, "--yes", "-o", "json", "--", copy]
-        answer = ckpt("-s", path, *words, code=0)
-        answers[thread_id, checkpoint_id] = answer.json
+        answers[thread_id, checkpoint_id] = ckpt("-s", path, *words, code=0).json
     rows: dict[object, set[object]] = {}
     for table, name, *row in rows_of(path):
         rows.setdefault(name, set()).add((table, *row))

@@ -106,8 +106,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> StoreUrl:
 
 
 def checkpoint(own: str, parent: str | None = None, thread_id: str = "a") -> Record:
-    versions = {"x": own, "y": own}
-    body = {"v": 4, "id": own, "channel_values": {}, "channel_versions": versions}
+    body = {"v": 4, "id": own, "channel_values": {}, "channel_versions": {"x": own, "y": own}}
     typed = TypedBytes("json", json.dumps(body).encode())
     return Record.checkpoint(key(own, thread_id), parent, typed, SOME)
 
@@ -182,9 +181,7 @@ def test_a_copy_has_the_writes_and_values_that_are_named(url: StoreUrl) -> None:
 
 
 @pytest.mark.parametrize("url", SERVERS, indirect=True)
-def test_nobody_adds_to_a_thread_that_is_removed(
-    url: StoreUrl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_adds_to_a_removed_thread(url: StoreUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     row = next(one for one in everything(url) if one.table == "checkpoints")
     new = Row(row.table, {**row.cells, "checkpoint_id": "3"})
 
@@ -304,8 +301,7 @@ def test_a_value_is_changed_in_its_row_and_nothing_else(
         return NEW if placed.value == BODY else placed.value
 
     row = Row(table, cells)
-    found = module.edited_row("", row, change)
-    assert found == Row(table, {**cells, **edited})
+    assert module.edited_row("", row, change) == Row(table, {**cells, **edited})
     assert [one.kind for one in seen] == kinds
     assert {one.channel for one in seen} <= {"x" if "idx" in cells or kinds == ["value"] else ""}
     assert len({one.place for one in seen}) == len(seen)

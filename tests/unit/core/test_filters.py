@@ -251,9 +251,7 @@ TERMS = FilterTerms(alias, datetime(2026, 4, 7, 10, tzinfo=UTC), timezone(timede
     ("@x11", "@x0 in 'ckpt.toml': it has more than 1,000 comparisons", ("x0", "user = a")),
     ("@deep59", "@deep35 in 'ckpt.toml': it is nested too deep", None),
 )
-def test_a_wrong_alias_is_named_with_its_place(
-    text: str, problem: str, place: tuple[str | None, str] | None
-) -> None:
+def test_wrong_aliases(text: str, problem: str, place: tuple[str | None, str] | None) -> None:
     with pytest.raises(ParseError) as raised:
         parse_filter(text, TERMS)
     error = raised.value

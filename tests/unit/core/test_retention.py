@@ -106,10 +106,9 @@ def test_a_step_with_the_line_of_its_plan_is_the_same(
 
 
 def test_a_batch_ends_with_its_last_thread_or_row() -> None:
-    sizes = [(1, 0), (1, 1), (0, 5), (4, 0), (1, 0)]
     threads = [
         PlannedRemoval("remove", "", *size, Removal(str(number), NOW, *size))
-        for number, size in enumerate(sizes)
+        for number, size in enumerate([(1, 0), (1, 1), (0, 5), (4, 0), (1, 0)])
     ]
     found = removal_batches(threads, RemovalBatch(threads=2, rows=5))
     assert ["".join(one.thread_id for one in batch) for batch in found] == ["01", "2", "34"]

@@ -240,9 +240,7 @@ def test_a_path_leads_to_its_value(state: dict[str, Value]) -> None:
 @few
 @given(STATES, st.randoms(use_true_random=False), st.integers(1, 200))
 @example({"": "\n\t"}, Random(1), 1)
-def test_what_is_open_is_shown_with_all_that_is_directly_below(
-    state: dict[str, Value], chance: Any, width: int
-) -> None:
+def test_what_is_open_shows_what_is_below(state: dict[str, Value], chance: Any, width: int) -> None:
     every = [one for root in roots_of(state) for one in everything(root)]
     folds = {one.name: chance.random() < 0.7 for one in every}
     shown = list(unfold(roots_of(state), folds))

@@ -238,9 +238,7 @@ def test_checkpoints_and_writes_of_many_are_as_of_each(store: Store, filled: Fil
     assert not [*store.checkpoints_at([]), *store.writes_at([])]
 
 
-def test_write_values_are_read_for_all_none_or_some_channels(
-    store: Store, filled: FilledStore, asking: str
-) -> None:
+def test_write_values_are_read_as_asked_for(store: Store, filled: FilledStore, asking: str) -> None:
     everything = list(store.writes(asking, values=True))
     assert bool(everything) == filled.harness.has_writes
     assert all(one.value is not None for one in everything)
@@ -419,9 +417,7 @@ def test_sizes_are_of_each_thread_in_the_order_asked_for(store: Store, filled: F
     assert info.free is None or (info.size is not None and 0 <= info.free < info.size)
 
 
-def test_sizes_of_checkpoints_and_blobs_add_up_to_the_size_of_the_thread(
-    store: Store, filled: FilledStore
-) -> None:
+def test_sizes_of_rows_add_up_to_that_of_the_thread(store: Store, filled: FilledStore) -> None:
     for thread_id in filled.threads:
         size = store.size(thread_id)
         parts = list(store.checkpoint_sizes(thread_id))
