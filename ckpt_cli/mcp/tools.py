@@ -467,7 +467,7 @@ def _messages(asked: Asked) -> Iterator[Item]:
     if not found.turns and (before := last_held(asked.checkpoint().target, [name])) is not None:
         about["last_held"] = {"checkpoint_id": before.checkpoint_id, "messages": before.number}
     yield about
-    yield from message_records(found.turns[skipped:], skipped)
+    yield from message_records(found.turns, skipped)
 
 
 def _blame(asked: Asked) -> Iterator[Item]:

@@ -143,6 +143,7 @@ def say_no(_: Any) -> Any:
 
 JOINED_TOO = graph(">pre pre>o x+y>o", o=graph(">first first>rv").compile())
 MAY = chosen(">a >rv a>b x>y", "x", "b")
+ROUTE = "loses route e"
 LATER = ">a a>d a>rv"
 LATEST = f"{LATER} rv>d"
 
@@ -159,6 +160,8 @@ LATEST = f"{LATER} rv>d"
     (graph(LATER, defer="d"), graph(">a a>rv"), "cannot tell node-gone d", "a rv"),
     (graph(">a >rv a>b"), graph(">a >rv a>c"), "loses node-gone b", "a rv"),
     (graph(">a >rv a>b"), graph(">a >rv a>c", c=say_no), "loses node-gone b", "a rv"),
+    (graph(">a >rv a>b", b=say_no), graph(">a >rv rv>c", c=say_no), "loses node-gone b", "a rv no"),
+    (graph(f"{LATER} d>e", defer="d"), graph(f"{LATER} d>f >e", defer="d"), ROUTE, "a rv d f"),
     (graph(">a >rv a>b"), graph(">a >rv rv>c", c=say_no), "cannot tell node-gone b", "a rv no"),
     (graph(">a >rv a>b"), graph(">a >rv x>c", c=say_no, x=fail), "", "a rv"),
     (graph(">a >rv a>b rv>b"), graph(">a >rv a>c rv>c"), "", "a rv c"),

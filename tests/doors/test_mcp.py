@@ -190,6 +190,7 @@ def test_parts_of_a_thread_are_those_of_the_commands(showing: McpServer) -> None
     first, *messages = showing.items("messages", thread=THREAD)
     assert messages == command("messages", THREAD)
     assert first == {"channel": "messages", "messages": len(messages)}
+    assert showing.items("messages", thread=THREAD, last=2) == [first, *messages[-2:]]
     assert showing.items("blame", thread=THREAD, path="hotel") == [
         command("blame", THREAD, "hotel")
     ]
@@ -202,8 +203,8 @@ def test_parts_of_a_thread_are_those_of_the_commands(showing: McpServer) -> None
     path = "messages[-1].content"
     (part,) = showing.items("show", thread=THREAD, path=path)
     assert part == {"path": path, "value": command("show", THREAD, "--path", path)}
-    changed = command("diff", f"{THREAD}@~1", f"{THREAD}@head")
-    _, *changes = showing.items("diff", thread=THREAD, **{"from": "~1"})
+    changed = command("diff", f"{THREAD}@~3", f"{THREAD}@head")
+    _, *changes = showing.items("diff", thread=THREAD, **{"from": "~3"})
     assert {one.pop("channel"): one for one in changes} == changed["channels"]
     tree = ckpt("-s", SAMPLE, "show", THREAD, "--tree").out.splitlines()
     lines = [one["line"] for one in showing.items("tree", thread=THREAD)]
@@ -261,23 +262,22 @@ def test_channels_are_opened_alone(sample: Path) -> None:
         (found,) = opened.items("blame", thread=THREAD, path="hotel")
         assert ("Ryokan" in json.dumps(found), "Anna" in json.dumps(found)) == (True, False)
         assert found["forked_from"]
+        item = opened.items("memory", namespace="users/anna", key="taste")
+        assert ("taste" in json.dumps(item), "Ryokan" in json.dumps(item)) == (True, False)
         refused = opened.call("memory", search="Ryokan")
         assert (refused.is_error, "--channels" in text_of(refused)) == (True, True)
 
 
-def test_pages_make_the_whole_answer_of_one_call(showing: McpServer) -> None:
-    for tool, arguments in (("history", {"thread": THREAD, "all_ns": True}), ("threads", {})):
-        whole = showing.items(tool, **arguments)
-        assert showing.items(tool, **arguments, max_chars=5000) == whole
+def test_a_page_is_of_one_call_and_a_part_of_one_item(showing: McpServer) -> None:
     first = showing.call("history", thread=THREAD, max_chars=1000).structured_content
     other = showing.call("history", thread="nightly-report", cursor=first["next_cursor"])
     assert (other.is_error, "not from this call" in text_of(other)) == (True, True)
     # An item that is larger than a page comes in parts.
     held = {"thread": THREAD, "path": "messages"}
-    (large,) = showing.items("show", **held)
+    (whole,) = showing.items("show", **held)
     parts = showing.items("show", **held, max_chars=1000)
     assert len(parts) > 1
-    assert "".join(one["part"] for one in parts) == line(large)
+    assert "".join(one["part"] for one in parts) == line(whole)
 
 
 def test_what_could_not_be_searched_is_told(tmp_path: Path) -> None:
