@@ -29,6 +29,7 @@ from ckpt_cli.api import sql as exporting
 from ckpt_cli.api.sql import SqlSession, SqlSource, ThreadChoice
 from ckpt_cli.commands.sql import answer_all, completions, is_complete, private_history
 from ckpt_cli.session import Session
+from ckpt_cli.sql import tables
 from ckpt_cli.sql.bounds import RowBounds
 from ckpt_cli.sql.database import MAIN
 from ckpt_cli.sql.planning import QueryPlanner, TableNeed
@@ -483,6 +484,26 @@ def test_a_run_that_was_stopped_goes_on(lake: Path) -> None:
 
 
 @pytest.mark.nightly
+def test_a_file_that_lacks_a_thread_is_told_and_written_again(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = tables._placed
+
+    def failing(reading: Any, reader: Any, *more: Any) -> Any:
+        if reader.thread_id == "refund-4711":
+            raise KeyError
+        return placed(reading, reader, *more)
+
+    words = ("export", "--all", "--format", "parquet", "--to", lake, *TWO)
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "_placed", failing)
+        ckpt("-s", SAMPLE, *words, code=7, says="refund-4711")
+    assert not json.loads((lake / "manifest.json").read_text())["complete"]
+    (again,) = export(lake, "parquet", *TWO)
+    assert str(again["file"]).startswith("writes/")
+    assert export(lake, "parquet", *TWO) == []
+
+
 def test_runs_that_are_killed_are_completed(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = lake / "whole"
     export(whole, "ndjson")
