@@ -153,6 +153,12 @@ def test_where_nothing_failed_or_was_answered_a_thread_is_left_alone(path: Path)
     assert by_thread(alone)["raise-0"]["action"] == "rollback"
     none = ckpt("-s", path, "rollback", "--match", "done-*", "--last-good", "--yes", "-o", "json")
     assert (none.code, none.json, "nothing to roll back" in none.err) == (0, [], True)
+    # Killed when its last task had finished: its results are still to be applied.
+    newest = "(SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = 'done-2')"
+    change(path, f"DELETE FROM checkpoints WHERE checkpoint_id = {newest}")
+    left = ckpt("-s", path, "rollback", "done-1", "done-2", "--last-good", "--yes", "-o", "ndjson")
+    assert states(left) == {"done-2": "ready"}
+    assert (by_thread(left)["done-2"]["next"], by_thread(left)["done-2"]["input"]) == ([], None)
     with sqlite_agent(path) as agent:
         agent.graph.invoke(Command(resume="yes"), {"configurable": {"thread_id": "ask-0"}})
     reopened = ckpt("-s", path, "rollback", "ask-0", "done-0", "--reopen", "--yes", "-o", "ndjson")
@@ -339,14 +345,15 @@ def test_each_thread_gets_its_own_copy(path: Path) -> None:
 
 def test_a_second_run_adds_what_is_left(path: Path) -> None:
     before = rows_of(path)
-    ckpt("-s", path, "copy", "raise-0", "--at", "head", "--as", "{thread}-retry", "--yes", code=0)
+    for name in ("{thread}-retry", "other"):
+        ckpt("-s", path, "copy", "raise-0", "--at", "head", "--as", name, "--yes", code=0)
     assert states(ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")) == {
-        f"{it}-retry": "ready" if it == "raise-0" else "copied" for it in CHOSEN
+        f"{it}-retry": "ready" if it == "raise-0" else "copied" for it in {*CHOSEN, "other"}
     }
     after = rows_of(path)
     assert set(states(ckpt("-s", path, *RETRY, "--yes", "-o", "ndjson")).values()) == {"ready"}
     assert rows_of(path) == after
-    for _ in range(2):
+    for _ in range(3):
         ckpt("-s", path, "undo", "--yes", code=0)
     assert rows_of(path) == before
 

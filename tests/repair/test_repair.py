@@ -15,8 +15,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import MessagesState
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.codec.edits import Put, set_keys
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import NULL_TASK_ID
+from ckpt_backends.model import NULL_TASK_ID, TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_cli.apply import changes
 from ckpt_cli.apply.changes import Work
@@ -340,6 +341,25 @@ def spoil(path: Path, old: bytes, new: bytes) -> None:
 
 def repair_values(path: Path, *more: str) -> Any:
     return ckpt("-s", path, "repair", "values", THREAD, "-o", "json", *more)
+
+
+def test_before_format_4_what_has_finished_runs_again(saver: SqliteSaver, path: Path) -> None:
+    Two(saver).make_stale()
+    ((data,),) = change(path, f"SELECT checkpoint FROM checkpoints WHERE {OF_THE_HEAD}")
+    older = set_keys(TypedBytes("msgpack", data), {"v": Put(3)})
+    change(path, f"UPDATE checkpoints SET checkpoint = ? WHERE {OF_THE_HEAD}", older.data)
+    shown = ckpt("-s", path, "repair", "writes", "t", "--dry-run", "-o", "json").json
+    assert (shown["next"], shown["again"], shown["saved"]) == (["ask", "pay"], ["pay"], [])
+
+
+def test_results_and_writes_of_the_caller_are_taken_back(saver: SqliteSaver, path: Path) -> None:
+    two = Two(saver)
+    two.make_stale()
+    saver.put_writes(two.graph.get_state(CONFIG).config, [("log", ["mine"])], NULL_TASK_ID)
+    before = rows_of(path)
+    for words in ("repair writes t", "undo"):
+        ckpt("-s", path, *words.split(), "--yes", code=0)
+    assert rows_of(path) == before
 
 
 @pytest.mark.parametrize("channel", ["messages", "log", "total", "facts", "tags", "mood"])
