@@ -861,6 +861,12 @@ def test_what_is_recorded_of_memory_holds_no_values_but_edited_ones(tmp_path: Pa
     edits = [one["command"] for one in lines if one.get("action") == "memory edit"]
     assert edits
     assert all(one.endswith("--set ... --write") for one in edits)
+    # A field that was not there cannot be taken away again.
+    found = json.loads((tmp_path / "memory.json").read_bytes())
+    del found["facts"][0]["confidence"]
+    (tmp_path / "memory.json").write_text(json.dumps(found))
+    ckpt(*words, "edit", found["facts"][0]["id"], "--set", "confidence=0.5", "--write", code=0)
+    assert all_ops()[0]["why_not"] == "what it replaced was not kept"
 
 
 def test_a_held_log_does_not_stop_a_change(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
