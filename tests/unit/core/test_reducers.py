@@ -471,3 +471,60 @@ def test_a_value_that_does_not_follow_is_not_rebuilt(
     with pytest.raises(CannotRebuild) as raised:
         rebuild(unread, lost, judgement, base, Reassembly(), "json")
     assert str(raised.value) == why
+
+
+BIT = judged("append").mask
+DIFFERS = "mismatch: stored value differs from what append produces"
+ELSEWHERE = "unverifiable: append explains other steps, but not this one"
+UNWRITTEN: dict[str, Any] = {"wrote": 0, "in_place": True}
+EDITED: dict[str, Any] = {"edited": True, "followed": True}
+BEYOND: dict[str, Any] = {"beyond": BIT, "followed": True}
+
+
+@cases(
+    "fields more told",
+    ({"mask": BIT}, {}, "match: "),
+    ({"mask": BIT}, {"doubted": True}, "unverifiable: no known reducer explains all"),
+    ({"missing": 1}, {}, "mismatch: a write to it is missing"),
+    ({"missing": 2}, {}, "mismatch: 2 writes to it are missing"),
+    ({"missing": 1, "replaced": True}, {}, "unverifiable: the writes of update_state"),
+    ({"lacking": "nothing is stored", "lost": True}, {}, "unverifiable: nothing is stored"),
+    ({"lost": True}, {}, "mismatch: no value is stored for this version"),
+    ({"replaced": True}, {}, "unverifiable: the writes of update_state"),
+    *(({one: True, "shared": "b"}, {}, DIFFERS) for one in ("replaced", "later", "tidied")),
+    ({"wrote": 0}, {}, "mismatch: changed although nothing was written to it"),
+    ({"wrote": 0, "folded": 1}, {}, DIFFERS),
+    (UNWRITTEN, {}, "unverifiable: changed without a write"),
+    ({**UNWRITTEN, "shortened": True}, {}, "mismatch: changed although"),
+    ({**UNWRITTEN, "shortened": True, "followed": True}, {}, "unverifiable: changed without"),
+    ({**UNWRITTEN, "confirmed": BIT}, {}, "mismatch: changed although"),
+    ({"later": True}, {}, "unverifiable: it differs only by what later steps wrote"),
+    (EDITED, {}, "unverifiable: a part was changed that was there before"),
+    ({"tidied": True}, {}, "unverifiable: it differs only by its oldest items"),
+    (BEYOND, {}, ELSEWHERE),
+    *(({**one, "confirmed": BIT}, {}, DIFFERS) for one in (EDITED, {"tidied": True}, BEYOND)),
+    *(({one: True}, {}, DIFFERS) for one in ("edited", "gone", "foreign")),
+    ({"beyond": BIT}, {}, DIFFERS),
+    ({}, {}, DIFFERS),
+    ({}, {"differs": True}, ELSEWHERE),
+    ({}, {"differs": True, "chosen": True}, DIFFERS),
+    *(({one: True}, {"differs": True}, DIFFERS) for one in ("gone", "foreign")),
+    ({"confirmed": BIT}, {"differs": True, "support": 1}, DIFFERS),
+)
+def test_what_a_transition_proves(fields: dict[str, Any], more: dict[str, Any], told: str) -> None:
+    check = Check("x", "1", **{"mask": 0, "applicable": 0, "wrote": 1, **fields})
+    verdict, reason = verdict_of(check, judged("append")._replace(**more))
+    assert f"{verdict}: {reason}".startswith(told)
+
+
+def test_threads_are_put_together_as_long_as_one_reducer_explains_them() -> None:
+    pool = Pool()
+    appended = tally((ABSENT, [[1]], [1]), ([1], [[2]], [1, 2]))
+    replaced = tally((ABSENT, [[1]], [1]), ([1], [[2]], [2]))
+    for one in (appended, replaced, short := tally((ABSENT, [[1]], [1]))):
+        pool.add("x", one.masks)
+    for one in (appended, replaced):
+        judgement = judge(pool.known("x", one.masks))
+        assert all(verdict_of(check, judgement)[0] is Verdict.MATCH for check in one.checks)
+    assert judge(short.masks).reducer is None
+    assert judge(pool.known("x", short.masks)).reducer == "append"
