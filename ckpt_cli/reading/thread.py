@@ -392,7 +392,7 @@ def resume_of(
         return found
     runs, possible = following(
         body,
-        (task for task in level.applies if not is_call(task.path)),
+        level.applies,
         sends=sends,
         learned=lambda: reader.learned_readers(moment.key.checkpoint_ns),
         deferred=partial(reader.deferred, moment.key.checkpoint_ns),

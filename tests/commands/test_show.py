@@ -129,6 +129,7 @@ def test_what_is_not_known_has_a_reason_and_what_is_saved_is_named(tmp_path: Pat
     assert said in shown(old, "linear")
     said = "         runs the failed task again; the store does not say whether others run"
     assert said in shown(old, "error")
+    assert [show(old, one)["resume"]["runs"] for one in ("linear", "error")] == [None, None]
     store = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
     assert "__previous__: 19  saved for the next run" in shown(store, "functional")
 

@@ -508,6 +508,7 @@ CELLS: dict[str, Cell] = {
         sub(j=asks, k=asks, parallel=True), turns=[IN, answers(sub__j="x")], since=D
     ),
     "sub-inner-stored": Cell(sub(), kill=("before put", "sub", 1)),
+    "sub-inner-last-stored": Cell(sub(), kill=("before put", "sub", 2)),
     "sub-inner-done": Cell(sub(), kill=("after put", "sub", 2)),
     "sub-inner-input": Cell(sub(), kill=("after put", "sub", -1)),
     "sub-side-asked": Cell(sub(k=asks, side=asks)),

@@ -30,7 +30,7 @@ FIRST = {
     *("handler-call-answered-badly", "handler-died"),
     *("handler-send-asked", "handler-sub-default-died", "send-bad-answer"),
     *("send-died", "send-plan-stored", "sub-asked-two-one-answered", "sub-inner-done"),
-    *("sub-inner-input", "sub-inner-stored", "tasks-asked", "tasks-died"),
+    *("sub-inner-input", "sub-inner-last-stored", "sub-inner-stored", "tasks-asked", "tasks-died"),
     *("tasks-second-bad-answer", "tasks-second-died", "updated", "updated-sub"),
 }
 """What the first tier looks at; the rest is slow."""
@@ -59,6 +59,8 @@ SAYS = {
     f" {FIRST_OF_ALL}",
     "sub-asked-two-one-answered": f"{ANSWERS}; uses the saved result of sub > j without running"
     f" it; runs sub > k again; {INSIDE}",
+    "sub-inner-last-stored": "uses the saved result of sub > k without running it; goes on, but the"
+    f" store does not say which node runs; {FIRST_OF_ALL}",
     "sub-inner-done": "uses the saved result of sub without running it; goes on, but the store"
     f" does not say which node runs; {FIRST_OF_ALL}",
     "tasks-second-bad-answer": "uses the saved result of main > one without running it;"
@@ -69,7 +71,7 @@ UNKNOWN = {
     # Only the start node has run, and the store does not tell which nodes follow it.
     *("chain-input-saved", "sub-inner-input"),
     # A subgraph call has come to its end, and the store does not tell which nodes follow it.
-    *("out-of-steps-sub", "sub-inner-done"),
+    *("out-of-steps-sub", "sub-inner-done", "sub-inner-last-stored"),
     # The store does not tell the name of an entrypoint that has never finished.
     *("tasks-asked", "tasks-died", "tasks-own-died", "tasks-side-asked"),
 }
