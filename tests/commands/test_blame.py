@@ -106,6 +106,18 @@ def test_all_who_may_set_a_value_are_told_apart(path: Path) -> None:
     lost = "no write to this channel is stored for this step"
     assert told("city") == ("unknown", None, "loop", lost)
     assert told("hotel") == ("fork", None, "fork", None)
+    # A fork copies what the caller wrote to its target.
+    ckpt("-s", path, "fork", "t", "~1", "--replace", 'city="Nara"', "--yes")
+    assert told("tip") == ("caller", None, "fork", None)
+    # What the oldest step that is left set may be older.
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM checkpoints WHERE parent_checkpoint_id IS NULL")
+        row = "SELECT min(checkpoint_id) FROM checkpoints"
+        change = "UPDATE checkpoints SET parent_checkpoint_id = NULL"
+        connection.execute(f"{change} WHERE checkpoint_id = ({row})")
+    older = "set here or earlier: the parent checkpoint is not stored"
+    found = ckpt("-s", path, "blame", "t@step:0", "city", "-o", "json").json
+    assert (found["by"], found["remark"]) == ("unknown", older)
 
 
 test_wrong_words_are_refused = refusals(

@@ -1,6 +1,7 @@
 """`errors` lists the failed tasks of official graphs."""
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 
 import ckpt_cli
+from ckpt_backends.model import CheckpointKey
+from ckpt_cli.queries.incidents import Failure, group_failures
 from tests.commands.words import refusals
 from tests.kit.agents import failing as agents
 from tests.kit.agents.small import Log, chain, run, saver_of
@@ -137,6 +140,15 @@ def test_a_failure_is_handled_once_its_handler_ran(tmp_path: Path) -> None:
     graph.add_node("call", inner, error_handler=lambda _: {"log": ["handled"]})
     run(handled, graph.add_edge(START, "call"), {"log": []})
     assert _places(_errors(handled, "t", "--history")) == {("t", "call > fail", "handled")}
+
+
+def test_a_group_counts_its_failures_and_threads_and_knows_its_times() -> None:
+    times = [datetime(2026, 4, 7, hour, tzinfo=UTC) for hour in (5, 1, 9)]
+    one = Failure(CheckpointKey("a", "", "1"), None, ("n",), "E 1", times[0], False, False, True, 1)
+    other = one._replace(key=CheckpointKey("b", "", "1"), at=times[2])
+    (found,) = group_failures([one, one._replace(error="E 2", at=times[1]), other], "error")
+    assert (found.failures, found.threads, found.newest) == (3, 2, "a")
+    assert (found.first_at, found.last_at) == (times[1], times[2])
 
 
 test_wrong_words_are_refused = refusals(

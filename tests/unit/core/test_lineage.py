@@ -169,6 +169,8 @@ def test_value_writers(written: list[TaskWrite], place: list[Any], value: Any, f
     # A message is found by its id.
     assert nodes(writers(SAID, TracedPath(("c", 0), "1"), None)) == ["a"]
     assert nodes(writers(SAID, TracedPath(("c", 2, "content"), "3"), "")) == ["b"]
+    removed = [*SAID, wrote("d", {"type": "remove", "id": "3", "content": ""})]
+    assert nodes(writers(removed, TracedPath(("c", 2), "3"), None)) == ["b"]
     removed = [wrote("a", message("1")), wrote("b", {"type": "remove", "id": "1", "content": ""})]
     assert nodes(writers(removed, TracedPath(("c", 0), "1"), None)) == ["a"]
 
@@ -189,6 +191,7 @@ def test_a_place_is_followed_by_the_id_of_its_message_or_by_its_path() -> None:
     place = traced_path({"c": [message("1"), message("2", "x")]}, ("c", 1, "content"))
     assert place == TracedPath(("c", 1, "content"), "2")
     assert value_at({"c": [message("2", "y")]}, place) == (True, "y")
+    assert value_at({"c": [message("2", "y"), message("2", "z")]}, place) == (True, "z")
     assert value_at({"c": [message("1")]}, place) == (False, None)
     place = traced_path({"c": {"a": [1, 2]}}, ("c", "a", 1))
     assert value_at({"c": {"a": [0, 5]}}, place) == (True, 5)
