@@ -161,6 +161,7 @@ STOPS = {
     "breakpoint": ("killed", f"{SILENT} before charge (killed, or a breakpoint?)"),
     "loop": ("recursion-limit", "25 steps without an end: recursion limit?"),
     "loop-again": ("recursion-limit", "25 steps without an end: recursion limit?"),
+    "loop-updated": ("recursion-limit", "25 steps without an end: recursion limit?"),
     "loop-answered": ("recursion-limit", "25 steps without an end: recursion limit?"),
     "other-limit": ("killed", f"{SILENT} before search (killed, or a breakpoint?)"),
     "updated": ("not-resumed", "nothing ran since an update N ago"),
@@ -198,6 +199,7 @@ def test_each_stop_is_named(tmp_path: Path, durability: str) -> None:
         "loop",
         "loop-again",
         "loop-answered",
+        "loop-updated",
     }
 
 

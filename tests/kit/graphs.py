@@ -513,6 +513,7 @@ CELLS: dict[str, Cell] = {
     "sub-inner-input": Cell(sub(), kill=("after put", "sub", -1)),
     "sub-side-asked": Cell(sub(k=asks, side=asks)),
     "sub-called-failed": Cell(sub(k=fails, called=True)),
+    "sub-deep-second-question": Cell(sub(k=asks_twice, deep=True), turns=ANSWERED),
     "sub-deep-asked": Cell(sub(k=asks, deep=True)),
     "sub-stateful-second-asked": Cell(sub(k=later(1, asks), checkpointer=True), turns=TWICE),
     # With `durability="sync"`, LangGraph 1.2.24 fails on a graph without checkpoints.

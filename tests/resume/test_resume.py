@@ -30,6 +30,7 @@ FIRST = {
     *("handler-call-answered-badly", "handler-died"),
     *("handler-send-asked", "handler-sub-default-died", "send-bad-answer"),
     *("send-died", "send-plan-stored", "sub-asked-two-one-answered", "sub-inner-done"),
+    "sub-deep-second-question",
     *("sub-inner-input", "sub-inner-last-stored", "sub-inner-stored", "tasks-asked", "tasks-died"),
     *("tasks-second-bad-answer", "tasks-second-died", "updated", "updated-sub"),
 }
@@ -59,6 +60,8 @@ SAYS = {
     f" {FIRST_OF_ALL}",
     "sub-asked-two-one-answered": f"{ANSWERS}; uses the saved result of sub > j without running"
     f" it; runs sub > k again; {INSIDE}",
+    "sub-deep-second-question": f"{ANSWERS}; runs sub > deep > k again;"
+    " without an answer, the last one is used again",
     "sub-inner-last-stored": "uses the saved result of sub > k without running it; goes on, but the"
     f" store does not say which node runs; {FIRST_OF_ALL}",
     "sub-inner-done": "uses the saved result of sub without running it; goes on, but the store"

@@ -78,7 +78,7 @@ def run(path: Path, thread_id: str, durability: str) -> None:
     config: Any = {"configurable": {"thread_id": thread_id}, "recursion_limit": 25}
     config["recursion_limit"] += thread_id == "other-limit"
     graphs = {"killed": _chain(_die), "beside": _beside(), "join": _join()}
-    graphs |= dict.fromkeys(("loop", "loop-again", "other-limit"), _loop())
+    graphs |= dict.fromkeys(("loop", "loop-again", "loop-updated", "other-limit"), _loop())
     graphs["loop-answered"] = _loop(_ask)
     stops = {"interrupt_before": ["charge"]} if thread_id == "breakpoint" else {}
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
@@ -91,5 +91,8 @@ def run(path: Path, thread_id: str, durability: str) -> None:
                 graph.invoke(given, config, durability=durability)
             if thread_id == "loop-answered":
                 graph.invoke(Command(resume="yes"), config, durability=durability)
+            if thread_id == "loop-updated":
+                graph.update_state(config, {"log": ["by hand"]}, as_node="think")
+                graph.invoke(None, config, durability=durability)
         if thread_id == "updated":
             graph.update_state(config, {"log": ["by hand"]}, as_node="plan")
