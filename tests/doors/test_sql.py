@@ -37,6 +37,7 @@ from ckpt_cli.sql.tables import TABLES
 from tests.kit.cases import cases
 from tests.kit.command import ROOT, SAMPLE, ckpt, copy_store, first_now
 from tests.kit.hostile.watched import in_child
+from tests.kit.rows import change
 
 QUERIES = re.findall(
     r"^([A-Z][^\n]*)\n\n```sql\n(.*?)```", (ROOT / "docs/sql.md").read_text("utf-8"), re.M | re.S
@@ -199,6 +200,17 @@ def test_only_what_a_query_needs_is_read(sample: Path, calls: list[Call]) -> Non
     assert read(query) == {"trip-to-kyoto"}
     query = "SELECT count(*) FROM checkpoints WHERE ts < '2026-11-21 22:28:26.5+00'"
     assert {"nightly-report", "trip-to-kyoto"} & read(query) == {"nightly-report"}
+
+
+def test_writes_of_checkpoints_that_are_gone_are_no_rows(sample: Path) -> None:
+    first = "checkpoint_id = (SELECT min(checkpoint_id) FROM writes)"
+    ((gone,),) = change(sample, f"SELECT count(*) FROM writes WHERE {first}")
+    counts = []
+    for statement in ("", f"DELETE FROM checkpoints WHERE {first}"):
+        change(sample, statement)
+        (row,) = ckpt("-s", sample, "sql", "SELECT count(*) AS n FROM writes", "-o", "json").json
+        counts.append(row["n"])
+    assert counts[0] - counts[1] == gone > 0
 
 
 def test_a_missing_package_is_named(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
