@@ -121,9 +121,7 @@ def test_a_database_of_another_layout(path: Path, ddl: str, says: str) -> None:
     refuses(path, "threads list", 4, says)
 
 
-def test_an_error_about_a_time_is_in_its_zone(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_a_time_is_in_its_zone(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
     time.tzset()
     words = ("-s", sample, "show", "trip-to-kyoto@2020-01-01")
