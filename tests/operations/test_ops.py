@@ -30,6 +30,7 @@ from ckpt_backends.errors import Refused, StoreUnavailable, UsageError
 from ckpt_backends.model import BlobKey, Record, TypedBytes
 from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_store
+from ckpt_backends.sqlite import database
 from ckpt_backends.url import parse_url
 from ckpt_cli.app import root
 from ckpt_cli.apply import changes as apply_memory
@@ -331,6 +332,20 @@ def test_what_another_user_changed_is_found_in_the_thread(
         done(sample, "undo", TRIP)
     done(sample, "undo", TRIP)
     assert rows_of(sample) == first
+
+
+@cases("words", f"rollback {TRIP} --steps 1", "import archive")
+def test_an_undo_says_that_an_open_reader_keeps_what_it_removed(
+    sample: Path, tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(database, "_BUSY_SECONDS", 0.1)
+    done(sample, "threads", "delete", REFUND, "--archive", "archive")
+    change(sample, "PRAGMA journal_mode = WAL")
+    done(sample, *words.split())
+    with closing(sqlite3.connect(sample)) as reader:
+        reader.execute("BEGIN").execute("SELECT count(*) FROM checkpoints").fetchone()
+        assert "deleted text may remain in" in done(sample, "undo").err
 
 
 def test_redo_needs_nothing_of_what_was_copied(sample: Path) -> None:
