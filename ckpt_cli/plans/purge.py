@@ -398,13 +398,13 @@ def _orphans(
     name = thread.thread_id
     there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in store.checkpoints(name)}
     lost: dict[tuple[str, str], datetime | None] = {}
-    """Missing checkpoints that have writes, with the time of the writes if it is stored."""
+    """Missing checkpoints that have writes, with the time of the newest if times are stored."""
     number = 0
     for write in store.writes(name):
         number += 1
         key = (write.key.checkpoint_ns, write.key.checkpoint_id)
         if key not in there:
-            lost[key] = write.at
+            lost[key] = max(filter(None, (lost.get(key), write.at)), default=None)
     calls: set[tuple[str, str]] = set()
     if Scope.CALLS in wanted:
         calls = {key for key in _calls(store, thread, there) if _old(key[1], before)}

@@ -301,6 +301,18 @@ def test_a_thread_goes_and_comes_back_row_for_row(empty: Told, tmp_path: Path) -
                 empty.run(f"ALTER TABLE bare RENAME TO {name}")
 
 
+def test_writes_without_their_checkpoint_stay_while_one_is_young(file: Told) -> None:
+    file.fill()
+    file.run("DELETE FROM checkpoints WHERE checkpoint_id = 'ckpt_003'")
+    words = ("gc", "--scope", "writes", "--dry-run")
+    assert [one["writes"] for one in file.json(*words)["threads"]] == [5]
+    of = "checkpoint_writes WHERE checkpoint_id = 'ckpt_003'"
+    for row, made in file.run(f"SELECT rowid, gmt_create FROM {of}"):
+        file.run("UPDATE checkpoint_writes SET gmt_create = '2990-01-01' WHERE rowid = ?", row)
+        assert file.json(*words)["threads"] == []
+        file.run("UPDATE checkpoint_writes SET gmt_create = ? WHERE rowid = ?", made, row)
+
+
 def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
     file.fill(final=False)
     for number in range(8, 12):
