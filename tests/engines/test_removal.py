@@ -1,7 +1,7 @@
 """Removing and putting back: no key is left, none of another thread goes, none is lost."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -356,6 +356,28 @@ def test_what_a_saver_stores_between_two_requests_wins(
     assert ckpt("-s", place.url, *words.split(), "--yes").code in {6, 7}
     assert len(ids_of(place.url, "trip")) == 8
     assert items(place) == ["in trip", "from a", "from b"] * 2
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("place", ["objectstorage", "cosmosdb"], indirect=True)
+def test_a_run_may_go_on_from_a_new_checkpoint(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(place.kept_saver, "trip")
+    store_all = WritableObjectStore._store_all
+
+    def followed(self: Any, paths: Iterable[str]) -> None:
+        monkeypatch.setattr(WritableObjectStore, "_store_all", store_all)
+        store_all(self, paths)
+        talk(place.kept_saver, "trip")
+
+    monkeypatch.setattr(WritableObjectStore, "_store_all", followed)
+    ckpt("-s", place.url, "rollback", "trip", "~1", "--yes", code=0)
+    with open_store(place.url) as store:
+        found = list(store.checkpoints("trip"))
+    ids = {one.key.checkpoint_id for one in found}
+    assert {one.parent_checkpoint_id for one in found} - ids == {None}
+    assert len(ids) == 9
 
 
 @pytest.mark.engines

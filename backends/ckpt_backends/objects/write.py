@@ -10,13 +10,13 @@ thread until the newest checkpoint is there.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 
 from ckpt_backends.changes import moved
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.objects import Name, Objects
+from ckpt_backends.objects import PARENT, Name, Objects
 from ckpt_backends.objects.store import ObjectStore
 from ckpt_backends.records import WritableRowStore
 from ckpt_backends.rows import Cell, Row, conflict
@@ -100,9 +100,8 @@ class WritableObjectStore(WritableRowStore):
         record = self._objects.begin(added, removed) if len(added) + len(removed) > 1 else None
         try:
             self._store_all(added)
-            strangers = self._names(thread_id) - before - {*added} if added else set()
-            if any(_named(self._objects, one).task is None for one in strangers):
-                raise moved(thread_id)
+            if added:
+                self._check_nothing_came(thread_id, before | {*added})
         except BaseException:
             with suppress(StoreUnavailable):
                 self._objects.remove(reversed(added))
@@ -111,6 +110,15 @@ class WritableObjectStore(WritableRowStore):
         self._store_all(path for path in new if path in before)
         self._objects.remove(removed)
         self._objects.remove([] if record is None else [record.name])
+
+    def _check_nothing_came(self, thread_id: str, known: Set[str]) -> None:
+        """Raise `StoreChanged` if a saver added a checkpoint, unless it went on from a new one."""
+        named = (_named(self._objects, one) for one in self._names(thread_id) - known)
+        came = [one for one in named if one.task is None]
+        ids = {_named(self._objects, path).key.checkpoint_id for path in self._new}
+        fields = (self._reading.opened(data)[0] for _, data in self._reading.read(came))
+        if came and not any(one.get(PARENT) in ids for one in fields):
+            raise moved(thread_id)
 
     def _store_all(self, paths: Iterable[str]) -> None:
         for path in paths:
