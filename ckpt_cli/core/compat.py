@@ -1255,7 +1255,8 @@ def _schemas(level: StoredHead, judging: Judging) -> Iterator[Incompatibility]:
         misfits = [
             key
             for key, value in level.body.values.items()
-            if key in properties and not was_checked and not _fits(value, properties[key])
+            if key in properties and not was_checked
+            if not _fits(value, properties[key], converts=True)
         ]
         if missing or misfits:
             lacks = f"lacks {', '.join(map(str, missing))}" if missing else ""
@@ -1405,6 +1406,12 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
+_BOOLEANS: Mapping[str | float, bool] = {
+    **dict.fromkeys((1, "1", "true", "t", "yes", "y", "on"), True),
+    **dict.fromkeys((0, "0", "false", "f", "no", "n", "off"), False),
+}
+"""https://docs.pydantic.dev/latest/api/standard_library_types/#booleans"""
+
 _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
     "minimum": operator.ge,
     "maximum": operator.le,
@@ -1417,24 +1424,43 @@ _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _fits(value: Value, schema: Any) -> bool:
-    """Return whether a plain value may be of a JSON Schema; True for all that is not plain."""
+def _fits(value: Value, schema: Any, *, converts: bool = False) -> bool:
+    """Return whether a plain value may be of a JSON Schema; True for all that is not plain.
+
+    If it `converts`, also what pydantic makes a value of that type, unless a model is strict.
+    """
     if not isinstance(schema, dict) or isinstance(value, Tagged | Opaque | Cut):
         return True
     if any_of := _list(schema.get("anyOf")):
-        return any(_fits(value, one) for one in any_of)
+        return any(_fits(value, one, converts=converts) for one in any_of)
     for one in (_list(schema.get("enum")), [schema["const"]] if "const" in schema else []):
         if one and value not in one:
             return False
     named = schema.get("type")
     if not isinstance(named, str) or named not in _JSON_TYPES:
         return True
+    if converts:
+        value = _converted(value, named)
     if isinstance(value, bool) and named != "boolean":
         return False
     if named == "array":
         items = items_of(value)
         return items is not None and _is_within(items, schema)
     return isinstance(value, _JSON_TYPES[named]) and _is_within(value, schema)
+
+
+def _converted(value: Value, named: str) -> Value:
+    """Return what pydantic makes of a value for a type of JSON; the value if it makes nothing."""
+    if named == "boolean":
+        text = value.lower() if isinstance(value, str) else value
+        return _BOOLEANS.get(text, value) if isinstance(text, str | int | float) else value
+    if named not in ("integer", "number") or not isinstance(value, str | bool | float):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return int(number) if named == "integer" and number.is_integer() else number
 
 
 def _is_within(value: Any, schema: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from langchain_core.tools import StructuredTool, tool
 from langgraph.func import entrypoint, task
 from langgraph.types import Command, interrupt
 from langgraph.types import interrupt as asks
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, ValidationError, create_model
 
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
@@ -408,6 +408,18 @@ def test_a_state_that_is_checked(tmp_path: Path, new: Any, code: str | None) -> 
     else:
         assert found.verdict == "breaks"
         with pytest.raises(Exception, match=r"."):
+            resumed(path, new)
+
+
+@pytest.mark.parametrize("kind", [int, float, bool, str, int | None])
+@pytest.mark.parametrize("value", ["3", " 3.0", "3.5", "Yes", "x", True, 1, 2, 2.0, 2.5, None, [1]])
+def test_a_state_that_converts_what_is_stored(tmp_path: Path, kind: Any, value: Any) -> None:
+    old, new = checked((Any, "")), checked((kind, None))
+    path = stopped(tmp_path / "s.db", old, {"log": [], "k": value})
+    if judged(path, new, old).verdict != "breaks":
+        assert resumed(path, new)["k"] == value
+    else:
+        with pytest.raises(ValidationError):
             resumed(path, new)
 
 
