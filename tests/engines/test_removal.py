@@ -24,6 +24,7 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine.layout import LOCK
 from ckpt_backends.registry import open_store
 from ckpt_backends.rows import RowEdit
+from ckpt_backends.sql.write import SqlRows
 from ckpt_backends.testing.harness import Harness
 from ckpt_backends.testing.official import drive
 from ckpt_backends.testing.scenarios.catalog import SCENARIOS
@@ -334,6 +335,8 @@ def test_what_a_killed_run_began_is_completed_or_taken_back(place: Harness) -> N
         ("objectstorage", (WritableObjectStore, "delete"), "threads delete trip"),
         ("firestore", (WritableFirestore, "insert"), "rollback trip ~1"),
         ("firestore", (WritableFirestore, "delete"), "threads delete trip"),
+        ("postgres", (SqlRows, "confirm"), "rollback trip ~1"),
+        ("mysql", (SqlRows, "confirm"), "rollback trip ~1"),
         ("agentcore", (agentcore._Rows, "add"), "rollback trip ~1"),
         ("agentcore", (agentcore._Rows, "remove"), "threads delete trip"),
     ],

@@ -45,6 +45,14 @@ def test_threads_are_listed_by_a_role_that_may_read_keys_alone(filled_url: str) 
         refuses(url, "threads", "list", says="permission denied")
 
 
+def test_a_thread_of_which_only_values_are_left_is_deleted(filled_url: str) -> None:
+    for table in ("checkpoints", "checkpoint_writes"):
+        run(filled_url, f"DELETE FROM {table}")
+    ckpt("-s", filled_url, "threads", "delete", "trip", "--yes", code=0)
+    with open_store(filled_url) as store:
+        assert not store.threads_with_rows(["trip"])
+
+
 def test_lists_of_texts_arrive_as_they_are(filled_url: str) -> None:
     odd = ["", "NULL", "null", '"', "\\", "a,b", "{}", " x ", "\n\t", "\u2003", "é\U0001f600", "a"]
     with closing(connect(parse_url(f"{filled_url}?client_encoding=latin1"))) as connection:
