@@ -33,11 +33,9 @@ from ckpt_backends.sqlite.journals import (
     copy_unchanged,
     decode_text,
     empty_log,
-    has_journal,
     has_log,
     has_shared_memory,
     is_hot_journal,
-    journal_of,
     log_of,
     log_size,
     lone_log,
@@ -125,21 +123,20 @@ def open_read_only(url: StoreUrl) -> Opened:
 
 
 def _open_immutable(path: Path, error: sqlite3.Error) -> Opened:
-    """Open a file in a folder that is not writable. Raises `StoreUnavailable` if it has a journal.
+    """Open a file in a folder that is not writable. Raises `StoreUnavailable` if it has a log.
 
-    `error` is the error of opening it with `mode=ro`.
+    `error` is the error of opening it with `mode=ro`. Of a hot journal, that would be another one.
     """
     if _is_writable(path.absolute().parent):
         found = unavailable("cannot open", path, error)
         found.hint = "add --copy to read a private copy"
         raise found from error
-    for is_there, beside in ((has_log, log_of(path)), (has_journal, journal_of(path))):
-        if is_there(path):
-            raise StoreUnavailable(
-                f"cannot open '{path}': its folder cannot be written, and '{beside.name}' is"
-                " needed to read it",
-                hint="add --copy to read a private copy of both files",
-            )
+    if has_log(path):
+        raise StoreUnavailable(
+            f"cannot open '{path}': its folder cannot be written, and '{log_of(path).name}' is"
+            " needed to read it",
+            hint="add --copy to read a private copy of both files",
+        )
     try:
         connection = _connect(path, "mode=ro&immutable=1")
     except sqlite3.DatabaseError as second:
