@@ -17,6 +17,7 @@ from tests.kit.command import ckpt
 QUESTIONS: list[list[str]] = [
     ["threads", "list", "--all", "--long"],
     ["threads", "list", "--status", "interrupted"],
+    ["threads", "list", "--where", "any.metadata.step > 3"],
     ["show", "asked"],
     ["show", "asked", "--tree"],
     ["history", "asked", "--all-ns"],

@@ -488,8 +488,9 @@ def test_a_run_that_was_stopped_goes_on(lake: Path) -> None:
     assert [one["file"] for one in export(lake)] == ["writes/part-00001.parquet"]
     assert export(lake) == []
     assert len(whole) == len(json.loads((lake / "manifest.json").read_text())["files"])
-    other = ckpt("-s", SAMPLE, "export", "--all", "--format", "csv", "--to", lake)
-    assert (other.code, "holds another export" in other.err) == (5, True)
+    for more, form in (([], "csv"), (["--redact"], "parquet")):
+        words = ("export", "--all", "--format", form, "--to", lake)
+        ckpt("-s", SAMPLE, *more, *words, code=5, says="holds another export")
     (lake.parent / "mine.txt").write_text("x")
     found = ckpt("-s", SAMPLE, "export", "--all", "--format", "parquet", "--to", lake.parent)
     assert (found.code, "not empty" in found.err) == (5, True)

@@ -493,8 +493,8 @@ def test_nothing_goes_unasked_and_what_fits_a_rule_goes(bench: Bench, tmp_path: 
     assert [one["key"] for one in planned["items"]] == ["tea"]
     assert not (tmp_path / "not").exists()
     assert memory(bench, "delete", "tea").code == 5
-    for more in ([], ["tea", "--expired"], ["--all"], ["--namespace", "users"]):
-        assert memory(bench, "delete", *more, "--yes").code == 2
+    for more in ("", "tea --expired", "--all", "--all --namespace /", "--namespace users"):
+        assert memory(bench, "delete", *more.split(), "--yes").code == 2
     assert memory(bench, "delete", "nothing", "--yes").code == 3
     assert memory(bench, "delete", "--older-than", "1h", "--yes").code == 0
     assert memory(bench, "delete", "--older-than", "2020-01-01", "--yes").code == 0

@@ -317,6 +317,7 @@ OPENED = "found songs"
     ("localhost", "?ssl_mode=verify_identity", "TLS failed"),
     ("127.0.0.1", "?ssl_ca={}/ca.pem", "TLS failed"),
     ("127.0.0.1", "?ssl_ca={}/ca.pem&ssl_mode=verify_ca", OPENED),
+    ("localhost", "?ssl_ca={}/other.pem&ssl_mode=verify_ca", "TLS failed"),
 )
 def test_tls_is_as_asked_for(tls_url: str, folder: Path, host: str, query: str, says: str) -> None:
     refuses(tls_url.replace("localhost", host) + query.format(folder), "threads", "list", says=says)

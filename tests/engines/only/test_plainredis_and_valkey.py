@@ -451,9 +451,10 @@ def test_a_new_checkpoint_expires_with_the_list(redis_url: str) -> None:
 
 
 def test_an_erased_value_is_in_no_key(redis_url: str) -> None:
-    run(redis_url)
+    run(redis_url, ttl=3600)
     assert any(b"channel" in one for one in dump(redis_url))
     ckpt("-s", redis_url, "erase", "--value", "trip:items[0]", "--yes", code=0)
+    assert all(3500 < client(redis_url).ttl(one) <= 3600 for one in dump(redis_url) if one)
     for text in map(repr, dump(redis_url).values()):
         for part in findall(r'"data":"([^"]*)"', text):
             assert b"secret-4711" not in b64decode(part)

@@ -192,6 +192,9 @@ def test_one_set_of_values_is_the_newest_checkpoints(file: Told) -> None:
         refused = file.ckpt(*words, "--yes")
         assert (refused.code, "newest checkpoint only" in refused.err) == (4, True), refused
     assert file.everything() == before
+    kept = file.json("purge", "--match", THREAD, "--keep-last", "1", "--yes")
+    assert kept["removed"]["rows"]["checkpoints"] == 3
+    assert contents(file.json("show", THREAD)["values"]) == [*SAID, LAST]
 
 
 def test_a_store_of_both_kinds_is_told_apart_thread_by_thread(empty: Told) -> None:
