@@ -43,15 +43,6 @@ from tests.kit.cases import cases
 UNREAD = Opaque("pickle", 3, "ab", "not read")
 
 
-def messages() -> st.SearchStrategy[Any]:
-    """A message object, a plain dict or one without an id, out of few."""
-    ids = st.sampled_from(["1", "2", "3", "4", None])
-    content = st.sampled_from(["hi", "ho"])
-    human = st.builds(lambda i, c: message(c, i), ids, content)
-    plain = st.builds(lambda i, c: {"role": "user", "content": c, "id": i}, ids, content)
-    return st.one_of(human, plain)
-
-
 def message(content: str, ident: str | None, kind: str = "Human") -> Tagged:
     fields: dict[Value, Value] = {"content": content, "type": kind.lower(), "id": ident}
     return Tagged(f"langchain_core.messages.{kind.lower()}.{kind}Message", fields)
