@@ -40,8 +40,9 @@ def test_it_goes_from_a_to_b(sample: Path, words: list[str], expected: tuple[int
 def test_a_channel_that_no_compared_checkpoint_has_is_named(sample: Path) -> None:
     answer = ckpt("-s", sample, "diff", "trip-to-kyoto@step:0", "--channel", "hotel")
     assert "note: no channel 'hotel' at these checkpoints\n" in answer.err
-    answer = ckpt("-s", sample, "diff", "trip-to-kyoto", "--channel", "hotel")
-    assert answer.err == "note: no changes\n"
+    answer = ckpt("-s", sample, "diff", "trip-to-kyoto", "--channel", "hotel", "--exit-code")
+    assert (answer.code, answer.err) == (0, "note: no changes\n")
+    ckpt("-s", sample, "diff", "trip-to-kyoto", "--exit-code", code=1)
 
 
 def test_writes_are_shown_with_what_they_did(store: Path) -> None:
