@@ -32,6 +32,7 @@ from ckpt_backends.errors import (
     Unreadable,
     Unsupported,
 )
+from ckpt_backends.files import locked
 from ckpt_backends.memory import Item, Source
 from ckpt_backends.open_for_writing import open_editable_memory, open_writable_memory
 from ckpt_backends.registry import open_memory
@@ -895,6 +896,12 @@ def test_the_lock_of_deerflow_is_heeded(users: Path, monkeypatch: pytest.MonkeyP
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StoreUnavailable, match="another process is writing"):
             erase(users)
+    # Two runs of `ckpt` lock the folder.
+    with (
+        locked(users / "users" / "anna"),
+        pytest.raises(StoreUnavailable, match="another process is writing"),
+    ):
+        erase(users)
 
 
 def test_facts_go_with_their_thread(base: Path, store: Path) -> None:
