@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -749,6 +750,9 @@ def test_an_archive_brings_nothing_but_items(bench: Bench, tmp_path: Path) -> No
     for word in ("--dry-run", "--yes"):
         refused = memory(bench, "import", bundle.path, word)
         assert (refused.code, refused.raw, "a row of 'users'" in refused.err) == (5, b"", True)
+    write_bundle(bundle.path, replace(bundle.header, layout="other"), rows)
+    refused = memory(bench, "import", bundle.path, "--yes")
+    assert (refused.code, "its layout is 'other'" in refused.err) == (5, True)
     assert keys(bench) == before
 
 
