@@ -271,15 +271,18 @@ class Keys:
     def __init__(self, erasure: Erasure) -> None:
         self._erasure = erasure
         self._used: set[str] = set()
+        self._renamed: set[str] = set()
 
     def new(self, key: str, shape: Treatment) -> str:
         """The key that an entry gets."""
         made = key if shape.keeps_keys else self._erasure.replaced_key(key)
-        if made != key:
+        # A key that stays may be what an earlier one became, if a secret was erased before.
+        if made != key or made in self._renamed:
             first, number = made, 1
             while made in self._used:
                 number += 1
                 made = f"{first} {number}"
+            self._renamed.add(made)
         self._used.add(made)
         return made
 
