@@ -142,6 +142,22 @@ def test_a_failure_is_handled_once_its_handler_ran(tmp_path: Path) -> None:
     assert _places(_errors(handled, "t", "--history")) == {("t", "call > fail", "handled")}
 
 
+def test_a_node_that_raises_another_error_than_its_subgraph_failed_itself(path: Path) -> None:
+    inner = chain(Log, {"fail": lambda _: {"log": [str(1 // 0)]}}).compile()
+
+    def call(state: Log) -> Any:
+        try:
+            return inner.invoke(state)
+        except ZeroDivisionError:
+            raise ValueError("its own") from None
+
+    with suppress(ValueError):
+        run(path, chain(Log, {"call": call}), {"log": []})
+    (found,) = _errors(path)
+    assert (found["path"], found["error"]) == (["call"], "ValueError('its own')")
+    assert len(_errors(path, "--history")) == 2
+
+
 def test_a_group_counts_its_failures_and_threads_and_knows_its_times() -> None:
     times = [datetime(2026, 4, 7, hour, tzinfo=UTC) for hour in (5, 1, 9)]
     one = Failure(CheckpointKey("a", "", "1"), None, ("n",), "E 1", times[0], False, False, True, 1)

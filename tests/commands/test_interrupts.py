@@ -37,8 +37,8 @@ def test_a_question_has_one_name_everywhere(path: Path) -> None:
         ckpt("-s", path, "interrupts", "--older-than", age, "--exit-code", code=number)
 
 
-def ask_approval(saver: Any) -> Any:
-    """A question asked by a `@task` that another one calls."""
+def ask_approval(saver: Any, *, is_nested: bool = True) -> Any:
+    """A question asked by a `@task`, which another one may call."""
 
     @task
     def approve(text: str) -> Any:
@@ -50,7 +50,7 @@ def ask_approval(saver: Any) -> Any:
 
     @entrypoint(checkpointer=saver)
     def flow(text: str) -> Any:
-        return send(text).result()
+        return (send if is_nested else approve)(text).result()
 
     return flow
 
@@ -80,6 +80,15 @@ def test_a_question_of_a_task_is_told_once(path: Path) -> None:
         assert "flow > send > approve" in ckpt("-s", path, *words, "-o", "table").out
     made = [one["nodes"] for one in told(path, "history", "t")]
     assert [one for one in made if one] == [["flow"]]
+
+
+def test_of_a_task_nobody_knows_what_it_asks_first(path: Path) -> None:
+    with saver_of(path) as saver:
+        flow = ask_approval(saver, is_nested=False)
+        flow.invoke("a letter", CONFIG)
+        flow.invoke(Command(resume=True), CONFIG)
+    shown = ckpt("-s", path, "rollback", "t", "--reopen", "--dry-run", "-o", "table", code=0).out
+    assert ("flow > approve will ask again" in shown, "a letter?" in shown) == (True, False)
 
 
 class Approval(BaseModel):

@@ -136,7 +136,9 @@ def test_only_a_newer_state_of_a_source_without_history_replaces_another(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "nightly-report"
-    assert copy(source, target, name, "--create", "--yes").code == 0
+    whole = target.with_name("whole.db")
+    for one in (whole, target):
+        assert copy(source, one, name, "--create", "--yes").code == 0
     *_, (older,), (newer,) = change(
         source, "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? ORDER BY 1", name
     )
@@ -145,8 +147,9 @@ def test_only_a_newer_state_of_a_source_without_history_replaces_another(
             where = "WHERE thread_id = ? AND checkpoint_id <> ?"
             change(path, f"DELETE FROM {table} {where}", name, kept)
     monkeypatch.setattr(copy_between, "keeps_history", lambda _: False)
-    refused = copy(source, target, name, "--yes")
-    assert (refused.code, "--replace" in refused.err) == (5, True)
+    for one, other in ((source, target), (target, whole)):
+        refused = copy(one, other, name, "--yes")
+        assert (refused.code, "--replace" in refused.err) == (5, True)
     assert copy(target, source, name, "--yes").json["replaced"] == [name]
 
 

@@ -16,7 +16,7 @@ import pytest
 from langgraph.store.sqlite import SqliteStore
 
 from ckpt_backends.archive import check_bundle, write_bundle
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.errors import Refused, StoreUnavailable
 from ckpt_backends.testing.chance import Chance
 from ckpt_backends.testing.killing import calls_of, kill_at
 from ckpt_backends.url import parse_url
@@ -520,7 +520,8 @@ def test_values_of_any_checkpoint_name_the_person(desk: Desk) -> None:
 
 
 def test_metadata_that_cannot_be_read_is_no_complete_erasure(desk: Desk) -> None:
-    change(desk.path, "UPDATE checkpoints SET metadata = x'ff7b' WHERE thread_id = 'other'")
+    spoil = "UPDATE checkpoints SET metadata = x'ff7b' WHERE thread_id = 'other'"
+    change(desk.path, f"{spoil} AND parent_checkpoint_id IS NOT NULL")
     (left,) = (one for one in desk.erase(code=7)["places"] if "cannot be read" in one["reason"])
     assert (left["kind"], left["items"], left["state"]) == ("threads", 1, "kept")
     assert desk.threads == {"other"}
@@ -778,6 +779,23 @@ def test_what_cannot_be_removed_is_left(
     left = {one["kind"]: (one["items"], one["state"], one["reason"]) for one in answer["places"]}
     assert (answer["complete"], left[kind]) == (False, (number, "kept", "it is down"))
     assert left["threads"][:2] == (2, "erased")
+
+
+def test_threads_that_are_refused_are_told_if_others_go_later(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove, locked = erase._remove_threads, iter([Refused("it is locked")])
+
+    def refuse_first(writable: Any, batch: Any) -> Any:
+        for error in locked:
+            raise error
+        return remove(writable, batch)
+
+    monkeypatch.setattr(erase, "_thread_batches", lambda found, _: [[one] for one in found.rows])
+    monkeypatch.setattr(erase, "_remove_threads", refuse_first)
+    found = json.loads(home.erase(*SUBJECT).out)["places"]
+    threads = [(one["items"], one["reason"]) for one in found if one["kind"] == "threads"]
+    assert threads == [(1, ""), (1, "it is locked")]
 
 
 def test_a_folder_without_its_name_is_not_called_checked(tmp_path: Path) -> None:

@@ -116,6 +116,15 @@ def test_numbers_in_metadata_of_earlier_releases_are_erased() -> None:
     assert json.loads(made.data) == {**metadata, "writes": {"login": {"pin": 0, "other": 4711}}}
 
 
+@pytest.mark.parametrize("wrapped", ["{}", "[{}]"])
+def test_numbers_in_a_write_to_a_list_are_erased(wrapped: str) -> None:
+    place = ScalarPlace(("sums", 2, "amount"), 4711)
+    stored = TypedBytes("json", wrapped.replace("{}", '{"amount":4711}').encode())
+    value = PlacedValue(ValueKind.WRITE, stored, "here", channel="sums")
+    made = ThreadEraser("sqlite", Erasure(frozenset(), (place,)), None).erased(value)
+    assert made.data.decode() == wrapped.replace("{}", '{"amount":0}')
+
+
 def test_metadata_with_encrypted_fields_are_erased_in_all_fields() -> None:
     opened = TypedBytes("json", json.dumps(SECRET).encode(), encrypted=True)
     keys: Any = SimpleNamespace(

@@ -869,12 +869,13 @@ def test_a_second_run_adds_what_is_new_and_replaces_what_differs_only_if_asked(p
     reasons = skipped(copied(pair, "--yes", "-o", "json"))
     assert reasons.keys() == {"1"}
     assert "the target has" in reasons["1"]
+    fill(source, {(("d",), "4"): {"text": "new"}})
     shown = copied(pair, "--replace", "--dry-run", "-o", "json").json
     assert shown["replaced"] == [{"namespace": ["a", "b"], "key": "1"}]
     assert copied(pair, "--replace", "--yes", "-o", "json").json["verified"]
-    assert official(target, 3) == rounded(official(source, 3), target)
+    assert official(target, 4) == rounded(official(source, 4), target)
     assert ckpt("-s", target.url, "undo", "--yes").code == 5
-    assert official(target, 3) == rounded(official(source, 3), target)
+    assert official(target, 4) == rounded(official(source, 4), target)
 
 
 def lifetimes(bench: Bench) -> dict[str, str]:

@@ -53,11 +53,15 @@ def test_a_ref(ref: str, found: str) -> None:
     assert resolve(ref, line(), NOW, UTC) == found
 
 
-@pytest.mark.parametrize("ref", ["aaaa", "step:1"])
-def test_a_ref_that_fits_several_names_them(ref: str) -> None:
+@cases(
+    "ref parents",
+    *(("aaaa", PARENTS), ("step:1", PARENTS)),
+    ("bbbb", {"bbbb-aaaa-2": None, "cccc-bbbb": None}),
+)
+def test_a_ref_that_fits_several_names_them(ref: str, parents: dict[str, str | None]) -> None:
     with pytest.raises(Ambiguous) as caught:
-        resolve(ref, line(), NOW, UTC)
-    assert "aaaa-2" in str(caught.value.hint)
+        resolve(ref, line(parents), NOW, UTC)
+    assert "aa-2" in str(caught.value.hint)
     assert caught.value.exit_code == 3
 
 
