@@ -11,7 +11,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from tests.commands.words import refusals
 from tests.kit.agents.small import chain, run
-from tests.kit.command import ckpt
+from tests.kit.command import FIXTURES, ckpt, copy_store
 
 
 class Named(TypedDict, total=False):
@@ -44,3 +44,14 @@ test_wrong_words_are_refused = refusals(
     ("messages trip-to-kyoto --channel gone", 3, "its channels: booking"),
     ("messages trip-to-kyoto --channel hotel", 3, "holds no messages"),
 )
+
+
+def test_a_call_has_its_result(tmp_path: Path) -> None:
+    store = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+    said = ckpt("-s", store, "messages", "chat", "-o", "json").json
+    assert [one["index"] for one in said] == list(range(len(said)))
+    results = [call["result"] for one in said for call in one["tool_calls"]]
+    assert [(one["index"], one["content"]) for one in results[:2]] == [
+        (3, "found 'Opening hours?'"),
+        (7, "found 'And on Sunday? 日曜日は?'"),
+    ]
