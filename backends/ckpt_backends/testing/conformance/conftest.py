@@ -20,9 +20,12 @@ CHANGES = {
     *("test_changes.py", "test_removal.py", "test_import.py", "test_counts.py", "test_secrets.py")
 }
 """Modules with tests of commands that change stores."""
-ALL_SCENARIOS = {"test_messages.py"}
+ALL_SCENARIOS = {"test_commands.py", "test_messages.py"}
 """Modules with tests that look for certain scenarios."""
-WITH_METADATA = {*("test_changes.py", "test_messages.py", "test_removal.py", "test_truth.py")}
+WITH_METADATA = {
+    *("test_changes.py", "test_commands.py", "test_messages.py", "test_removal.py"),
+    "test_truth.py",
+}
 """Modules with tests that need more than the values of checkpoints (`VALUES_ONLY = False`)."""
 
 

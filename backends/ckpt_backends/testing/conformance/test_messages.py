@@ -1,4 +1,4 @@
-"""The JSON of `grep` and `blame`, held against what the official library says."""
+"""The JSON of `messages`, `grep` and `blame`, held against what the official library says."""
 
 from typing import Any
 
@@ -10,10 +10,58 @@ VALUES_ONLY = False
 DISTINCT = True
 
 
+KINDS = {
+    f"{kind}Message": name
+    for kind, name in (("Human", "human"), ("AI", "ai"), ("Tool", "tool"), ("System", "system"))
+}
+
+
 def said(value: Any) -> list[dict[str, Any]]:
     """The items of a value that are messages."""
     items = value if isinstance(value, list) else []
     return [one for one in items if isinstance(one, dict) and "Message" in one.get("$type", "")]
+
+
+def test_messages_are_those_of_the_state(filled: FilledStore) -> None:
+    checked = 0
+    for thread_id in filled.threads:
+        head = rows(filled, thread_id)[0]
+        values = head["values"] if isinstance(head["values"], dict) else {}
+        for channel in values:
+            want = said(values[channel])
+            if not want:
+                continue
+            checked += 1
+            got = run(filled, "messages", "--channel", channel, "-o", "json", "--", thread_id).json
+            assert [one["index"] for one in got] == list(range(len(want)))
+            assert [one["id"] for one in got] == [one["id"] for one in want]
+            assert [text(one["content"]) for one in got] == [text(one["content"]) for one in want]
+            # LangGraph.js names the class alone.
+            kinds = [one.get("type") or one["$type"].rpartition(".")[2] for one in want]
+            assert [one["role"] for one in got] == [KINDS.get(kind, kind) for kind in kinds]
+            results = {
+                one["tool_call_id"]: one["content"] for one in want if one.get("tool_call_id")
+            }
+            for call in (call for one in got for call in one["tool_calls"]):
+                assert call["result"]["content"] == results[call["id"]]
+    assert checked > (5 if has(filled, "delta-often") else 2)
+
+
+def test_the_channel_of_the_messages_is_found_and_summed_up(filled: FilledStore) -> None:
+    chat = run(filled, "messages", "chat", "-o", "json")
+    assert len(chat.json) == len(rows(filled, "chat")[0]["values"]["messages"])
+    if has(filled, "root-messages"):
+        assert len(run(filled, "messages", "root-messages", "-o", "json").json) > 1
+    assert run(filled, "messages", "linear").code == 3
+    stat = run(filled, "messages", "chat", "--stat", "-o", "json").json
+    want = rows(filled, "chat")[0]["values"]["messages"]
+    assert sum(stat["messages"].values()) == len(want)
+    assert sum(one["total"] for one in stat["tokens"]) == sum(
+        one["usage_metadata"]["total_tokens"] for one in want if one.get("usage_metadata")
+    )
+    assert sum(one["calls"] for one in stat["tool_calls"]) == sum(
+        len(one.get("tool_calls") or []) for one in want
+    )
 
 
 def test_grep_finds_each_message_once_on_each_branch_where_it_begins(filled: FilledStore) -> None:
