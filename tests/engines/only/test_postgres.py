@@ -45,11 +45,12 @@ def test_threads_are_listed_by_a_role_that_may_read_keys_alone(filled_url: str) 
         refuses(url, "threads", "list", says="permission denied")
 
 
-def test_a_thread_of_which_only_values_are_left_is_deleted(filled_url: str) -> None:
+def test_a_thread_of_which_only_values_are_left_is_deleted(postgres_url: str) -> None:
+    fill(postgres_url, "trip")
     for table in ("checkpoints", "checkpoint_writes"):
-        run(filled_url, f"DELETE FROM {table}")
-    ckpt("-s", filled_url, "threads", "delete", "trip", "--yes", code=0)
-    with open_store(filled_url) as store:
+        run(postgres_url, f"DELETE FROM {table}")
+    ckpt("-s", postgres_url, "threads", "delete", "trip", "--yes", code=0)
+    with open_store(postgres_url) as store:
         assert not store.threads_with_rows(["trip"])
 
 
