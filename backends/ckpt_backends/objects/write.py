@@ -101,7 +101,7 @@ class WritableObjectStore(WritableRowStore):
         try:
             self._store_all(added)
             if added:
-                self._check_nothing_came(thread_id, before | {*added})
+                self._check_nothing_came(thread_id, before, added)
         except BaseException:
             with suppress(StoreUnavailable):
                 self._objects.remove(reversed(added))
@@ -111,11 +111,13 @@ class WritableObjectStore(WritableRowStore):
         self._objects.remove(removed)
         self._objects.remove([] if record is None else [record.name])
 
-    def _check_nothing_came(self, thread_id: str, known: Set[str]) -> None:
+    def _check_nothing_came(self, thread_id: str, before: Set[str], added: Sequence[str]) -> None:
         """Raise `StoreChanged` if a saver added a checkpoint, unless it went on from a new one."""
-        named = (_named(self._objects, one) for one in self._names(thread_id) - known)
-        came = [one for one in named if one.task is None]
-        ids = {_named(self._objects, path).key.checkpoint_id for path in self._new}
+        came, new = (
+            [one for one in (_named(self._objects, path) for path in paths) if one.task is None]
+            for paths in (self._names(thread_id) - before - {*added}, added)
+        )
+        ids = {one.key.checkpoint_id for one in new}
         fields = (self._reading.opened(data)[0] for _, data in self._reading.read(came))
         if came and not any(one.get(PARENT) in ids for one in fields):
             raise moved(thread_id)
