@@ -381,6 +381,14 @@ def test_a_run_may_go_on_from_a_new_checkpoint(
     ids = {one.key.checkpoint_id for one in found}
     assert {one.parent_checkpoint_id for one in found} - ids == {None}
     assert len(ids) == 9
+    # Not from one that only gets a write.
+    with open_store(place.url) as store:
+        row = next(one for one in store.rows("trip") if one.table == "writes")
+    monkeypatch.setattr(WritableObjectStore, "_store_all", followed)
+    with open_writable(parse_url(place.url)) as writable:
+        assert isinstance(writable, WritableObjectStore)
+        with pytest.raises(StoreChanged), writable.transaction():
+            writable.insert(replace(row, cells={**row.cells, "checkpoint_id": max(ids)}))
 
 
 @pytest.mark.engines
